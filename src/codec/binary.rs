@@ -1,0 +1,267 @@
+//! The binary format (specification 01 §8).
+
+use std::borrow::Cow;
+
+use super::sink::Sink;
+use super::source::{Context, ReadError, Source, limits};
+use super::text;
+
+const NULL: i32 = -1;
+
+/// Writes entities as bytes.
+#[derive(Default)]
+pub struct BinarySink {
+    bytes: Vec<u8>,
+}
+
+impl BinarySink {
+    /// Continues in a buffer, so that its capacity is used again.
+    pub fn reusing(mut bytes: Vec<u8>) -> BinarySink {
+        bytes.clear();
+        BinarySink { bytes }
+    }
+
+    /// What was written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn length(&mut self, length: usize) {
+        self.bytes.extend_from_slice(&(length as i32).to_le_bytes());
+    }
+
+    /// Writes a length that is known only afterwards.
+    fn sized(&mut self, write: impl FnOnce(&mut Self)) {
+        let start = self.bytes.len();
+        self.length(0);
+        write(self);
+        let length = (self.bytes.len() - start - 4) as i32;
+        self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+impl Sink for BinarySink {
+    fn i32(&mut self, _: &'static str, value: i32) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn i64(&mut self, _: &'static str, value: i64) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn f64(&mut self, label: &'static str, value: f64) {
+        let canonical = if value.is_nan() { 0x7ff8_0000_0000_0000 } else { value.to_bits() };
+        self.i64(label, canonical as i64);
+    }
+
+    fn bytes(&mut self, label: &'static str, value: Option<&[u8]>) {
+        match value {
+            Some(bytes) => {
+                self.length(bytes.len());
+                self.bytes.extend_from_slice(bytes);
+            }
+            None => self.i32(label, NULL),
+        }
+    }
+
+    fn string(&mut self, label: &'static str, value: Option<&str>) {
+        self.bytes(label, value.map(str::as_bytes));
+    }
+
+    fn object(&mut self, _: &'static str, write: impl FnOnce(&mut Self)) {
+        self.sized(write);
+    }
+
+    fn null_object(&mut self, _: &'static str) {
+        self.length(0);
+    }
+
+    fn list<T>(&mut self, _: &'static str, items: &[T], mut write: impl FnMut(&mut Self, &T)) {
+        self.length(items.len());
+        for item in items {
+            self.sized(|sink| write(sink, item));
+        }
+    }
+}
+
+/// Reads entities from bytes.
+pub struct BinarySource<'a> {
+    bytes: &'a [u8],
+    context: Context,
+    depth: u32,
+}
+
+impl<'a> BinarySource<'a> {
+    /// Reads from the start of `bytes`; what follows the entity is ignored.
+    pub fn new(bytes: &'a [u8], context: Context) -> BinarySource<'a> {
+        BinarySource { bytes, context, depth: 0 }
+    }
+
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<Option<[u8; N]>, ReadError> {
+        match self.bytes.split_first_chunk::<N>() {
+            Some((chunk, rest)) => {
+                self.bytes = rest;
+                Ok(Some(*chunk))
+            }
+            None if self.bytes.is_empty() => Ok(None),
+            None => Err(ReadError::end_of_stream()),
+        }
+    }
+
+    fn length(&mut self) -> Result<Option<i32>, ReadError> {
+        Ok(self.take()?.map(i32::from_le_bytes))
+    }
+
+    fn slice(&mut self, length: usize) -> Result<&'a [u8], ReadError> {
+        let (slice, rest) = self.bytes.split_at_checked(length).ok_or_else(ReadError::end_of_stream)?;
+        self.bytes = rest;
+        Ok(slice)
+    }
+
+    fn limited(&mut self, label: &'static str) -> Result<Option<&'a [u8]>, ReadError> {
+        match self.length()? {
+            None | Some(NULL) => Ok(None),
+            Some(length) => {
+                let length = usize::try_from(length)
+                    .map_err(|_| ReadError::Internal(format!("property {label} has the negative length {length}")))?;
+                let bytes = self.slice(length)?;
+                Ok(Some(&bytes[..length.min(limits::BYTES)]))
+            }
+        }
+    }
+
+    /// Reads an entity in `bytes` and turns its failure into one of the class S (specification 01 §1).
+    fn nested<T>(
+        &self,
+        bytes: &'a [u8],
+        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        if self.depth >= limits::NESTING {
+            return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
+        }
+        let mut source = BinarySource { bytes, context: self.context, depth: self.depth + 1 };
+        read(&mut source).map_err(|error| match error {
+            ReadError::Internal(_) | ReadError::Serialization(_) => error,
+            other => ReadError::Serialization(other.to_string()),
+        })
+    }
+}
+
+impl<'a> Source<'a> for BinarySource<'a> {
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn i32(&mut self, _: &'static str) -> Result<Option<i32>, ReadError> {
+        self.length()
+    }
+
+    fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError> {
+        // A long is read as two halves; the absence of the second one is a missing value.
+        if self.bytes.len() == 4 {
+            return Err(ReadError::Missing(label));
+        }
+        Ok(self.take()?.map(i64::from_le_bytes))
+    }
+
+    fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        Ok(self.limited(label)?.map(Cow::Borrowed))
+    }
+
+    fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError> {
+        let Some(bytes) = self.limited(label)? else { return Ok(None) };
+        Ok(Some(match text::repair_utf8(bytes) {
+            Cow::Borrowed(text) => text::cut_units(text, units),
+            Cow::Owned(text) => Cow::Owned(text::cut_units(&text, units).into_owned()),
+        }))
+    }
+
+    fn object<T>(
+        &mut self,
+        label: &'static str,
+        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        match self.length()? {
+            None | Some(0) => Ok(None),
+            Some(length) => {
+                let length = usize::try_from(length)
+                    .map_err(|_| ReadError::Serialization(format!("property {label} has a negative length")))?;
+                let bytes = self.slice(length)?;
+                self.nested(bytes, read).map(Some)
+            }
+        }
+    }
+
+    fn list<T>(
+        &mut self,
+        label: &'static str,
+        mut read: impl FnMut(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<Option<Vec<T>>, ReadError> {
+        let count = match self.length()? {
+            None | Some(NULL) => return Ok(None),
+            Some(count) => usize::try_from(count).unwrap_or(0),
+        };
+        // Every element takes at least four bytes, so the input bounds what is reserved.
+        let mut items = Vec::with_capacity(count.min(self.bytes.len() / 64));
+        for _ in 0..count {
+            match self.length()? {
+                None => return Err(ReadError::end_of_stream()),
+                Some(0) => return Err(ReadError::Internal(format!("property {label} holds a null element"))),
+                Some(length) => {
+                    let length = usize::try_from(length).map_err(|_| ReadError::end_of_stream())?;
+                    let bytes = self.slice(length)?;
+                    items.push(self.nested(bytes, &mut read)?);
+                }
+            }
+        }
+        Ok(Some(items))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Address, NetworkByte};
+
+    fn source(bytes: &[u8]) -> BinarySource<'_> {
+        let address = Address::from_stored([b'A'; 40]);
+        BinarySource::new(bytes, Context { network: NetworkByte::TESTNET, nemesis_signer: address, trusted: false })
+    }
+
+    #[test]
+    fn the_end_of_the_input_is_null_and_a_cut_field_is_an_error() {
+        assert_eq!(source(&[]).i32("x"), Ok(None));
+        assert_eq!(source(&[1, 2]).i32("x"), Err(ReadError::end_of_stream()));
+        assert_eq!(source(&[1, 2, 3, 4]).i64("x"), Err(ReadError::Missing("x")));
+        assert_eq!(source(&[1, 2, 3, 4, 5]).i64("x"), Err(ReadError::end_of_stream()));
+    }
+
+    #[test]
+    fn a_list_with_a_negative_count_is_empty_and_minus_one_is_null() {
+        let list = |bytes: &[u8]| source(bytes).list("x", |_| Ok(()));
+        assert_eq!(list(&(-2i32).to_le_bytes()), Ok(Some(vec![])));
+        assert_eq!(list(&(-1i32).to_le_bytes()), Ok(None));
+        assert_eq!(list(&i32::MAX.to_le_bytes()), Err(ReadError::end_of_stream()));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let mut sink = BinarySink::default();
+        sink.i64("a", -7);
+        sink.string("b", Some("é"));
+        sink.bytes("c", None);
+        sink.list("d", &[1, 2], |sink, item| sink.i32("e", *item));
+        let bytes = sink.into_bytes();
+        let mut source = source(&bytes);
+        assert_eq!(source.i64("a"), Ok(Some(-7)));
+        assert_eq!(source.string("b", 10).unwrap().unwrap(), "é");
+        assert_eq!(source.bytes("c"), Ok(None));
+        assert_eq!(source.list("d", |source| source.need_i32("e")), Ok(Some(vec![1, 2])));
+        assert!(source.rest().is_empty());
+    }
+}

@@ -1,0 +1,132 @@
+//! Files of blocks: for each block the length of its verifiable binary form as four little-endian bytes, then
+//! these bytes. The whole may be gzip-compressed.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+
+use flate2::bufread::MultiGzDecoder;
+
+/// Most bytes of one block. The largest valid block of the default configuration takes less than a tenth.
+pub const MAX_BLOCK_BYTES: usize = 16 << 20;
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Why a file of blocks cannot be read on.
+#[derive(Debug)]
+pub enum BlockFileError {
+    /// Reading or decompressing failed.
+    Io(io::Error),
+    /// A length is not positive or beyond [`MAX_BLOCK_BYTES`].
+    Length(i32),
+    /// The file ends inside a block.
+    Truncated,
+}
+
+impl fmt::Display for BlockFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BlockFileError::Io(error) => error.fmt(f),
+            BlockFileError::Length(length) => {
+                write!(f, "{length} is not the length of a block; is this a file of blocks?")
+            }
+            BlockFileError::Truncated => f.write_str("the file ends inside a block"),
+        }
+    }
+}
+
+impl std::error::Error for BlockFileError {}
+
+impl From<io::Error> for BlockFileError {
+    fn from(error: io::Error) -> Self {
+        BlockFileError::Io(error)
+    }
+}
+
+/// Reads a file of blocks one after another.
+pub struct BlockFile<'a> {
+    input: Box<dyn Read + 'a>,
+}
+
+impl<'a> BlockFile<'a> {
+    /// Reads from the start of `input`, which may be compressed.
+    pub fn new(input: impl Read + 'a) -> io::Result<BlockFile<'a>> {
+        let mut input = BufReader::new(input);
+        let compressed = input.fill_buf()?.starts_with(&GZIP_MAGIC);
+        let input: Box<dyn Read + 'a> = match compressed {
+            true => Box::new(BufReader::new(MultiGzDecoder::new(input))),
+            false => Box::new(input),
+        };
+        Ok(BlockFile { input })
+    }
+
+    /// The bytes of the next block in `block`; `false` at the end of the file.
+    pub fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, BlockFileError> {
+        let mut length = [0; 4];
+        match read_fully(&mut self.input, &mut length)? {
+            0 => return Ok(false),
+            4 => {}
+            _ => return Err(BlockFileError::Truncated),
+        }
+        let length = i32::from_le_bytes(length);
+        let wanted = usize::try_from(length).ok().filter(|n| (1..=MAX_BLOCK_BYTES).contains(n));
+        let wanted = wanted.ok_or(BlockFileError::Length(length))?;
+        block.clear();
+        // Grows with what is there, not with what the length promises.
+        (&mut self.input).take(wanted as u64).read_to_end(block)?;
+        if block.len() < wanted { Err(BlockFileError::Truncated) } else { Ok(true) }
+    }
+}
+
+fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Appends a block to a file of blocks.
+pub fn write_block(out: &mut impl Write, block: &[u8]) -> io::Result<()> {
+    out.write_all(&(block.len() as u32).to_le_bytes())?;
+    out.write_all(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(bytes: &[u8]) -> Result<Vec<Vec<u8>>, BlockFileError> {
+        let mut file = BlockFile::new(bytes)?;
+        let (mut blocks, mut block) = (Vec::new(), Vec::new());
+        while file.next(&mut block)? {
+            blocks.push(block.clone());
+        }
+        Ok(blocks)
+    }
+
+    #[test]
+    fn blocks_are_read_as_written_compressed_or_not() {
+        let mut plain = Vec::new();
+        write_block(&mut plain, b"first").unwrap();
+        write_block(&mut plain, b"second").unwrap();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&plain).unwrap();
+        let expected = vec![b"first".to_vec(), b"second".to_vec()];
+        assert_eq!(read_all(&plain).unwrap(), expected);
+        assert_eq!(read_all(&gzip.finish().unwrap()).unwrap(), expected);
+        assert!(read_all(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_cut_file_and_a_false_length_are_errors() {
+        assert!(matches!(read_all(&[5, 0, 0, 0, 1]), Err(BlockFileError::Truncated)));
+        assert!(matches!(read_all(&[5, 0]), Err(BlockFileError::Truncated)));
+        assert!(matches!(read_all(&[0xff; 8]), Err(BlockFileError::Length(-1))));
+        assert!(matches!(read_all(&[0; 8]), Err(BlockFileError::Length(0))));
+    }
+}

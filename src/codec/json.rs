@@ -1,0 +1,318 @@
+//! The JSON format (specification 01 §9).
+
+use std::borrow::Cow;
+
+use super::lax_json::Value;
+use super::sink::Sink;
+use super::source::{Context, ReadError, Source, limits};
+use super::text;
+use crate::crypto::hex_text::decode_hex;
+
+/// Writes one entity as a JSON object whose members come in the order of the protocol's hash table.
+#[derive(Default)]
+pub struct JsonSink {
+    out: Vec<u8>,
+    /// Members of the objects under construction, the innermost object's last.
+    members: Vec<Member>,
+    /// Where an object is put together in its final order.
+    scratch: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Member {
+    bucket: u8,
+    start: usize,
+    end: usize,
+}
+
+/// Place of a name in the hash table (specification 06 §4.6). Sixteen buckets, as no object has more than
+/// twelve members.
+const fn bucket(name: &str) -> u8 {
+    let bytes = name.as_bytes();
+    let mut hash = 0u32;
+    let mut index = 0;
+    while index < bytes.len() {
+        hash = hash.wrapping_mul(31).wrapping_add(bytes[index] as u32);
+        index += 1;
+    }
+    ((hash ^ (hash >> 16)) & 15) as u8
+}
+
+impl JsonSink {
+    /// Appends to a buffer.
+    pub fn appending(out: Vec<u8>) -> JsonSink {
+        JsonSink { out, ..JsonSink::default() }
+    }
+
+    /// The JSON text of one entity.
+    pub fn document(write: impl FnOnce(&mut JsonSink)) -> Vec<u8> {
+        let mut sink = JsonSink::default();
+        sink.entity(write);
+        sink.out
+    }
+
+    /// Writes one entity.
+    pub fn entity(&mut self, write: impl FnOnce(&mut JsonSink)) {
+        let start = self.out.len();
+        let first = self.members.len();
+        write(self);
+        self.finish(start, first);
+    }
+
+    /// What was written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    fn finish(&mut self, start: usize, first: usize) {
+        let members = &mut self.members[first..];
+        members.sort_by_key(|member| member.bucket);
+        self.scratch.clear();
+        self.scratch.push(b'{');
+        for (position, member) in members.iter().enumerate() {
+            if position > 0 {
+                self.scratch.push(b',');
+            }
+            self.scratch.extend_from_slice(&self.out[member.start..member.end]);
+        }
+        self.scratch.push(b'}');
+        self.members.truncate(first);
+        self.out.truncate(start);
+        self.out.extend_from_slice(&self.scratch);
+    }
+
+    fn member(&mut self, label: &'static str, write: impl FnOnce(&mut Self)) {
+        let start = self.out.len();
+        self.out.push(b'"');
+        self.out.extend_from_slice(label.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        write(self);
+        let end = self.out.len();
+        self.members.push(Member { bucket: bucket(label), start, end });
+    }
+
+    fn literal(&mut self, label: &'static str, text: &[u8]) {
+        self.member(label, |sink| sink.out.extend_from_slice(text));
+    }
+}
+
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+impl Sink for JsonSink {
+    fn i32(&mut self, label: &'static str, value: i32) {
+        self.i64(label, i64::from(value));
+    }
+
+    fn i64(&mut self, label: &'static str, value: i64) {
+        self.member(label, |sink| text::write_integer(&mut sink.out, value));
+    }
+
+    fn f64(&mut self, label: &'static str, value: f64) {
+        self.member(label, |sink| text::write_json_double(&mut sink.out, value));
+    }
+
+    fn bytes(&mut self, label: &'static str, value: Option<&[u8]>) {
+        let Some(bytes) = value else { return self.literal(label, b"null") };
+        self.member(label, |sink| {
+            sink.out.push(b'"');
+            for byte in bytes {
+                let digits = [HEX_DIGITS[usize::from(byte >> 4)], HEX_DIGITS[usize::from(byte & 15)]];
+                sink.out.extend_from_slice(&digits);
+            }
+            sink.out.push(b'"');
+        });
+    }
+
+    fn string(&mut self, label: &'static str, value: Option<&str>) {
+        match value {
+            Some(value) => self.member(label, |sink| text::write_json_string(&mut sink.out, value)),
+            None => self.literal(label, b"null"),
+        }
+    }
+
+    fn object(&mut self, label: &'static str, write: impl FnOnce(&mut Self)) {
+        self.member(label, |sink| sink.entity(write));
+    }
+
+    fn null_object(&mut self, label: &'static str) {
+        self.literal(label, b"{}");
+    }
+
+    fn list<T>(&mut self, label: &'static str, items: &[T], mut write: impl FnMut(&mut Self, &T)) {
+        self.member(label, |sink| {
+            sink.out.push(b'[');
+            for (position, item) in items.iter().enumerate() {
+                if position > 0 {
+                    sink.out.push(b',');
+                }
+                sink.entity(|sink| write(sink, item));
+            }
+            sink.out.push(b']');
+        });
+    }
+}
+
+/// Reads an entity from a parsed JSON object.
+pub struct JsonSource<'a> {
+    members: &'a [(String, Value)],
+    context: Context,
+    depth: u32,
+    order: Option<std::slice::Iter<'a, Value>>,
+}
+
+/// Name of the member that demands an order of the others (specification 01 §9.3).
+const ORDER_MEMBER: &str = "_propertyOrderArray";
+
+impl<'a> JsonSource<'a> {
+    /// Reads from an object; class A if the value is something else.
+    pub fn new(value: &'a Value, context: Context) -> Result<JsonSource<'a>, ReadError> {
+        match value {
+            Value::Object(members) => Ok(JsonSource::of(members, context, 0)),
+            _ => Err(ReadError::Argument("JSON Object was expected".to_owned())),
+        }
+    }
+
+    fn of(members: &'a [(String, Value)], context: Context, depth: u32) -> JsonSource<'a> {
+        let mut source = JsonSource { members, context, depth, order: None };
+        if let Some(Value::Array(order)) = source.find(ORDER_MEMBER) {
+            source.order = Some(order.iter());
+        }
+        source
+    }
+
+    fn find(&self, label: &str) -> Option<&'a Value> {
+        let found = self.members.iter().rev().find(|(name, _)| name == label);
+        found.map(|(_, value)| value).filter(|value| !matches!(value, Value::Null))
+    }
+
+    /// The value of a member that is next in order; `None` if it is absent or null.
+    fn next(&mut self, label: &'static str) -> Result<Option<&'a Value>, ReadError> {
+        if let Some(order) = &mut self.order {
+            let expected = match order.next() {
+                Some(Value::String(name)) => name.as_str(),
+                _ => "null",
+            };
+            if expected != label {
+                let text = format!("expected property '{expected}' but request was for property '{label}'");
+                return Err(ReadError::Argument(text));
+            }
+        }
+        Ok(self.find(label))
+    }
+
+    fn nested<T>(
+        &self,
+        members: &'a [(String, Value)],
+        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        if self.depth >= limits::NESTING {
+            return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
+        }
+        read(&mut JsonSource::of(members, self.context, self.depth + 1))
+    }
+}
+
+fn wrong_type(label: &str) -> ReadError {
+    ReadError::Internal(format!("property {label} has another JSON type"))
+}
+
+impl<'a> Source<'a> for JsonSource<'a> {
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn i32(&mut self, label: &'static str) -> Result<Option<i32>, ReadError> {
+        // Larger numbers lose their upper half (specification 01 §9.3).
+        Ok(self.i64(label)?.map(|value| value as i32))
+    }
+
+    fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError> {
+        match self.next(label)? {
+            None => Ok(None),
+            Some(Value::Integer(value)) => Ok(Some(*value)),
+            Some(_) => Err(ReadError::Incompatible(label)),
+        }
+    }
+
+    fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        match self.next(label)? {
+            None => Ok(None),
+            Some(Value::String(text)) => {
+                let mut bytes = decode_hex(text).map_err(|error| {
+                    ReadError::Argument(format!("org.apache.commons.codec.DecoderException: {error}"))
+                })?;
+                bytes.truncate(limits::BYTES);
+                Ok(Some(Cow::Owned(bytes)))
+            }
+            Some(_) => Err(wrong_type(label)),
+        }
+    }
+
+    fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError> {
+        match self.next(label)? {
+            None => Ok(None),
+            Some(Value::String(value)) => Ok(Some(text::cut_units(value, units))),
+            Some(_) => Err(wrong_type(label)),
+        }
+    }
+
+    fn object<T>(
+        &mut self,
+        label: &'static str,
+        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        match self.next(label)? {
+            None => Ok(None),
+            Some(Value::Object(members)) if members.is_empty() => Ok(None),
+            Some(Value::Object(members)) => self.nested(members, read).map(Some),
+            Some(_) => Err(wrong_type(label)),
+        }
+    }
+
+    fn list<T>(
+        &mut self,
+        label: &'static str,
+        mut read: impl FnMut(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<Option<Vec<T>>, ReadError> {
+        match self.next(label)? {
+            None => Ok(None),
+            Some(Value::Array(values)) => {
+                let elements = values.iter().map(|value| match value {
+                    Value::Object(members) if !members.is_empty() => self.nested(members, &mut read),
+                    Value::Object(_) => Err(ReadError::Internal(format!("property {label} holds a null element"))),
+                    _ => Err(wrong_type(label)),
+                });
+                elements.collect::<Result<Vec<T>, ReadError>>().map(Some)
+            }
+            Some(_) => Err(wrong_type(label)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_come_in_the_order_of_the_hash_table() {
+        let text = JsonSink::document(|sink| {
+            sink.i32("status", 400);
+            sink.string("error", Some("Bad Request"));
+            sink.string("message", None);
+            sink.i32("timeStamp", 7);
+        });
+        let expected = r#"{"timeStamp":7,"error":"Bad Request","message":null,"status":400}"#;
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn nested_objects_lists_and_bytes_are_written() {
+        let text = JsonSink::document(|sink| {
+            sink.list("data", &[1, 2], |sink, item| sink.i32("id", *item));
+            sink.null_object("message");
+            sink.hash("hash", &[0xab, 0x01]);
+        });
+        let expected = r#"{"data":[{"id":1},{"id":2}],"message":{},"hash":{"data":"ab01"}}"#;
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+}

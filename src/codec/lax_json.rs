@@ -1,0 +1,616 @@
+//! A permissive JSON reader for HTTP bodies and websocket payloads.
+//!
+//! NIS1's own parser takes far more than JSON, and wallets rely on it: some send single-quoted
+//! text. The grammar is that of RFC 8259, plus (specification 07 §8.1, 01 §9.3):
+//!
+//! - strings in `'…'` or `"…"`, with the escapes `\'` and `\xHH`; unknown escapes are dropped;
+//! - keys without quotes, up to the `:`, and values without quotes, up to the `,` or the bracket
+//!   that ends the container, trimmed; what is no literal and no number is a string;
+//! - leading zeros, `NaN`, and superfluous commas;
+//! - anything after the first complete value is ignored;
+//! - of duplicate keys the last one counts.
+//!
+//! The reader keeps its own stack instead of recursing, takes time linear in the text (times the
+//! logarithm of the number of keys in one object) and memory proportional to it. The caller bounds
+//! the length of the text.
+
+mod scalar;
+
+use std::fmt;
+
+use self::scalar::{UnitString, classify};
+use super::text::repair_utf8;
+
+/// How many containers may be open at once; one more and the text is refused.
+pub const MAX_DEPTH: usize = 400;
+
+/// A JSON value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// An integer literal that fits 64 bits.
+    Integer(i64),
+    /// An integer literal beyond 64 bits; nothing accepts one, so its digits are not kept.
+    HugeInteger,
+    /// A number written with a point or an exponent, or `NaN`; infinite if beyond the double range.
+    Decimal(f64),
+    /// A string, with or without quotes. Half of a surrogate pair is held as `?`.
+    String(String),
+    /// An array.
+    Array(Vec<Value>),
+    /// An object: each key once, in the order of first appearance.
+    Object(Vec<(String, Value)>),
+}
+
+impl Value {
+    /// The member `key` of an object; `None` if there is none or this is no object.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        let Self::Object(members) = self else {
+            return None;
+        };
+        members
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
+    }
+
+    /// The text of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Why a text is not even permissive JSON. Places are byte offsets into the repaired text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaxJsonError {
+    /// The text starts with U+FEFF.
+    ByteOrderMark,
+    /// The text ends before the first value does, or holds none.
+    UnexpectedEnd,
+    /// This character cannot stand here.
+    Unexpected {
+        /// The character.
+        character: char,
+        /// Where it stands.
+        offset: usize,
+    },
+    /// `\u` or `\x` without its hex digits.
+    BadEscape {
+        /// Where the digits should start.
+        offset: usize,
+    },
+    /// More than [`MAX_DEPTH`] containers inside each other.
+    TooDeep {
+        /// Where the first container too many opens.
+        offset: usize,
+    },
+}
+
+impl fmt::Display for LaxJsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByteOrderMark => {
+                f.write_str("the JSON text must not start with a byte order mark")
+            }
+            Self::UnexpectedEnd => f.write_str("the JSON text ends too early"),
+            Self::Unexpected { character, offset } => {
+                write!(f, "unexpected {character:?} in JSON at byte {offset}")
+            }
+            Self::BadEscape { offset } => {
+                write!(f, "an escape in JSON lacks hex digits at byte {offset}")
+            }
+            Self::TooDeep { offset } => {
+                write!(f, "JSON is nested deeper than {MAX_DEPTH} at byte {offset}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LaxJsonError {}
+
+/// The first value in `text`, which is decoded as UTF-8 with malformed sequences repaired.
+pub fn parse(text: &[u8]) -> Result<Value, LaxJsonError> {
+    let text = repair_utf8(text);
+    if text.starts_with('\u{feff}') {
+        return Err(LaxJsonError::ByteOrderMark);
+    }
+    Parser::new(&text).run()
+}
+
+/// A container that has been opened and not yet closed.
+#[derive(Clone, Copy)]
+struct Open {
+    is_object: bool,
+    /// Where its values start in the stack of values.
+    first_value: usize,
+    /// Where its keys start in the stack of keys.
+    first_key: usize,
+}
+
+/// What follows in a container.
+enum Next {
+    Value,
+    Close(Open),
+}
+
+/// The reader: the members of all open containers lie on two common stacks, and a container that
+/// closes takes its own from the top. So every vector in the result has its exact size.
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    open: Vec<Open>,
+    values: Vec<Value>,
+    keys: Vec<String>,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            open: Vec::new(),
+            values: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<Value, LaxJsonError> {
+        loop {
+            let value = match self.next_member()? {
+                Next::Close(container) => self.close(container),
+                Next::Value => match self.value()? {
+                    Some(value) => value,
+                    None => continue,
+                },
+            };
+            if self.open.is_empty() {
+                return Ok(value);
+            }
+            self.values.push(value);
+            self.end_of_member()?;
+        }
+    }
+
+    /// Goes to the next value of the innermost container, reading its key if it is an object, or
+    /// past the bracket that closes the container.
+    fn next_member(&mut self) -> Result<Next, LaxJsonError> {
+        let Some(container) = self.open.last().copied() else {
+            return Ok(Next::Value);
+        };
+        self.skip(b" \r\n\t,");
+        if self.peek()? == closing(container) {
+            self.at += 1;
+            self.open.pop();
+            return Ok(Next::Close(container));
+        }
+        if container.is_object {
+            let key = self.key()?;
+            self.keys.push(key);
+        }
+        Ok(Next::Value)
+    }
+
+    /// A key and the colon after it.
+    fn key(&mut self) -> Result<String, LaxJsonError> {
+        let key = match self.peek()? {
+            b':' | b'[' | b'{' | b']' => return Err(self.unexpected()),
+            quote @ (b'"' | b'\'') => self.quoted(quote)?,
+            _ => self.unquoted(b":").to_owned(),
+        };
+        self.skip(b" \r\n\t");
+        if self.peek()? != b':' {
+            return Err(self.unexpected());
+        }
+        self.at += 1;
+        Ok(key)
+    }
+
+    /// A whole scalar, or `None` if a container was opened.
+    fn value(&mut self) -> Result<Option<Value>, LaxJsonError> {
+        self.skip(b" \r\n\t");
+        match self.peek()? {
+            bracket @ (b'{' | b'[') => {
+                self.open_container(bracket == b'{')?;
+                Ok(None)
+            }
+            b'}' | b']' | b':' | b',' => Err(self.unexpected()),
+            quote @ (b'"' | b'\'') => Ok(Some(Value::String(self.quoted(quote)?))),
+            _ => {
+                let ends: &[u8] = match self.open.last() {
+                    None => b"",
+                    Some(Open { is_object, .. }) if *is_object => b",}",
+                    Some(_) => b",]",
+                };
+                Ok(Some(classify(self.unquoted(ends))))
+            }
+        }
+    }
+
+    fn open_container(&mut self, is_object: bool) -> Result<(), LaxJsonError> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(LaxJsonError::TooDeep { offset: self.at });
+        }
+        self.at += 1;
+        self.open.push(Open {
+            is_object,
+            first_value: self.values.len(),
+            first_key: self.keys.len(),
+        });
+        Ok(())
+    }
+
+    fn close(&mut self, container: Open) -> Value {
+        let values = self.values.drain(container.first_value..).collect();
+        if container.is_object {
+            let keys = self.keys.drain(container.first_key..).collect();
+            Value::Object(last_of_each_key(keys, values))
+        } else {
+            Value::Array(values)
+        }
+    }
+
+    /// After a value there must be a comma or the end of its container.
+    fn end_of_member(&mut self) -> Result<(), LaxJsonError> {
+        let Some(container) = self.open.last().copied() else {
+            return Ok(());
+        };
+        self.skip(b" \r\n\t");
+        match self.peek()? {
+            b',' => Ok(()),
+            bracket if bracket == closing(container) => Ok(()),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// What is left of the text.
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Result<u8, LaxJsonError> {
+        let next = self.text.as_bytes().get(self.at).copied();
+        next.ok_or(LaxJsonError::UnexpectedEnd)
+    }
+
+    /// Skips any number of the ASCII characters in `these`.
+    fn skip(&mut self, these: &[u8]) {
+        let rest = self.rest().bytes();
+        self.at += rest.take_while(|byte| these.contains(byte)).count();
+    }
+
+    fn unexpected(&self) -> LaxJsonError {
+        match self.rest().chars().next() {
+            Some(character) => LaxJsonError::Unexpected {
+                character,
+                offset: self.at,
+            },
+            None => LaxJsonError::UnexpectedEnd,
+        }
+    }
+
+    /// The text up to one of the ASCII characters in `ends` or the end, trimmed.
+    fn unquoted(&mut self, ends: &[u8]) -> &'a str {
+        let rest = self.rest();
+        let length = rest.bytes().position(|byte| ends.contains(&byte));
+        let token = length.and_then(|length| rest.get(..length)).unwrap_or(rest);
+        self.at += token.len();
+        token.trim_matches(|character| character <= ' ')
+    }
+
+    /// The string that starts here and ends at the next `quote` without a backslash.
+    fn quoted(&mut self, quote: u8) -> Result<String, LaxJsonError> {
+        self.at += 1;
+        let mut text = UnitString::default();
+        loop {
+            let rest = self.rest();
+            let stop = rest.bytes().position(|byte| byte == quote || byte == b'\\');
+            let run = stop.and_then(|stop| rest.get(..stop));
+            let run = run.ok_or(LaxJsonError::UnexpectedEnd)?;
+            text.push_str(run);
+            self.at += run.len();
+            let is_end = self.peek()? == quote;
+            self.at += 1;
+            if is_end {
+                return Ok(text.finish());
+            }
+            self.escape(&mut text)?;
+        }
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self, text: &mut UnitString) -> Result<(), LaxJsonError> {
+        let mut rest = self.rest().chars();
+        let character = rest.next().ok_or(LaxJsonError::UnexpectedEnd)?;
+        self.at += character.len_utf8();
+        match character {
+            't' => text.push_str("\t"),
+            'n' => text.push_str("\n"),
+            'r' => text.push_str("\r"),
+            'f' => text.push_str("\u{c}"),
+            'b' => text.push_str("\u{8}"),
+            '\\' => text.push_str("\\"),
+            '/' => text.push_str("/"),
+            '\'' => text.push_str("'"),
+            '"' => text.push_str("\""),
+            'u' => text.push_unit(self.hex_digits(4)?),
+            'x' => text.push_unit(self.hex_digits(2)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The number in the next `count` hex digits, at most four.
+    fn hex_digits(&mut self, count: usize) -> Result<u16, LaxJsonError> {
+        let digits = self.rest().get(..count);
+        // The parser of the standard library would also take a sign.
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let unit = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        let unit = unit.ok_or(LaxJsonError::BadEscape { offset: self.at })?;
+        self.at += count;
+        Ok(unit)
+    }
+}
+
+/// The bracket that ends a container.
+fn closing(container: Open) -> u8 {
+    if container.is_object { b'}' } else { b']' }
+}
+
+/// Pairs keys with values, each key once, with the last of its values in the place of the first.
+fn last_of_each_key(keys: Vec<String>, mut values: Vec<Value>) -> Vec<(String, Value)> {
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    // A stable sort: places ascend within a run of equal keys.
+    order.sort_by(|left, right| keys[*left].cmp(&keys[*right]));
+    let mut is_repeat = vec![false; keys.len()];
+    for run in order.chunk_by(|left, right| keys[*left] == keys[*right]) {
+        if let [first, between @ .., last] = run {
+            values.swap(*first, *last);
+            for repeat in between.iter().chain([last]) {
+                is_repeat[*repeat] = true;
+            }
+        }
+    }
+    let mut members: Vec<_> = keys.into_iter().zip(values).collect();
+    if is_repeat.contains(&true) {
+        let mut is_repeat = is_repeat.into_iter();
+        members.retain(|_| is_repeat.next() == Some(false));
+        members.shrink_to_fit();
+    }
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Value {
+        parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn string(text: &str) -> Value {
+        Value::String(text.to_owned())
+    }
+
+    fn array<const N: usize>(values: [Value; N]) -> Value {
+        Value::Array(values.into())
+    }
+
+    fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+        let owned = members.map(|(key, value)| (key.to_owned(), value));
+        Value::Object(owned.into())
+    }
+
+    fn unexpected(character: char, offset: usize) -> LaxJsonError {
+        LaxJsonError::Unexpected { character, offset }
+    }
+
+    #[test]
+    fn plain_json_is_read() {
+        assert_eq!(
+            read(r#" {"a": [1, -2, 3.5, 1e2, true, false, null, "x"], "b": {}, "c": []} "#),
+            object([
+                (
+                    "a",
+                    array([
+                        Value::Integer(1),
+                        Value::Integer(-2),
+                        Value::Decimal(3.5),
+                        Value::Decimal(100.0),
+                        Value::Bool(true),
+                        Value::Bool(false),
+                        Value::Null,
+                        string("x"),
+                    ])
+                ),
+                ("b", object([])),
+                ("c", array([])),
+            ])
+        );
+    }
+
+    #[test]
+    fn single_quotes_and_no_quotes_are_read() {
+        let account = object([("account", string("TALICE"))]);
+        assert_eq!(read("{'account':'TALICE'}"), account);
+        assert_eq!(read("{account:TALICE}"), account);
+        assert_eq!(read("{ account : TALICE \r\n}"), account);
+        assert_eq!(read(r#"'it\'s "it"'"#), string("it's \"it\""));
+        assert_eq!(read("{a b:c d}"), object([("a b", string("c d"))]));
+        assert_eq!(read("{a:x]y}"), object([("a", string("x]y"))]));
+        assert_eq!(read("[a}b]"), array([string("a}b")]));
+        assert_eq!(read(" abc, def "), string("abc, def"));
+    }
+
+    #[test]
+    fn superfluous_commas_and_what_follows_the_first_value_are_ignored() {
+        assert_eq!(
+            read("[,1,,2,]"),
+            array([Value::Integer(1), Value::Integer(2)])
+        );
+        assert_eq!(read("{,a:1,, b:2 , }").get("b"), Some(&Value::Integer(2)));
+        assert_eq!(read("{} trailing"), object([]));
+        assert_eq!(read("{}{\"a\":1}"), object([]));
+        assert_eq!(read("\"x\"]"), string("x"));
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_counts_and_keeps_the_place_of_the_first() {
+        assert_eq!(
+            read("{a:1,b:2,'a':3,c:4,\"a\":5,b:6}"),
+            object([
+                ("a", Value::Integer(5)),
+                ("b", Value::Integer(6)),
+                ("c", Value::Integer(4)),
+            ])
+        );
+    }
+
+    #[test]
+    fn escapes_are_read_and_unknown_ones_dropped() {
+        assert_eq!(
+            read(r#""\t\n\r\f\b\\\/\'\"\u00e9\x41\q\😀.""#),
+            string("\t\n\r\u{c}\u{8}\\/'\"éA.")
+        );
+        assert_eq!(read(r#""\ud83d\ude00""#), string("😀"));
+        for short in [r#""\u12""#, r#""\x1""#, r#""\u+123""#, r#""\u00é""#] {
+            let error = parse(short.as_bytes());
+            assert_eq!(error, Err(LaxJsonError::BadEscape { offset: 3 }));
+        }
+    }
+
+    #[test]
+    fn malformed_utf8_is_repaired() {
+        assert_eq!(
+            parse(b"'a\xffb\xed\xa0\x80'"),
+            Ok(string("a\u{fffd}b\u{fffd}"))
+        );
+    }
+
+    #[test]
+    fn what_does_not_complete_a_value_is_refused() {
+        for cut in [
+            "", " ", "{", "[", "{\"a", "{a", "{a:", "{\"a\":1", "[1", "[1,", "'a", "'\\",
+        ] {
+            assert_eq!(
+                parse(cut.as_bytes()),
+                Err(LaxJsonError::UnexpectedEnd),
+                "{cut}"
+            );
+        }
+        for (text, character, offset) in [
+            ("}", '}', 0),
+            ("]", ']', 0),
+            (":", ':', 0),
+            ("{\"a\" 1}", '1', 5),
+            ("{a:}", '}', 3),
+            ("{a:,b:1}", ',', 3),
+            ("{:1}", ':', 1),
+            ("{a:'b' 'c'}", '\'', 7),
+            ("['a'😀]", '😀', 4),
+            ("[1}", '}', 2),
+        ] {
+            // An unquoted `1}` is a string, and then the array lacks its end.
+            let expected = match text {
+                "[1}" => LaxJsonError::UnexpectedEnd,
+                _ => unexpected(character, offset),
+            };
+            assert_eq!(parse(text.as_bytes()), Err(expected), "{text}");
+        }
+        let marked = parse("\u{feff}{}".as_bytes());
+        assert_eq!(marked, Err(LaxJsonError::ByteOrderMark));
+    }
+
+    #[test]
+    fn nesting_is_read_to_the_limit_and_refused_beyond() {
+        let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert_eq!(
+            parse(nested(MAX_DEPTH + 1).as_bytes()),
+            Err(LaxJsonError::TooDeep { offset: MAX_DEPTH })
+        );
+        assert!(parse("{a:".repeat(1 << 18).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_megabyte_of_keys_takes_no_quadratic_time() {
+        let distinct: String = (0..90_000)
+            .map(|number| format!("{number}:{number},"))
+            .collect();
+        let Value::Object(members) = read(&format!("{{{distinct}}}")) else {
+            panic!("an object was written");
+        };
+        assert_eq!(members.len(), 90_000);
+        let equal = "a:1,".repeat(250_000);
+        assert_eq!(
+            read(&format!("{{{equal}a:2}}")),
+            object([("a", Value::Integer(2))])
+        );
+    }
+
+    /// The value a strict reader would give.
+    fn from_strict(value: &serde_json::Value) -> Value {
+        match value {
+            serde_json::Value::Null => Value::Null,
+            serde_json::Value::Bool(bool) => Value::Bool(*bool),
+            serde_json::Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(integer), _) => Value::Integer(integer),
+                (None, Some(decimal)) if number.is_f64() => Value::Decimal(decimal),
+                _ => Value::HugeInteger,
+            },
+            serde_json::Value::String(text) => string(text),
+            serde_json::Value::Array(values) => {
+                Value::Array(values.iter().map(from_strict).collect())
+            }
+            serde_json::Value::Object(members) => {
+                let members = members.iter();
+                Value::Object(
+                    members
+                        .map(|(key, value)| (key.clone(), from_strict(value)))
+                        .collect(),
+                )
+            }
+        }
+    }
+
+    fn strict_json() -> impl Strategy<Value = serde_json::Value> {
+        let scalar = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<u64>().prop_map(Into::into),
+            (-1e15..1e15).prop_map(Into::into),
+            "\\PC*|[\\x00-\\x{ff}]*".prop_map(Into::into),
+        ];
+        scalar.prop_recursive(4, 64, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+                prop::collection::btree_map("\\PC{0,4}", inner, 0..6)
+                    .prop_map(|members| members.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn strict_json_means_the_same_as_to_a_strict_reader(value in strict_json()) {
+            // A top-level number or word would run on to the end, as it should.
+            let compact = value.to_string();
+            prop_assert_eq!(parse(compact.as_bytes()), Ok(from_strict(&value)));
+            let pretty = serde_json::to_string_pretty(&value).unwrap();
+            prop_assert_eq!(parse(pretty.as_bytes()), Ok(from_strict(&value)));
+        }
+
+        #[test]
+        fn any_bytes_give_an_answer(text in "[\\[\\]{}:,'\"\\\\ux01a.e \\t-]{0,60}", bytes: Vec<u8>) {
+            let _ = parse(text.as_bytes());
+            let _ = parse(&bytes);
+        }
+    }
+}

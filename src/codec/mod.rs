@@ -1,0 +1,19 @@
+//! Entities as bytes and as JSON, and all limits on what is read (specification 01 §8–§16).
+//!
+//! Each entity is described once, against [`Source`] and [`Sink`]; the two formats are implementations of
+//! these. A hash or a signature is always over what was written again, never over what was read.
+
+pub mod binary;
+pub mod block;
+pub mod block_file;
+mod digits;
+pub mod json;
+pub mod lax_json;
+pub mod mosaic;
+mod sink;
+mod source;
+pub mod text;
+pub mod transaction;
+
+pub use sink::{Form, Sink};
+pub use source::{Context, ReadError, Source, limits};

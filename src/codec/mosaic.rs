@@ -1,0 +1,135 @@
+//! Mosaic ids, attachments, definitions and levies on the wire (specification 01 §11, §13.8).
+
+use super::digits;
+use super::sink::Sink;
+use super::source::{ReadError, Source, limits};
+use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
+use crate::model::{Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
+
+/// Reads a namespace name.
+pub fn read_namespace(text: &str) -> Result<NamespaceId, ReadError> {
+    NamespaceId::parse(text).map_err(|error| ReadError::Argument(error.to_string()))
+}
+
+/// Reads the fields of a mosaic id.
+pub fn read_mosaic_id<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicId, ReadError> {
+    let namespace = read_namespace(&source.need_string("namespaceId", limits::TEXT_UNITS)?)?;
+    let name = source.need_string("name", limits::TEXT_UNITS)?;
+    MosaicId::new(namespace, &name).map_err(|error| ReadError::Argument(error.to_string()))
+}
+
+/// Writes the fields of a mosaic id.
+pub fn write_mosaic_id(sink: &mut impl Sink, id: &MosaicId) {
+    sink.string("namespaceId", Some(cut_name(id.namespace.as_str())));
+    sink.string("name", Some(id.name()));
+}
+
+/// Names longer than the limit of a text are cut wherever they are written (specification 01 §17 Q7). They
+/// are ASCII, so units are bytes.
+fn cut_name(name: &str) -> &str {
+    &name[..name.len().min(limits::TEXT_UNITS)]
+}
+
+/// Reads an attachment.
+pub fn read_mosaic<'a, S: Source<'a>>(source: &mut S) -> Result<Mosaic, ReadError> {
+    let id = source.need_object("mosaicId", read_mosaic_id)?;
+    Ok(Mosaic { id, quantity: source.quantity("quantity")? })
+}
+
+/// Writes an attachment.
+pub fn write_mosaic(sink: &mut impl Sink, mosaic: &Mosaic) {
+    sink.object("mosaicId", |sink| write_mosaic_id(sink, &mosaic.id));
+    sink.u64("quantity", mosaic.quantity);
+}
+
+/// Reads a definition. Properties are brought into their normal form (specification 01 §15).
+pub fn read_definition<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicDefinition, ReadError> {
+    let creator = source.public_key("creator")?;
+    let id = source.need_object("id", read_mosaic_id)?;
+    let description = source.need_string("description", limits::DESCRIPTION_UNITS)?.into_owned();
+    let properties = source.need_list("properties", |source| {
+        let name = source.need_string("name", limits::TEXT_UNITS)?.into_owned();
+        Ok((name, source.need_string("value", limits::TEXT_UNITS)?.into_owned()))
+    })?;
+    let properties = read_properties(&properties)?;
+    let levy = source.object("levy", read_levy)?;
+    Ok(MosaicDefinition { creator, id, description, properties, levy })
+}
+
+fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadError> {
+    // A later duplicate replaces an earlier one; other names are dropped.
+    let find = |name: &str| list.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let bad_number = |text: &str| ReadError::Argument(format!("For input string: \"{text}\""));
+    let divisibility = match find("divisibility") {
+        Some(text) => digits::parse_i32(text).ok_or_else(|| bad_number(text))?,
+        None => 0,
+    };
+    let divisibility = u8::try_from(divisibility).ok().filter(|d| *d <= MAX_DIVISIBILITY);
+    let divisibility = divisibility
+        .ok_or_else(|| ReadError::Argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive")))?;
+    let initial_supply = match find("initialSupply") {
+        Some(text) => digits::parse_i64(text).ok_or_else(|| bad_number(text))?,
+        None => 1000,
+    };
+    let initial_supply = u64::try_from(initial_supply)
+        .map_err(|_| ReadError::Argument(format!("quantity ({initial_supply}) must be non-negative")))?;
+    let properties = MosaicProperties {
+        divisibility,
+        initial_supply,
+        supply_mutable: read_flag(find("supplyMutable"), false)?,
+        transferable: read_flag(find("transferable"), true)?,
+    };
+    if initial_supply > properties.max_supply() {
+        return Err(ReadError::Argument(format!(
+            "cannot add 0 to {initial_supply} for mosaic with divisibility {divisibility}"
+        )));
+    }
+    Ok(properties)
+}
+
+fn read_flag(text: Option<&str>, default: bool) -> Result<bool, ReadError> {
+    let is = |text: &str, word: &str| text.chars().flat_map(char::to_uppercase).eq(word.chars());
+    match text {
+        None => Ok(default),
+        Some(text) if is(text, "TRUE") => Ok(true),
+        Some(text) if is(text, "FALSE") => Ok(false),
+        // The protocol lets this pass here and fails as soon as the entity is hashed; nothing lies between.
+        Some(_) => Err(ReadError::Serialization("string must be either true or false".to_owned())),
+    }
+}
+
+/// Writes a definition.
+pub fn write_definition(sink: &mut impl Sink, definition: &MosaicDefinition) {
+    let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
+    let properties = &definition.properties;
+    sink.bytes("creator", Some(&definition.creator.0));
+    sink.object("id", |sink| write_mosaic_id(sink, &definition.id));
+    sink.string("description", Some(&definition.description));
+    let list = [
+        ("divisibility", properties.divisibility.to_string()),
+        ("initialSupply", properties.initial_supply.to_string()),
+        ("supplyMutable", flag(properties.supply_mutable)),
+        ("transferable", flag(properties.transferable)),
+    ];
+    sink.list("properties", &list, |sink, (name, value)| {
+        sink.string("name", Some(name));
+        sink.string("value", Some(value));
+    });
+    sink.optional("levy", definition.levy.as_ref(), write_levy);
+}
+
+fn read_levy<'a, S: Source<'a>>(source: &mut S) -> Result<Levy, ReadError> {
+    let code = source.need_i32("type")?;
+    let kind = LevyKind::from_code(code)
+        .ok_or_else(|| ReadError::Argument(format!("Invalid mosaic transfer fee type: {code}")))?;
+    let recipient = source.address("recipient")?;
+    let mosaic = source.need_object("mosaicId", read_mosaic_id)?;
+    Ok(Levy { kind, recipient, mosaic, fee: source.quantity("fee")? })
+}
+
+fn write_levy(sink: &mut impl Sink, levy: &Levy) {
+    sink.i32("type", levy.kind.code());
+    sink.string("recipient", Some(levy.recipient.as_str()));
+    sink.object("mosaicId", |sink| write_mosaic_id(sink, &levy.mosaic));
+    sink.u64("fee", levy.fee);
+}

@@ -1,0 +1,317 @@
+//! Transactions on the wire (specification 01 §10, §13).
+
+use super::binary::{BinarySink, BinarySource};
+use super::mosaic::{
+    read_definition, read_mosaic, read_mosaic_id, read_namespace, write_definition, write_mosaic, write_mosaic_id,
+};
+use super::sink::{Form, Sink};
+use super::source::{Context, ReadError, Source, limits};
+use crate::crypto::{PublicKey, hash::keccak256};
+use crate::model::namespace::{NamespaceError, is_part};
+use crate::model::transaction::{
+    AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
+    ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
+    Transfer, entity_version, kind,
+};
+use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Transaction};
+
+const MAX_SUPPLY_DELTA: u64 = crate::model::mosaic::MAX_QUANTITY;
+
+impl Transaction {
+    /// The bytes that are hashed and signed.
+    pub fn signed_bytes(&self) -> Vec<u8> {
+        self.to_bytes(Form::NonVerifiable)
+    }
+
+    /// The binary form.
+    pub fn to_bytes(&self, form: Form) -> Vec<u8> {
+        let mut sink = BinarySink::default();
+        write(&mut sink, self, form);
+        sink.into_bytes()
+    }
+
+    /// Hash of the non-verifiable form.
+    pub fn hash(&self) -> Hash256 {
+        Hash256(keccak256(&self.signed_bytes()))
+    }
+
+    /// Reads a transaction from the start of `bytes`.
+    pub fn from_bytes(bytes: &[u8], form: Form, context: Context) -> Result<Transaction, ReadError> {
+        read(&mut BinarySource::new(bytes, context), form)
+    }
+}
+
+/// Writes the fields of a transaction.
+pub fn write(sink: &mut impl Sink, transaction: &Transaction, form: Form) {
+    sink.i32("type", transaction.body.kind());
+    sink.i32("version", transaction.version);
+    sink.i32("timeStamp", transaction.timestamp.0);
+    sink.bytes("signer", Some(&transaction.signer.0));
+    if form == Form::Verifiable {
+        sink.bytes("signature", transaction.signature.as_ref().map(|signature| signature.0.as_slice()));
+    }
+    sink.u64("fee", transaction.fee.0);
+    sink.i32("deadline", transaction.deadline.0);
+    write_body(sink, transaction, form);
+}
+
+fn write_body(sink: &mut impl Sink, transaction: &Transaction, form: Form) {
+    let newer = transaction.entity_version() >= 2;
+    match &transaction.body {
+        Body::Transfer(body) => write_transfer(sink, body, newer),
+        Body::ImportanceTransfer(body) => {
+            sink.i32("mode", body.mode.code());
+            sink.bytes("remoteAccount", Some(&body.remote.0));
+        }
+        Body::AggregateModification(body) => write_modifications(sink, body, newer),
+        Body::Cosignature(body) => {
+            sink.hash("otherHash", &body.other_hash.0);
+            sink.string("otherAccount", Some(body.other_account.as_str()));
+        }
+        Body::Multisig(body) => {
+            sink.object("otherTrans", |sink| write(sink, &body.inner, Form::NonVerifiable));
+            if form == Form::Verifiable {
+                sink.list("signatures", &body.cosignatures, |sink, item| write(sink, item, Form::Verifiable));
+            }
+        }
+        Body::ProvisionNamespace(body) => {
+            sink.string("rentalFeeSink", Some(body.rental_fee_sink.as_str()));
+            sink.u64("rentalFee", body.rental_fee.0);
+            sink.string("newPart", Some(&body.new_part));
+            sink.string("parent", body.parent.as_ref().map(|parent| parent.as_str()));
+        }
+        Body::MosaicDefinitionCreation(body) => {
+            sink.object("mosaicDefinition", |sink| write_definition(sink, &body.definition));
+            sink.string("creationFeeSink", Some(body.creation_fee_sink.as_str()));
+            sink.u64("creationFee", body.creation_fee.0);
+        }
+        Body::MosaicSupplyChange(body) => {
+            sink.object("mosaicId", |sink| write_mosaic_id(sink, &body.mosaic));
+            sink.i32("supplyType", body.kind.code());
+            sink.u64("delta", body.delta);
+        }
+    }
+}
+
+fn write_transfer(sink: &mut impl Sink, body: &Transfer, newer: bool) {
+    sink.string("recipient", Some(body.recipient.as_str()));
+    sink.u64("amount", body.amount.0);
+    sink.optional("message", body.message.as_ref(), |sink, message| {
+        sink.i32("type", message.kind.code());
+        sink.bytes("payload", Some(&message.payload));
+    });
+    if newer {
+        sink.list("mosaics", &body.mosaics, write_mosaic);
+    }
+}
+
+fn write_modifications(sink: &mut impl Sink, body: &AggregateModification, newer: bool) {
+    sink.list("modifications", &body.modifications, |sink, modification| {
+        sink.i32("modificationType", modification.kind.code());
+        sink.bytes("cosignatoryAccount", Some(&modification.cosignatory.0));
+    });
+    if newer {
+        sink.optional("minCosignatories", body.min_cosignatories_change, |sink, change| {
+            sink.i32("relativeChange", change);
+        });
+    }
+}
+
+/// Reads the fields of a transaction and normalises it (specification 01 §15).
+pub fn read<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Transaction, ReadError> {
+    let code = source.need_i32("type")?;
+    if !kind::ALL.contains(&code) {
+        return Err(unknown_kind(code));
+    }
+    let version = source.need_i32("version")?;
+    let timestamp = source.timestamp("timeStamp")?;
+    let signer = source.public_key("signer")?;
+    let signature = match form {
+        Form::Verifiable => Some(source.signature("signature")?),
+        Form::NonVerifiable => None,
+    };
+    let fee = source.amount("fee")?;
+    let deadline = source.timestamp("deadline")?;
+    let newer = entity_version(version) >= 2;
+    let body = match code {
+        kind::TRANSFER => Body::Transfer(read_transfer(source, newer)?),
+        kind::IMPORTANCE_TRANSFER => Body::ImportanceTransfer(read_importance_transfer(source)?),
+        kind::AGGREGATE_MODIFICATION => Body::AggregateModification(read_modifications(source, newer)?),
+        kind::COSIGNATURE => Body::Cosignature(Cosignature {
+            other_hash: source.hash("otherHash")?,
+            other_account: source.address("otherAccount")?,
+        }),
+        kind::MULTISIG => Body::Multisig(Box::new(read_multisig(source, form, &signer)?)),
+        kind::PROVISION_NAMESPACE => Body::ProvisionNamespace(read_provision(source)?),
+        kind::MOSAIC_DEFINITION_CREATION => {
+            Body::MosaicDefinitionCreation(Box::new(read_definition_creation(source, &signer)?))
+        }
+        kind::MOSAIC_SUPPLY_CHANGE => Body::MosaicSupplyChange(read_supply_change(source)?),
+        _ => return Err(unknown_kind(code)),
+    };
+    let fee = effective_fee(fee, &signer, source.context());
+    Ok(Transaction { version, timestamp, signer, signature, fee, deadline, body })
+}
+
+fn unknown_kind(code: i32) -> ReadError {
+    ReadError::Argument(format!("Unknown transaction type: {code}"))
+}
+
+/// The nemesis account pays no fees, whatever its transactions say (specification 01 §17 Q1).
+fn effective_fee(fee: Amount, signer: &PublicKey, context: &Context) -> Amount {
+    let free = fee > Amount::ZERO
+        && !context.trusted
+        && Address::from_public_key(signer, context.network) == context.nemesis_signer;
+    if free { Amount::ZERO } else { fee }
+}
+
+fn read_transfer<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<Transfer, ReadError> {
+    let recipient = source.address("recipient")?;
+    let amount = source.amount("amount")?;
+    let message = source.object("message", read_message)?.filter(|message| !message.payload.is_empty());
+    let mosaics = if newer { merge_mosaics(source.need_list("mosaics", read_mosaic)?)? } else { Vec::new() };
+    Ok(Transfer { recipient, amount, message, mosaics })
+}
+
+fn read_message<'a, S: Source<'a>>(source: &mut S) -> Result<Message, ReadError> {
+    let kind = match source.need_i32("type")? {
+        1 => MessageKind::Plain,
+        2 => MessageKind::Secure,
+        code => return Err(ReadError::Argument(format!("Unknown message type: {code}"))),
+    };
+    Ok(Message { kind, payload: source.need_bytes("payload")?.into_owned() })
+}
+
+/// Adds up mosaics with the same id and brings them into the order of the wire: that of the text
+/// `namespace:name : quantity` (specification 01 §13.2, §17 Q4).
+fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
+    mosaics.sort_by(|a, b| a.id.cmp(&b.id));
+    let mut merged: Vec<Mosaic> = Vec::with_capacity(mosaics.len());
+    for mosaic in mosaics {
+        match merged.last_mut().filter(|last| last.id == mosaic.id) {
+            Some(last) => {
+                let sum = last.quantity.wrapping_add(mosaic.quantity) as i64;
+                last.quantity = u64::try_from(sum)
+                    .map_err(|_| ReadError::Argument(format!("quantity ({sum}) must be non-negative")))?;
+            }
+            None => merged.push(mosaic),
+        }
+    }
+    if merged.len() > 1 {
+        merged.sort_by_cached_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
+    }
+    Ok(merged)
+}
+
+fn read_importance_transfer<'a, S: Source<'a>>(source: &mut S) -> Result<ImportanceTransfer, ReadError> {
+    let mode = source.need_i32("mode")?;
+    let remote = source.public_key("remoteAccount")?;
+    let mode = LinkMode::from_code(mode).ok_or(ReadError::Incompatible("mode"))?;
+    Ok(ImportanceTransfer { mode, remote })
+}
+
+fn read_modifications<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification, ReadError> {
+    let modifications = source.need_list("modifications", |source| {
+        let kind = ModificationKind::from_code(source.need_i32("modificationType")?)
+            .ok_or_else(|| ReadError::Argument("invalid mode".to_owned()))?;
+        Ok(Modification { kind, cosignatory: source.public_key("cosignatoryAccount")? })
+    })?;
+    let change = match newer {
+        true => source.object("minCosignatories", |source| source.need_i32("relativeChange"))?,
+        false => None,
+    };
+    if modifications.is_empty() && change.is_none() {
+        return Err(ReadError::Argument(match newer {
+            false => "Cosignatory modifications cannot be empty".to_owned(),
+            true => "Either cosignatory modifications or change of minimum cosignatories must be present".to_owned(),
+        }));
+    }
+    Ok(AggregateModification {
+        modifications: sort_modifications(modifications, source.context().network),
+        min_cosignatories_change: change,
+    })
+}
+
+/// By kind, then by address; ties keep their order (specification 01 §13.4).
+fn sort_modifications(mut modifications: Vec<Modification>, network: NetworkByte) -> Vec<Modification> {
+    modifications.sort_by_cached_key(|modification| {
+        (modification.kind, Address::from_public_key(&modification.cosignatory, network))
+    });
+    modifications
+}
+
+fn read_multisig<'a, S: Source<'a>>(source: &mut S, form: Form, signer: &PublicKey) -> Result<Multisig, ReadError> {
+    let inner = source.need_object("otherTrans", |source| read(source, Form::NonVerifiable))?;
+    let mut cosignatures = Vec::new();
+    if form == Form::Verifiable {
+        let network = source.context().network;
+        let inner_hash = inner.hash();
+        let account = inner.signer_address(network);
+        let list = source.need_list("signatures", |source| read(source, Form::Verifiable))?;
+        for cosignature in list {
+            check_cosignature(&cosignature, &inner_hash, &account)?;
+            if cosignature.signer != *signer {
+                cosignatures.push((cosignature.signer_address(network), cosignature));
+            }
+        }
+        // The sort is stable, so of several by one signer the first stays.
+        cosignatures.sort_by(|(a, _), (b, _)| a.cmp(b));
+        cosignatures.dedup_by(|(later, _), (earlier, _)| later == earlier);
+    }
+    Ok(Multisig { inner, cosignatures: cosignatures.into_iter().map(|(_, cosignature)| cosignature).collect() })
+}
+
+fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &Address) -> Result<(), ReadError> {
+    let Body::Cosignature(body) = &cosignature.body else {
+        return Err(ReadError::Internal("a list of cosignatures holds another kind of transaction".to_owned()));
+    };
+    let problem = if body.other_hash != *inner_hash {
+        "trying to add a signature for another transaction to a multisig transaction"
+    } else if body.other_account != *account {
+        "trying to add a signature with an unexpected debtor"
+    } else {
+        return Ok(());
+    };
+    Err(ReadError::Argument(problem.to_owned()))
+}
+
+fn read_provision<'a, S: Source<'a>>(source: &mut S) -> Result<ProvisionNamespace, ReadError> {
+    let rental_fee_sink = source.address("rentalFeeSink")?;
+    let rental_fee = source.amount("rentalFee")?;
+    let new_part = source.need_string("newPart", limits::TEXT_UNITS)?.into_owned();
+    if !is_part(&new_part) {
+        return Err(ReadError::Argument(NamespaceError::BadPart(new_part).to_string()));
+    }
+    let parent = match source.string("parent", limits::TEXT_UNITS)? {
+        Some(text) => Some(read_namespace(&text)?),
+        None => None,
+    };
+    Ok(ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent })
+}
+
+fn read_definition_creation<'a, S: Source<'a>>(
+    source: &mut S,
+    signer: &PublicKey,
+) -> Result<MosaicDefinitionCreation, ReadError> {
+    let definition = source.need_object("mosaicDefinition", read_definition)?;
+    let creation_fee_sink = source.address("creationFeeSink")?;
+    let creation_fee = source.amount("creationFee")?;
+    if definition.creator != *signer {
+        let text = "transaction signer and mosaic definition creator must be identical";
+        return Err(ReadError::Argument(text.to_owned()));
+    }
+    Ok(MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee })
+}
+
+fn read_supply_change<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicSupplyChange, ReadError> {
+    let mosaic = source.need_object("mosaicId", read_mosaic_id)?;
+    let code = source.need_i32("supplyType")?;
+    let delta = source.quantity("delta")?;
+    if !(1..=MAX_SUPPLY_DELTA).contains(&delta) {
+        let text = format!("delta must be between 1 and {MAX_SUPPLY_DELTA} inclusive");
+        return Err(ReadError::Argument(text));
+    }
+    let kind = SupplyChangeKind::from_code(code)
+        .ok_or_else(|| ReadError::Argument("supply type validity must be true".to_owned()))?;
+    Ok(MosaicSupplyChange { mosaic, kind, delta })
+}

@@ -1,0 +1,178 @@
+//! Encryption of secure messages (specification 01 §4).
+//!
+//! A payload is 32 bytes of salt, 16 of initialisation vector and the AES-256-CBC cipher text with
+//! PKCS#7 padding. There is no authentication tag: a wrong key usually shows as bad padding, and
+//! sometimes as garbage.
+
+use std::fmt;
+
+use aes::Aes256;
+use cbc::cipher::block_padding::Pkcs7;
+use cbc::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit};
+use zeroize::Zeroizing;
+
+use super::hash::keccak256;
+use super::keys::{KeyPair, PublicKey};
+use super::verify::NotAPoint;
+
+const SALT_BYTES: usize = 32;
+const IV_BYTES: usize = 16;
+const BLOCK_BYTES: usize = 16;
+/// What precedes the cipher text.
+const HEAD_BYTES: usize = SALT_BYTES + IV_BYTES;
+/// Salt, initialisation vector and the one block that even an empty plain text takes.
+pub const MIN_PAYLOAD_BYTES: usize = HEAD_BYTES + BLOCK_BYTES;
+
+/// Why a payload cannot even be tried. NIS1 treats both as errors, unlike bad padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CipherError {
+    /// The cipher text has this many bytes, which is not a multiple of 16.
+    PartialBlock(usize),
+    /// The other side's public key is not a point of the curve.
+    NotAPoint(NotAPoint),
+}
+
+impl fmt::Display for CipherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PartialBlock(length) => write!(
+                f,
+                "a cipher text of {length} bytes is cut or damaged: whole blocks of {BLOCK_BYTES} \
+                 bytes are needed"
+            ),
+            Self::NotAPoint(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CipherError {}
+
+impl From<NotAPoint> for CipherError {
+    fn from(error: NotAPoint) -> Self {
+        Self::NotAPoint(error)
+    }
+}
+
+/// The AES key of a message: Keccak-256 of the shared point with `salt` mixed in. It is the same
+/// seen from either side.
+pub fn shared_key(
+    own: &KeyPair,
+    other: &PublicKey,
+    salt: &[u8; 32],
+) -> Result<Zeroizing<[u8; 32]>, NotAPoint> {
+    let mut mixed = own.shared_point(other)?;
+    for (byte, salt) in mixed.iter_mut().zip(salt) {
+        *byte ^= salt;
+    }
+    Ok(Zeroizing::new(keccak256(mixed.as_slice())))
+}
+
+/// The payload that carries `plain` from `sender` to `recipient`: 48 bytes longer, plus 1 to 16
+/// bytes of padding. `salt` and `iv` must be fresh from a cryptographic random source.
+pub fn encrypt(
+    sender: &KeyPair,
+    recipient: &PublicKey,
+    salt: [u8; 32],
+    iv: [u8; 16],
+    plain: &[u8],
+) -> Result<Vec<u8>, NotAPoint> {
+    let key = shared_key(sender, recipient, &salt)?;
+    let cipher = cbc::Encryptor::<Aes256>::new((&*key).into(), &iv.into());
+    let cipher_text = cipher.encrypt_padded_vec_mut::<Pkcs7>(plain);
+    Ok([salt.as_slice(), &iv, &cipher_text].concat())
+}
+
+/// The plain text of `payload`, or `None` if it is too short or its padding is wrong (which is what
+/// a wrong key gives, nearly always). `own` may be either side of the conversation, `other` is the
+/// opposite one.
+pub fn decrypt(
+    own: &KeyPair,
+    other: &PublicKey,
+    payload: &[u8],
+) -> Result<Option<Vec<u8>>, CipherError> {
+    if payload.len() < MIN_PAYLOAD_BYTES {
+        return Ok(None);
+    }
+    let Some((salt, rest)) = payload.split_first_chunk::<SALT_BYTES>() else {
+        return Ok(None);
+    };
+    let Some((iv, cipher_text)) = rest.split_first_chunk::<IV_BYTES>() else {
+        return Ok(None);
+    };
+    if !cipher_text.len().is_multiple_of(BLOCK_BYTES) {
+        return Err(CipherError::PartialBlock(cipher_text.len()));
+    }
+    let key = shared_key(own, other, salt)?;
+    let cipher = cbc::Decryptor::<Aes256>::new((&*key).into(), iv.into());
+    Ok(cipher.decrypt_padded_vec_mut::<Pkcs7>(cipher_text).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PrivateKey;
+
+    fn pair(number: u8) -> KeyPair {
+        KeyPair::new(&PrivateKey::from_seed(&[number; 32]))
+    }
+
+    fn payload(plain: &[u8]) -> Vec<u8> {
+        encrypt(&pair(1), &pair(2).public(), [3; 32], [4; 16], plain).unwrap()
+    }
+
+    #[test]
+    fn either_side_reads_what_was_sent() {
+        for length in [0, 1, 15, 16, 17, 1000] {
+            let plain = vec![7; length];
+            let payload = payload(&plain);
+            assert_eq!(payload.len(), 48 + (length / 16 + 1) * 16);
+            let by_recipient = decrypt(&pair(2), &pair(1).public(), &payload);
+            assert_eq!(by_recipient, Ok(Some(plain.clone())));
+            let by_sender = decrypt(&pair(1), &pair(2).public(), &payload);
+            assert_eq!(by_sender, Ok(Some(plain)));
+        }
+    }
+
+    #[test]
+    fn a_payload_shorter_than_one_block_decrypts_to_nothing() {
+        let whole = payload(b"");
+        assert_eq!(whole.len(), MIN_PAYLOAD_BYTES);
+        for length in 0..whole.len() {
+            let answer = decrypt(&pair(2), &pair(1).public(), &whole[..length]);
+            assert_eq!(answer, Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_partial_block_and_a_key_off_the_curve_are_errors() {
+        let mut longer = payload(b"");
+        longer.push(0);
+        assert_eq!(
+            decrypt(&pair(2), &pair(1).public(), &longer),
+            Err(CipherError::PartialBlock(17))
+        );
+        let mut no_point = PublicKey([0; 32]);
+        no_point.0[0] = 2;
+        assert_eq!(
+            decrypt(&pair(2), &no_point, &payload(b"")),
+            Err(CipherError::NotAPoint(NotAPoint))
+        );
+        let sent = encrypt(&pair(1), &no_point, [0; 32], [0; 16], b"");
+        assert_eq!(sent, Err(NotAPoint));
+    }
+
+    #[test]
+    fn the_shared_scalar_is_not_reduced_modulo_the_group_order() {
+        // A clamped scalar is a multiple of 8 and so takes every small-order point to the identity,
+        // whose encoding is a one; the same scalar modulo L would not.
+        let mut order_two = PublicKey([0xff; 32]);
+        order_two.0[0] = 0xec;
+        order_two.0[31] = 0x7f;
+        let mut identity = [0; 32];
+        identity[0] = 1;
+        for number in 0..8 {
+            let key = shared_key(&pair(number), &order_two, &[0; 32]).unwrap();
+            assert_eq!(*key, keccak256(&identity));
+        }
+    }
+}

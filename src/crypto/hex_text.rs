@@ -1,0 +1,95 @@
+//! Reading hex as NIS1 does: any case, and an odd number of digits gets a leading `0`
+//! (specification 01 §3.1, §9.3).
+
+use std::fmt;
+
+/// A character that is no hex digit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HexError {
+    /// The offending character.
+    pub character: char,
+    /// Its place in UTF-16 units, counted in the text *after* padding to an even length.
+    pub index: usize,
+}
+
+impl fmt::Display for HexError {
+    /// The text NIS1 puts behind the name of the exception.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // NIS1 names a single unit; the half of a surrogate pair is written as '?'.
+        let shown = match self.character.len_utf16() {
+            1 => self.character,
+            _ => '?',
+        };
+        write!(
+            f,
+            "Illegal hexadecimal character {shown} at index {}",
+            self.index
+        )
+    }
+}
+
+impl std::error::Error for HexError {}
+
+/// The bytes that hex `text` stands for; empty text is no bytes.
+///
+/// There is no limit of its own: the result is half as long as the text, which the caller bounds.
+pub fn decode_hex(text: &str) -> Result<Vec<u8>, HexError> {
+    let mut bytes = Vec::new();
+    decode_hex_into(text, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Like [`decode_hex`], appending to `bytes`, which grows at most once and before the first digit
+/// is read, so that a secret leaves no copy behind.
+pub fn decode_hex_into(text: &str, bytes: &mut Vec<u8>) -> Result<(), HexError> {
+    let units = if text.is_ascii() {
+        text.len()
+    } else {
+        text.encode_utf16().count()
+    };
+    let padding = units % 2;
+    bytes.reserve_exact(units.div_ceil(2));
+
+    let mut high = (padding == 1).then_some(0);
+    // Everything before the first bad character is ASCII, so characters and units agree.
+    for (index, character) in text.chars().enumerate() {
+        let digit = match character.to_digit(16) {
+            Some(digit) => digit as u8,
+            None => {
+                return Err(HexError {
+                    character,
+                    index: index + padding,
+                });
+            }
+        };
+        high = match high {
+            None => Some(digit),
+            Some(high) => {
+                bytes.push(high << 4 | digit);
+                None
+            }
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn either_case_and_odd_lengths_are_read() {
+        assert_eq!(decode_hex("00aBfF"), Ok(vec![0x00, 0xab, 0xff]));
+        assert_eq!(decode_hex("123"), Ok(vec![0x01, 0x23]));
+        assert_eq!(decode_hex(""), Ok(vec![]));
+    }
+
+    #[test]
+    fn the_first_bad_digit_is_named_with_its_place_in_the_padded_text() {
+        let said = |text| decode_hex(text).unwrap_err().to_string();
+        assert_eq!(said("zz"), "Illegal hexadecimal character z at index 0");
+        assert_eq!(said("12g"), "Illegal hexadecimal character g at index 3");
+        assert_eq!(said("00é0"), "Illegal hexadecimal character é at index 2");
+        assert_eq!(said("0😀"), "Illegal hexadecimal character ? at index 2");
+    }
+}

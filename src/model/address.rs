@@ -1,0 +1,156 @@
+//! Account addresses (specification 01 §5).
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use crate::crypto::{PublicKey, hash};
+
+/// First byte of a decoded address; it names the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkByte(pub u8);
+
+impl NetworkByte {
+    /// mainnet, addresses begin with `N`.
+    pub const MAINNET: NetworkByte = NetworkByte(0x68);
+    /// testnet and most private networks, addresses begin with `T`.
+    pub const TESTNET: NetworkByte = NetworkByte(0x98);
+    /// mijinnet, addresses begin with `M`.
+    pub const MIJINNET: NetworkByte = NetworkByte(0x60);
+
+    /// The byte as it appears in JSON: signed.
+    pub fn signed(self) -> i8 {
+        self.0 as i8
+    }
+}
+
+/// Characters of an address.
+pub const ADDRESS_LENGTH: usize = 40;
+const RAW_LENGTH: usize = 25;
+const CHECKSUM_START: usize = 21;
+const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/// A valid address in its upper-case text form, which is also its order and its form on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address([u8; ADDRESS_LENGTH]);
+
+impl Address {
+    /// The address of a public key on a network.
+    pub fn from_public_key(key: &PublicKey, network: NetworkByte) -> Address {
+        let body = hash::ripemd160(&hash::keccak256(&key.0));
+        let mut raw = [0; RAW_LENGTH];
+        raw[0] = network.0;
+        raw[1..CHECKSUM_START].copy_from_slice(&body);
+        let checksum = hash::keccak256(&raw[..CHECKSUM_START]);
+        raw[CHECKSUM_START..].copy_from_slice(&checksum[..RAW_LENGTH - CHECKSUM_START]);
+        Address(encode_base32(&raw))
+    }
+
+    /// Reads an address text in any letter case; `None` unless it is valid on `network`. Hyphens and blanks
+    /// are not removed.
+    pub fn parse(text: &str, network: NetworkByte) -> Option<Address> {
+        if !text.is_ascii() {
+            // A few letters outside ASCII have an upper case inside it, such as the long s.
+            let upper = text.to_uppercase();
+            return upper.is_ascii().then(|| Address::parse(&upper, network))?;
+        }
+        let bytes: &[u8; ADDRESS_LENGTH] = text.as_bytes().try_into().ok()?;
+        let upper = bytes.map(|b| b.to_ascii_uppercase());
+        let raw = decode_base32(&upper)?;
+        let checksum = hash::keccak256(&raw[..CHECKSUM_START]);
+        let valid = raw[0] == network.0 && raw[CHECKSUM_START..] == checksum[..RAW_LENGTH - CHECKSUM_START];
+        valid.then_some(Address(upper))
+    }
+
+    /// Takes back an address that this node wrote to its own store.
+    pub(crate) fn from_stored(bytes: [u8; ADDRESS_LENGTH]) -> Address {
+        Address(bytes)
+    }
+
+    /// The text as ASCII bytes.
+    pub fn as_bytes(&self) -> &[u8; ADDRESS_LENGTH] {
+        &self.0
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl Borrow<[u8]> for Address {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Address {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+fn encode_base32(raw: &[u8; RAW_LENGTH]) -> [u8; ADDRESS_LENGTH] {
+    let mut text = [0; ADDRESS_LENGTH];
+    for (chunk, out) in raw.chunks_exact(5).zip(text.chunks_exact_mut(8)) {
+        let bits = chunk.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
+        for (position, character) in out.iter_mut().enumerate() {
+            *character = ALPHABET[(bits >> (35 - 5 * position) & 31) as usize];
+        }
+    }
+    text
+}
+
+fn decode_base32(text: &[u8; ADDRESS_LENGTH]) -> Option<[u8; RAW_LENGTH]> {
+    let mut raw = [0; RAW_LENGTH];
+    for (chunk, out) in text.chunks_exact(8).zip(raw.chunks_exact_mut(5)) {
+        let mut bits = 0u64;
+        for character in chunk {
+            let value = match character {
+                b'A'..=b'Z' => character - b'A',
+                b'2'..=b'7' => character - b'2' + 26,
+                _ => return None,
+            };
+            bits = bits << 5 | u64::from(value);
+        }
+        out.copy_from_slice(&bits.to_be_bytes()[3..]);
+    }
+    Some(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parsed_address_is_upper_case_and_of_its_network_only() {
+        let text = "tdy6lymyw4bv5h5qivrsDXVEYFC4HABIUQMA6YJG";
+        let address = Address::parse(text, NetworkByte::TESTNET).unwrap();
+        assert_eq!(address.as_str(), text.to_uppercase());
+        assert_eq!(Address::parse(text, NetworkByte::MAINNET), None);
+    }
+
+    #[test]
+    fn a_wrong_checksum_length_or_letter_is_refused() {
+        for text in [
+            "TDY6LYMYW4BV5H5QIVRSDXVEYFC4HABIUQMA6YJA",
+            "TDY6LYMYW4BV5H5QIVRSDXVEYFC4HABIUQMA6YJ",
+            "TDY6L1MYW4BV5H5QIVRSDXVEYFC4HABIUQMA6YJG",
+            "TDY6LYMYW4BV5H5QIVRSDXVEYFC4HABIUQMA6YJ=",
+            "",
+        ] {
+            assert_eq!(Address::parse(text, NetworkByte::TESTNET), None, "{text}");
+        }
+    }
+}

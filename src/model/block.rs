@@ -1,0 +1,63 @@
+//! Blocks (specification 01 §12).
+
+use super::hash::WireHash;
+use super::transaction::Transaction;
+use super::units::{Amount, Height, Timestamp};
+use crate::crypto::{PublicKey, Signature};
+
+/// Whether a block is the first of its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// The first block.
+    Nemesis,
+    /// Every other block.
+    Regular,
+}
+
+impl BlockKind {
+    /// The number on the wire.
+    pub fn code(self) -> i32 {
+        match self {
+            BlockKind::Nemesis => -1,
+            BlockKind::Regular => 1,
+        }
+    }
+
+    /// The kind with that number.
+    pub fn from_code(code: i32) -> Option<BlockKind> {
+        match code {
+            -1 => Some(BlockKind::Nemesis),
+            1 => Some(BlockKind::Regular),
+            _ => None,
+        }
+    }
+}
+
+/// A block of transactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Nemesis or regular.
+    pub kind: BlockKind,
+    /// Network byte and entity version, as on the wire.
+    pub version: i32,
+    /// When it was made.
+    pub timestamp: Timestamp,
+    /// Key of the harvester.
+    pub signer: PublicKey,
+    /// The harvester's signature; `None` in a block under construction or read in its non-verifiable form.
+    pub signature: Option<Signature>,
+    /// Hash of the block before it.
+    pub previous_hash: WireHash,
+    /// Its place in the chain.
+    pub height: Height,
+    /// Its transactions, in order.
+    pub transactions: Vec<Transaction>,
+}
+
+impl Block {
+    /// Fees of all transactions, those nested in others included. Wraps at 64 bits as the protocol does.
+    pub fn total_fee(&self) -> Amount {
+        let fees = self.transactions.iter().map(|transaction| transaction.total_fee().0);
+        Amount(fees.fold(0, u64::wrapping_add))
+    }
+}

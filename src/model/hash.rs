@@ -1,0 +1,66 @@
+//! Hashes of entities.
+
+use std::fmt;
+
+/// A Keccak-256 hash of 32 bytes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash256(pub [u8; 32]);
+
+impl Hash256 {
+    /// The hash named by 64 hex digits of either case.
+    pub fn from_hex(text: &str) -> Option<Hash256> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Hash256(bytes))
+    }
+}
+
+impl TryFrom<&[u8]> for Hash256 {
+    type Error = std::array::TryFromSliceError;
+
+    fn try_from(bytes: &[u8]) -> Result<Self, Self::Error> {
+        bytes.try_into().map(Hash256)
+    }
+}
+
+impl fmt::Display for Hash256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Hash256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A hash as it travels inside an entity: any length up to the limit of a byte string is readable there
+/// (specification 01 §11); a wrong length simply never matches anything.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WireHash(pub Vec<u8>);
+
+impl WireHash {
+    /// The proper hash, if the length is right.
+    pub fn to_hash(&self) -> Option<Hash256> {
+        Hash256::try_from(self.0.as_slice()).ok()
+    }
+}
+
+impl From<Hash256> for WireHash {
+    fn from(hash: Hash256) -> Self {
+        WireHash(hash.0.to_vec())
+    }
+}
+
+impl PartialEq<Hash256> for WireHash {
+    fn eq(&self, other: &Hash256) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl fmt::Debug for WireHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(&self.0))
+    }
+}

@@ -1,0 +1,19 @@
+//! What a network, an address, an amount, a transaction, a block, a mosaic and a namespace are.
+
+pub mod address;
+pub mod block;
+pub mod hash;
+pub mod mosaic;
+pub mod namespace;
+pub mod network;
+pub mod transaction;
+pub mod units;
+
+pub use address::{Address, NetworkByte};
+pub use block::{Block, BlockKind};
+pub use hash::{Hash256, WireHash};
+pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties};
+pub use namespace::NamespaceId;
+pub use network::Network;
+pub use transaction::{Body, Transaction};
+pub use units::{Amount, Height, Timestamp};

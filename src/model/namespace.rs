@@ -1,0 +1,108 @@
+//! Names of namespaces (specification 01 §11).
+
+use std::fmt;
+
+/// Most parts of a namespace name.
+pub const MAX_DEPTH: usize = 3;
+const MAX_ROOT_LENGTH: usize = 16;
+const MAX_PART_LENGTH: usize = 64;
+
+/// A namespace name of one to three valid parts joined by dots. Ordered as text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceId(String);
+
+/// Why a text is not a namespace name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamespaceError {
+    /// A part has other letters than `a`–`z`, digits, `_` and `-`, or begins with one of the latter two.
+    BadPart(String),
+    /// Too many parts, or a part that is too long.
+    BadName(String),
+}
+
+impl fmt::Display for NamespaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NamespaceError::BadPart(part) => write!(f, "'{part}' is not a valid namespace id part."),
+            NamespaceError::BadName(name) => write!(f, "'{name}' is not a valid namespace."),
+        }
+    }
+}
+
+impl NamespaceId {
+    /// Reads a namespace name.
+    pub fn parse(text: &str) -> Result<NamespaceId, NamespaceError> {
+        if let Some(part) = text.split('.').find(|part| !is_part(part)) {
+            return Err(NamespaceError::BadPart(part.to_owned()));
+        }
+        let lengths_fit = text.split('.').enumerate().all(|(level, part)| {
+            let limit = if level == 0 { MAX_ROOT_LENGTH } else { MAX_PART_LENGTH };
+            part.len() <= limit
+        });
+        if !lengths_fit || text.split('.').count() > MAX_DEPTH {
+            return Err(NamespaceError::BadName(text.to_owned()));
+        }
+        Ok(NamespaceId(text.to_owned()))
+    }
+
+    /// The name of the child `part` of this namespace.
+    pub fn child(&self, part: &str) -> Result<NamespaceId, NamespaceError> {
+        NamespaceId::parse(&format!("{self}.{part}"))
+    }
+
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first part.
+    pub fn root(&self) -> &str {
+        self.0.split('.').next().unwrap_or_default()
+    }
+
+    /// Whether the name has one part only.
+    pub fn is_root(&self) -> bool {
+        !self.0.contains('.')
+    }
+}
+
+/// Whether `text` may be one part of a namespace name, its length aside.
+pub fn is_part(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let first = bytes.next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    first && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+}
+
+impl fmt::Display for NamespaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for NamespaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_refused_with_the_specified_text() {
+        let text = |name: &str| NamespaceId::parse(name).unwrap_err().to_string();
+        assert_eq!(text(""), "'' is not a valid namespace id part.");
+        assert_eq!(text("a..b"), "'' is not a valid namespace id part.");
+        assert_eq!(text("a.B"), "'B' is not a valid namespace id part.");
+        assert_eq!(text("a.b.c.d"), "'a.b.c.d' is not a valid namespace.");
+        assert_eq!(text(&"a".repeat(17)), format!("'{}' is not a valid namespace.", "a".repeat(17)));
+    }
+
+    #[test]
+    fn a_child_name_ends_with_its_part() {
+        let parent = NamespaceId::parse("alice").unwrap();
+        assert_eq!(parent.child("vouchers").unwrap().as_str(), "alice.vouchers");
+        assert_eq!(parent.child("vouchers").unwrap().root(), "alice");
+    }
+}

@@ -1,0 +1,138 @@
+//! What distinguishes one NEM network from another (specification 01 §6) and the parameters of its
+//! chain (specification 02 §1, 03 §1).
+
+use super::address::{Address, NetworkByte};
+use super::hash::Hash256;
+use super::units::Amount;
+use crate::crypto::PublicKey;
+
+/// A network's identity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// Name as in `nem.network`.
+    pub name: String,
+    /// First byte of every decoded address.
+    pub byte: NetworkByte,
+    /// Generation hash of the nemesis block.
+    pub generation_hash: Hash256,
+    /// Address of the account that signed the nemesis block; its transactions are free of fees.
+    pub nemesis_signer: Address,
+    /// Total supply of the native currency.
+    pub total_amount: Amount,
+    /// Parameters of the chain.
+    pub chain: ChainParameters,
+}
+
+/// Consensus parameters of a chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChainParameters {
+    /// Seconds between blocks that the difficulty aims at (`nis.blockGenerationTargetTime`).
+    pub target_time: u32,
+    /// How many blocks may be rolled back (`nis.blockChainRewriteLimit`).
+    pub rewrite_limit: u64,
+    /// Most transactions in a block, those nested in others included.
+    pub max_transactions_per_block: u32,
+    /// Most transactions in one synchronisation attempt (`nis.maxTransactions`).
+    pub max_transactions: u32,
+    /// Whether the minimum fees are waived (`nis.ignoreFees`).
+    pub ignore_fees: bool,
+    /// Hours for which transaction hashes are kept; `None` keeps them for ever
+    /// (`nis.transactionHashRetentionTime`).
+    pub hash_retention_hours: Option<u32>,
+    /// How importance is computed.
+    pub importance: ImportanceScheme,
+    /// How received amounts vest.
+    pub vesting: Vesting,
+    /// Heights at which rules change.
+    pub forks: Forks,
+}
+
+impl ChainParameters {
+    /// Blocks per day at the target time.
+    pub fn blocks_per_day(&self) -> u64 {
+        u64::from(86_400 / self.target_time.max(1))
+    }
+
+    /// Blocks in 30 days.
+    pub fn blocks_per_month(&self) -> u64 {
+        self.blocks_per_day() * 30
+    }
+
+    /// Blocks in 365 days: the term of a namespace lease.
+    pub fn blocks_per_year(&self) -> u64 {
+        self.blocks_per_day() * 365
+    }
+}
+
+/// `PROOF_OF_IMPORTANCE` or `PROOF_OF_STAKE` in `nis.blockChainFeatures`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportanceScheme {
+    /// Vested balance, outlinks and the structure of the graph count.
+    ProofOfImportance,
+    /// Only the vested balance counts; no outlinks are kept.
+    ProofOfStake,
+}
+
+/// `WB_TIME_BASED_VESTING` or `WB_IMMEDIATE_VESTING` in `nis.blockChainFeatures`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vesting {
+    /// A tenth of the unvested balance vests every day.
+    TimeBased,
+    /// Everything is vested at once.
+    Immediate,
+}
+
+/// Heights at which the rules of a chain change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forks {
+    /// m-of-n multisig accounts.
+    pub multisig_m_of_n: u64,
+    /// Namespaces and mosaics.
+    pub mosaics: u64,
+    /// First change of fees.
+    pub first_fee: u64,
+    /// Rules for remote accounts.
+    pub remote_account: u64,
+    /// Redefinition of mosaics.
+    pub mosaic_redefinition: u64,
+    /// Second change of fees.
+    pub second_fee: u64,
+    /// The treasury re-issuance block.
+    pub treasury_reissuance: u64,
+    /// Hashes of the transactions that this block must hold.
+    pub treasury_hashes: Vec<Hash256>,
+    /// Hashes of the transactions that it must hold otherwise.
+    pub treasury_fallback_hashes: Vec<Hash256>,
+}
+
+/// Public key of the namespace rental fee sink, owner of the namespace `nem` (the same on every network).
+pub const NAMESPACE_SINK: PublicKey = PublicKey([
+    0x3e, 0x82, 0xe1, 0xc1, 0xe4, 0xa7, 0x5a, 0xda, 0xa3, 0xcb, 0xa8, 0xc1, 0x01, 0xc3, 0xcd, 0x31, 0xd9, 0x81, 0x7a,
+    0x2e, 0xb9, 0x66, 0xeb, 0x3b, 0x51, 0x1f, 0xb2, 0xed, 0x45, 0xb8, 0xe2, 0x62,
+]);
+
+/// The default parameters of a private network, for tests.
+#[cfg(test)]
+pub(crate) fn test_chain() -> ChainParameters {
+    ChainParameters {
+        target_time: 60,
+        rewrite_limit: 360,
+        max_transactions_per_block: 120,
+        max_transactions: 10_000,
+        ignore_fees: false,
+        hash_retention_hours: Some(36),
+        importance: ImportanceScheme::ProofOfImportance,
+        vesting: Vesting::TimeBased,
+        forks: Forks {
+            multisig_m_of_n: 1,
+            mosaics: 1,
+            first_fee: 1,
+            remote_account: 1,
+            mosaic_redefinition: 1,
+            second_fee: 1,
+            treasury_reissuance: 1,
+            treasury_hashes: Vec::new(),
+            treasury_fallback_hashes: Vec::new(),
+        },
+    }
+}

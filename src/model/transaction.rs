@@ -1,0 +1,361 @@
+//! The eight kinds of transactions (specification 01 §13).
+
+use super::address::{Address, NetworkByte};
+use super::hash::WireHash;
+use super::mosaic::{Mosaic, MosaicDefinition, MosaicId};
+use super::namespace::{NamespaceError, NamespaceId};
+use super::units::{Amount, Timestamp};
+use crate::crypto::{PublicKey, Signature};
+
+const ENTITY_VERSION_MASK: i32 = 0x00ff_ffff;
+
+/// A transaction: what all kinds have in common, and a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// Network byte and entity version, as on the wire.
+    pub version: i32,
+    /// When it was made.
+    pub timestamp: Timestamp,
+    /// Key of the account it acts for.
+    pub signer: PublicKey,
+    /// `None` for the inner transaction of a multisig transaction and for unsigned ones.
+    pub signature: Option<Signature>,
+    /// What is paid for it; already 0 if the signer is the nemesis account.
+    pub fee: Amount,
+    /// Until when it may be included in a block.
+    pub deadline: Timestamp,
+    /// What it does.
+    pub body: Body,
+}
+
+/// What a transaction does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Moves currency and mosaics.
+    Transfer(Transfer),
+    /// Lends the signer's importance to a remote account, or takes it back.
+    ImportanceTransfer(ImportanceTransfer),
+    /// Changes who may sign for the signer.
+    AggregateModification(AggregateModification),
+    /// Agrees to a transaction of a multisig account.
+    Cosignature(Cosignature),
+    /// Acts for a multisig account.
+    Multisig(Box<Multisig>),
+    /// Rents a namespace.
+    ProvisionNamespace(ProvisionNamespace),
+    /// Creates or redefines a mosaic.
+    MosaicDefinitionCreation(Box<MosaicDefinitionCreation>),
+    /// Changes the supply of a mosaic.
+    MosaicSupplyChange(MosaicSupplyChange),
+}
+
+/// Numbers of the kinds on the wire.
+pub mod kind {
+    /// Transfer.
+    pub const TRANSFER: i32 = 0x0101;
+    /// Importance transfer.
+    pub const IMPORTANCE_TRANSFER: i32 = 0x0801;
+    /// Multisig aggregate modification.
+    pub const AGGREGATE_MODIFICATION: i32 = 0x1001;
+    /// Multisig signature.
+    pub const COSIGNATURE: i32 = 0x1002;
+    /// Multisig.
+    pub const MULTISIG: i32 = 0x1004;
+    /// Provision namespace.
+    pub const PROVISION_NAMESPACE: i32 = 0x2001;
+    /// Mosaic definition creation.
+    pub const MOSAIC_DEFINITION_CREATION: i32 = 0x4001;
+    /// Mosaic supply change.
+    pub const MOSAIC_SUPPLY_CHANGE: i32 = 0x4002;
+    /// All of them.
+    pub const ALL: [i32; 8] = [
+        TRANSFER,
+        IMPORTANCE_TRANSFER,
+        AGGREGATE_MODIFICATION,
+        COSIGNATURE,
+        MULTISIG,
+        PROVISION_NAMESPACE,
+        MOSAIC_DEFINITION_CREATION,
+        MOSAIC_SUPPLY_CHANGE,
+    ];
+}
+
+impl Body {
+    /// The number of the kind on the wire.
+    pub fn kind(&self) -> i32 {
+        match self {
+            Body::Transfer(_) => kind::TRANSFER,
+            Body::ImportanceTransfer(_) => kind::IMPORTANCE_TRANSFER,
+            Body::AggregateModification(_) => kind::AGGREGATE_MODIFICATION,
+            Body::Cosignature(_) => kind::COSIGNATURE,
+            Body::Multisig(_) => kind::MULTISIG,
+            Body::ProvisionNamespace(_) => kind::PROVISION_NAMESPACE,
+            Body::MosaicDefinitionCreation(_) => kind::MOSAIC_DEFINITION_CREATION,
+            Body::MosaicSupplyChange(_) => kind::MOSAIC_SUPPLY_CHANGE,
+        }
+    }
+}
+
+impl Transaction {
+    /// The version without the network byte.
+    pub fn entity_version(&self) -> i32 {
+        entity_version(self.version)
+    }
+
+    /// Address of the signer.
+    pub fn signer_address(&self, network: NetworkByte) -> Address {
+        Address::from_public_key(&self.signer, network)
+    }
+
+    /// The inner transaction of a multisig transaction.
+    pub fn inner(&self) -> Option<&Transaction> {
+        match &self.body {
+            Body::Multisig(multisig) => Some(&multisig.inner),
+            _ => None,
+        }
+    }
+
+    /// The cosignatures of a multisig transaction.
+    pub fn cosignatures(&self) -> &[Transaction] {
+        match &self.body {
+            Body::Multisig(multisig) => &multisig.cosignatures,
+            _ => &[],
+        }
+    }
+
+    /// This transaction's fee and those of its inner transaction and cosignatures.
+    pub fn total_fee(&self) -> Amount {
+        let children = self.inner().into_iter().chain(self.cosignatures());
+        Amount(children.fold(self.fee.0, |sum, child| sum.wrapping_add(child.fee.0)))
+    }
+}
+
+/// The version without the network byte.
+pub fn entity_version(version: i32) -> i32 {
+    version & ENTITY_VERSION_MASK
+}
+
+/// The version field of an entity of a network (specification 01 §6).
+pub fn wire_version(network: NetworkByte, entity_version: i32) -> i32 {
+    (i32::from(network.0) << 24) | (entity_version & ENTITY_VERSION_MASK)
+}
+
+/// Body of a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Who receives.
+    pub recipient: Address,
+    /// Micro-units, or with mosaics attached a multiplier of their quantities.
+    pub amount: Amount,
+    /// Text or cipher text; never with an empty payload.
+    pub message: Option<Message>,
+    /// Attached mosaics: merged by id and in the order of the wire; always empty in version 1.
+    pub mosaics: Vec<Mosaic>,
+}
+
+/// A message attached to a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Plain or secure.
+    pub kind: MessageKind,
+    /// Up to 2,048 bytes.
+    pub payload: Vec<u8>,
+}
+
+/// Whether a message is enciphered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageKind {
+    /// Readable by everybody.
+    Plain,
+    /// Readable by sender and recipient.
+    Secure,
+}
+
+impl MessageKind {
+    /// The number on the wire.
+    pub fn code(self) -> i32 {
+        match self {
+            MessageKind::Plain => 1,
+            MessageKind::Secure => 2,
+        }
+    }
+}
+
+/// Body of an importance transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportanceTransfer {
+    /// Lend or take back.
+    pub mode: LinkMode,
+    /// Key of the remote account.
+    pub remote: PublicKey,
+}
+
+/// Whether an importance transfer lends or takes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkMode {
+    /// Lend.
+    Activate,
+    /// Take back.
+    Deactivate,
+}
+
+impl LinkMode {
+    /// The number on the wire.
+    pub fn code(self) -> i32 {
+        match self {
+            LinkMode::Activate => 1,
+            LinkMode::Deactivate => 2,
+        }
+    }
+
+    /// The mode with that number.
+    pub fn from_code(code: i32) -> Option<LinkMode> {
+        match code {
+            1 => Some(LinkMode::Activate),
+            2 => Some(LinkMode::Deactivate),
+            _ => None,
+        }
+    }
+}
+
+/// Body of a multisig aggregate modification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AggregateModification {
+    /// Changes of the cosignatories, sorted by kind and address.
+    pub modifications: Vec<Modification>,
+    /// Change of the number of signatures needed; an absent change is not the same as one of 0. Always absent
+    /// in version 1.
+    pub min_cosignatories_change: Option<i32>,
+}
+
+/// One change of the cosignatories of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modification {
+    /// Add or delete.
+    pub kind: ModificationKind,
+    /// Key of the cosignatory.
+    pub cosignatory: PublicKey,
+}
+
+/// What is done to a cosignatory. Ordered as on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ModificationKind {
+    /// 1: add.
+    Add,
+    /// 2: delete.
+    Delete,
+    /// 3: readable, never valid (specification 01 §17 Q9).
+    Unknown,
+}
+
+impl ModificationKind {
+    /// The number on the wire.
+    pub fn code(self) -> i32 {
+        match self {
+            ModificationKind::Add => 1,
+            ModificationKind::Delete => 2,
+            ModificationKind::Unknown => 3,
+        }
+    }
+
+    /// The kind with that number.
+    pub fn from_code(code: i32) -> Option<ModificationKind> {
+        match code {
+            1 => Some(ModificationKind::Add),
+            2 => Some(ModificationKind::Delete),
+            3 => Some(ModificationKind::Unknown),
+            _ => None,
+        }
+    }
+}
+
+/// Body of a multisig signature transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cosignature {
+    /// Hash of the inner transaction of the multisig transaction.
+    pub other_hash: WireHash,
+    /// The multisig account.
+    pub other_account: Address,
+}
+
+/// Body of a multisig transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Multisig {
+    /// The multisig account's transaction; it has no signature of its own.
+    pub inner: Transaction,
+    /// Cosignatures, each of the kind [`Body::Cosignature`], ordered by signer address, one per signer.
+    pub cosignatures: Vec<Transaction>,
+}
+
+/// Body of a namespace provision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvisionNamespace {
+    /// Who receives the rent.
+    pub rental_fee_sink: Address,
+    /// The rent.
+    pub rental_fee: Amount,
+    /// The last part of the name.
+    pub new_part: String,
+    /// The namespace above, unless a root is rented.
+    pub parent: Option<NamespaceId>,
+}
+
+impl ProvisionNamespace {
+    /// The name that is rented.
+    pub fn name(&self) -> Result<NamespaceId, NamespaceError> {
+        match &self.parent {
+            Some(parent) => parent.child(&self.new_part),
+            None => NamespaceId::parse(&self.new_part),
+        }
+    }
+}
+
+/// Body of a mosaic definition creation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MosaicDefinitionCreation {
+    /// The definition; its creator is the signer.
+    pub definition: MosaicDefinition,
+    /// Who receives the creation fee.
+    pub creation_fee_sink: Address,
+    /// The creation fee.
+    pub creation_fee: Amount,
+}
+
+/// Body of a mosaic supply change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MosaicSupplyChange {
+    /// Which mosaic.
+    pub mosaic: MosaicId,
+    /// More or less.
+    pub kind: SupplyChangeKind,
+    /// By how many whole units: 1 to 9·10¹⁵.
+    pub delta: u64,
+}
+
+/// Direction of a supply change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SupplyChangeKind {
+    /// More.
+    Create,
+    /// Less.
+    Delete,
+}
+
+impl SupplyChangeKind {
+    /// The number on the wire.
+    pub fn code(self) -> i32 {
+        match self {
+            SupplyChangeKind::Create => 1,
+            SupplyChangeKind::Delete => 2,
+        }
+    }
+
+    /// The direction with that number.
+    pub fn from_code(code: i32) -> Option<SupplyChangeKind> {
+        match code {
+            1 => Some(SupplyChangeKind::Create),
+            2 => Some(SupplyChangeKind::Delete),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Units of measure as types, so that a height is never mistaken for an amount.
+
+use std::fmt;
+
+/// Micro-units of a whole unit of the native currency.
+pub const MICRO: u64 = 1_000_000;
+
+/// A block height; the nemesis block has height 1 (specification 01 §11).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Height(pub u64);
+
+impl Height {
+    /// Height of the nemesis block.
+    pub const NEMESIS: Height = Height(1);
+
+    /// The height `blocks` above this one.
+    pub fn plus(self, blocks: u64) -> Height {
+        Height(self.0.saturating_add(blocks))
+    }
+
+    /// The height `blocks` below this one, but at least 1.
+    pub fn minus(self, blocks: u64) -> Height {
+        Height(self.0.saturating_sub(blocks).max(1))
+    }
+
+    /// The next height.
+    pub fn next(self) -> Height {
+        self.plus(1)
+    }
+}
+
+impl fmt::Display for Height {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An amount of the native currency in micro-units, at most 2⁶³ − 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Amount(pub u64);
+
+impl Amount {
+    /// Nothing.
+    pub const ZERO: Amount = Amount(0);
+
+    /// The amount of `units` whole units.
+    pub const fn whole(units: u64) -> Amount {
+        Amount(units * MICRO)
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Seconds since the network's epoch, 2015-03-29 00:06:25 UTC (specification 01 §7); never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i32);
+
+/// The network's epoch in milliseconds of Unix time.
+pub const EPOCH_UNIX_MILLIS: i64 = 1_427_587_585_000;
+
+impl Timestamp {
+    /// The time stamp nearest to a moment of Unix time, halves rounded up (specification 01 §7).
+    pub fn from_unix_millis(millis: i64) -> Timestamp {
+        let seconds = (millis - EPOCH_UNIX_MILLIS + 500).div_euclid(1000);
+        Timestamp(seconds.clamp(0, i64::from(i32::MAX)) as i32)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stamps_round_to_the_nearest_second() {
+        assert_eq!(Timestamp::from_unix_millis(EPOCH_UNIX_MILLIS), Timestamp(0));
+        assert_eq!(Timestamp::from_unix_millis(EPOCH_UNIX_MILLIS + 499), Timestamp(0));
+        assert_eq!(Timestamp::from_unix_millis(EPOCH_UNIX_MILLIS + 500), Timestamp(1));
+        assert_eq!(Timestamp::from_unix_millis(0), Timestamp(0));
+    }
+}

@@ -1,0 +1,215 @@
+//! Accounts and their remote links (specification 03 §2.2, §10).
+
+use super::bytes::{Reader, Writer};
+use super::vesting::VestedBalance;
+use crate::crypto::PublicKey;
+use crate::model::transaction::LinkMode;
+use crate::model::{Address, Height};
+use crate::store::StoreError;
+
+/// Links that an account remembers; a further one drops the oldest.
+pub const MAX_LINKS: usize = 2;
+
+/// State of an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Its key, once a block has revealed it.
+    pub public_key: Option<PublicKey>,
+    /// Its balance.
+    pub balance: VestedBalance,
+    /// Blocks credited to it.
+    pub harvested_blocks: u64,
+    /// How often it was touched.
+    pub references: u64,
+    /// Height at which it was first touched; 0 if never.
+    pub first_height: u64,
+    /// Signatures that its transactions need if it is a multisig account; 0 means all.
+    pub min_cosignatories: u32,
+    /// Its last importance links, the oldest first.
+    pub links: Vec<RemoteLink>,
+}
+
+/// The side of an account in an importance link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkRole {
+    /// It lends its importance.
+    Owner,
+    /// It harvests with the other's.
+    Remote,
+}
+
+/// An importance link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteLink {
+    /// This account's side.
+    pub role: LinkRole,
+    /// The other account.
+    pub other: Address,
+    /// Height of the block with the importance transfer.
+    pub height: Height,
+    /// Whether the link was made or ended.
+    pub mode: LinkMode,
+}
+
+/// Where an account stands as owner or remote (specification 03 §10.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteStatus {
+    /// No link.
+    NotSet,
+    /// As owner.
+    Owner(LinkPhase),
+    /// As remote.
+    Remote(LinkPhase),
+}
+
+/// How far a link has come into effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkPhase {
+    /// Made, not in effect yet.
+    Activating,
+    /// In effect.
+    Active,
+    /// Ended, still in effect.
+    Deactivating,
+    /// Ended.
+    Inactive,
+}
+
+impl Account {
+    /// Whether the account was touched.
+    pub fn is_known(&self) -> bool {
+        self.first_height > 0
+    }
+
+    /// Counts a touch.
+    pub fn touch(&mut self, height: Height) {
+        self.references += 1;
+        if self.first_height == 0 {
+            self.first_height = height.0;
+        }
+    }
+
+    /// Remembers a link, at the cost of the oldest if there are too many.
+    pub fn push_link(&mut self, link: RemoteLink) {
+        if self.links.len() == MAX_LINKS {
+            self.links.remove(0);
+        }
+        self.links.push(link);
+    }
+
+    /// The newest link made at or below a height.
+    pub fn active_link(&self, height: Height) -> Option<&RemoteLink> {
+        self.links.iter().rev().find(|link| link.height <= height)
+    }
+
+    /// Status at a height.
+    pub fn remote_status(&self, height: Height, rewrite_limit: u64) -> RemoteStatus {
+        let Some(link) = self.active_link(height) else { return RemoteStatus::NotSet };
+        let recent = height.0 - link.height.0 < rewrite_limit;
+        let phase = match (link.mode, recent) {
+            (LinkMode::Activate, true) => LinkPhase::Activating,
+            (LinkMode::Activate, false) => LinkPhase::Active,
+            (LinkMode::Deactivate, true) => LinkPhase::Deactivating,
+            (LinkMode::Deactivate, false) => LinkPhase::Inactive,
+        };
+        match link.role {
+            LinkRole::Owner => RemoteStatus::Owner(phase),
+            LinkRole::Remote => RemoteStatus::Remote(phase),
+        }
+    }
+
+    /// The account for which this one harvests at a height, if it is not itself.
+    pub fn forwarded(&self, height: Height, rewrite_limit: u64) -> Option<Address> {
+        match self.remote_status(height, rewrite_limit) {
+            RemoteStatus::Remote(LinkPhase::Active | LinkPhase::Deactivating) => {
+                self.active_link(height).map(|link| link.other)
+            }
+            _ => None,
+        }
+    }
+
+    /// The stored form.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::with_capacity(192));
+        out.u8(u8::from(self.public_key.is_some()));
+        out.array(&self.public_key.map_or([0; 32], |key| key.0));
+        out.u64(self.balance.height);
+        out.u64(self.balance.unvested);
+        out.u64(self.balance.vested);
+        out.u64(self.harvested_blocks);
+        out.u64(self.references);
+        out.u64(self.first_height);
+        out.u32(self.min_cosignatories);
+        for link in &self.links {
+            out.u8(u8::from(link.role == LinkRole::Remote));
+            out.u8(link.mode.code() as u8);
+            out.u64(link.height.0);
+            out.array(link.other.as_bytes());
+        }
+        out.0
+    }
+
+    /// Reads the stored form.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Account, StoreError> {
+        let mut input = Reader::new(bytes, "an account");
+        let has_key = input.u8()? != 0;
+        let key = input.array()?;
+        let mut account = Account {
+            public_key: has_key.then_some(PublicKey(key)),
+            balance: VestedBalance { height: input.u64()?, unvested: input.u64()?, vested: input.u64()? },
+            harvested_blocks: input.u64()?,
+            references: input.u64()?,
+            first_height: input.u64()?,
+            min_cosignatories: input.u32()?,
+            links: Vec::new(),
+        };
+        while !input.is_empty() {
+            account.links.push(RemoteLink {
+                role: if input.u8()? == 0 { LinkRole::Owner } else { LinkRole::Remote },
+                mode: LinkMode::from_code(i32::from(input.u8()?)).ok_or(StoreError::Damaged("a link"))?,
+                height: Height(input.u64()?),
+                other: input.address()?,
+            });
+        }
+        Ok(account)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linked(role: LinkRole, links: &[(u64, LinkMode)]) -> Account {
+        let other = Address::from_stored([b'T'; 40]);
+        let links = links.iter().map(|(height, mode)| RemoteLink { role, other, height: Height(*height), mode: *mode });
+        Account { links: links.collect(), ..Account::default() }
+    }
+
+    #[test]
+    fn a_remote_harvests_for_its_owner_within_the_rewrite_limit_of_both_changes() {
+        let remote = linked(LinkRole::Remote, &[(60, LinkMode::Activate), (500, LinkMode::Deactivate)]);
+        let forwards = |height| remote.forwarded(Height(height), 360).is_some();
+        assert!(!forwards(419));
+        assert!(forwards(420));
+        assert!(forwards(859));
+        assert!(!forwards(860));
+    }
+
+    #[test]
+    fn an_account_is_read_as_it_was_written() {
+        let mut account = linked(LinkRole::Owner, &[(7, LinkMode::Activate)]);
+        account.public_key = Some(PublicKey([3; 32]));
+        account.balance = VestedBalance { height: 9, unvested: 1, vested: 2 };
+        account.touch(Height(4));
+        assert_eq!(Account::from_bytes(&account.to_bytes()).unwrap(), account);
+    }
+
+    #[test]
+    fn a_third_link_drops_the_oldest() {
+        let mut account = linked(LinkRole::Owner, &[(1, LinkMode::Activate), (2, LinkMode::Deactivate)]);
+        let newest = RemoteLink { height: Height(3), ..account.links[0] };
+        account.push_link(newest);
+        assert_eq!(account.links.len(), MAX_LINKS);
+        assert_eq!(account.links[1], newest);
+    }
+}

@@ -1,0 +1,81 @@
+//! Stored forms: fields one after another, numbers little-endian.
+
+use crate::model::{Address, address::ADDRESS_LENGTH};
+use crate::store::StoreError;
+
+/// Writes a stored form.
+#[derive(Default)]
+pub struct Writer(pub Vec<u8>);
+
+impl Writer {
+    pub fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    pub fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub fn array(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub fn text(&mut self, text: &str) {
+        self.u32(text.len() as u32);
+        self.array(text.as_bytes());
+    }
+}
+
+/// Reads a stored form. Anything unexpected is damage, as the store holds only what [`Writer`] wrote.
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    what: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8], what: &'static str) -> Reader<'a> {
+        Reader { bytes, what }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
+        let (array, rest) = self.bytes.split_first_chunk().ok_or(StoreError::Damaged(self.what))?;
+        self.bytes = rest;
+        Ok(*array)
+    }
+
+    pub fn u8(&mut self) -> Result<u8, StoreError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub fn u32(&mut self) -> Result<u32, StoreError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub fn u64(&mut self) -> Result<u64, StoreError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub fn address(&mut self) -> Result<Address, StoreError> {
+        Ok(Address::from_stored(self.array::<ADDRESS_LENGTH>()?))
+    }
+
+    pub fn text(&mut self) -> Result<&'a str, StoreError> {
+        let length = self.u32()? as usize;
+        let (text, rest) = self.bytes.split_at_checked(length).ok_or(StoreError::Damaged(self.what))?;
+        self.bytes = rest;
+        std::str::from_utf8(text).map_err(|_| StoreError::Damaged(self.what))
+    }
+
+    /// What has not been read yet.
+    pub fn rest(self) -> &'a [u8] {
+        self.bytes
+    }
+}

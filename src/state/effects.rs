@@ -1,0 +1,154 @@
+//! What a transaction does, as a list of effects in the order in which they take place (specification 03 §4).
+
+use std::borrow::Cow;
+
+use super::error::StateError;
+use super::mosaics;
+use crate::model::mosaic::LevyKind;
+use crate::model::transaction::{LinkMode, Modification, SupplyChangeKind, Transfer};
+use crate::model::units::MICRO;
+use crate::model::{Address, Body, Mosaic, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
+use crate::store::Read;
+
+/// One change of the state. Amounts are micro-units, quantities smallest units.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect<'t> {
+    /// N1: the account becomes known.
+    Touch(Address),
+    /// N2: currency moves.
+    Transfer { from: Address, to: Address, amount: u64 },
+    /// N4: currency is taken, as a fee.
+    Debit { from: Address, amount: u64 },
+    /// N5: importance is lent or taken back.
+    Link { owner: Address, remote: Address, mode: LinkMode },
+    /// N6: a cosignatory is added or deleted.
+    Cosignatory { account: Address, modification: &'t Modification },
+    /// N7: the number of signatures needed changes.
+    MinCosignatories { account: Address, change: i32 },
+    /// N8: a namespace is rented.
+    Namespace { owner: Address, name: NamespaceId },
+    /// N9: a mosaic is defined.
+    Definition(&'t MosaicDefinition),
+    /// N10: a supply changes by whole units.
+    Supply { supplier: Address, mosaic: &'t MosaicId, delta: u64, kind: SupplyChangeKind },
+    /// N11: a mosaic moves.
+    MosaicTransfer { from: Address, to: Address, mosaic: Cow<'t, MosaicId>, quantity: u64 },
+}
+
+/// Appends the effects of a transaction. Levies are looked up in the state as it is now, which therefore must
+/// be that before the transaction.
+pub fn effects<'t>(
+    transaction: &'t Transaction,
+    state: &impl Read,
+    network: NetworkByte,
+    out: &mut Vec<Effect<'t>>,
+) -> Result<(), StateError> {
+    let signer = transaction.signer_address(network);
+    let address = |key| Address::from_public_key(key, network);
+    match &transaction.body {
+        Body::Transfer(body) => transfer_effects(signer, body, state, out)?,
+        Body::ImportanceTransfer(body) => {
+            let remote = address(&body.remote);
+            out.push(Effect::Touch(remote));
+            out.push(Effect::Link { owner: signer, remote, mode: body.mode });
+        }
+        Body::AggregateModification(body) => {
+            for modification in &body.modifications {
+                out.push(Effect::Touch(address(&modification.cosignatory)));
+                out.push(Effect::Cosignatory { account: signer, modification });
+            }
+            let change = body.min_cosignatories_change;
+            out.extend(change.map(|change| Effect::MinCosignatories { account: signer, change }));
+        }
+        Body::ProvisionNamespace(body) => {
+            let name = body.name().map_err(|error| StateError::impossible(error.to_string()))?;
+            out.push(Effect::Touch(body.rental_fee_sink));
+            out.push(Effect::Transfer { from: signer, to: body.rental_fee_sink, amount: body.rental_fee.0 });
+            out.push(Effect::Namespace { owner: signer, name });
+        }
+        Body::MosaicDefinitionCreation(body) => {
+            out.push(Effect::Definition(&body.definition));
+            out.push(Effect::Transfer { from: signer, to: body.creation_fee_sink, amount: body.creation_fee.0 });
+        }
+        Body::MosaicSupplyChange(body) => {
+            out.push(Effect::Supply { supplier: signer, mosaic: &body.mosaic, delta: body.delta, kind: body.kind });
+        }
+        Body::Multisig(body) => {
+            let account = body.inner.signer_address(network);
+            let fees = body.cosignatures.iter().map(|cosignature| cosignature.fee.0);
+            out.extend(fees.map(|amount| Effect::Debit { from: account, amount }));
+            effects(&body.inner, state, network, out)?;
+            out.push(Effect::Debit { from: account, amount: transaction.fee.0 });
+            return Ok(());
+        }
+        Body::Cosignature(_) => return Err(StateError::impossible("a cosignature cannot stand in a block by itself")),
+    }
+    out.push(Effect::Debit { from: signer, amount: transaction.fee.0 });
+    Ok(())
+}
+
+fn transfer_effects<'t>(
+    signer: Address,
+    body: &'t Transfer,
+    state: &impl Read,
+    out: &mut Vec<Effect<'t>>,
+) -> Result<(), StateError> {
+    out.push(Effect::Touch(body.recipient));
+    if let Some(amount) = currency_moved(body)? {
+        out.push(Effect::Transfer { from: signer, to: body.recipient, amount });
+    }
+    // The wire has an order of its own; here it is that of the plain names (specification 03 §4.2).
+    let mut mosaics: Vec<&Mosaic> = body.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem()).collect();
+    mosaics.sort_by_cached_key(|mosaic| mosaic.id.to_string());
+    for mosaic in mosaics {
+        let quantity = scale(body.amount.0, mosaic.quantity)?;
+        let id = Cow::Borrowed(&mosaic.id);
+        out.push(Effect::MosaicTransfer { from: signer, to: body.recipient, mosaic: id, quantity });
+        out.extend(levy_effect(signer, &mosaic.id, quantity, state)?);
+    }
+    Ok(())
+}
+
+/// Micro-units that a transfer moves; `None` if it moves other mosaics only.
+fn currency_moved(body: &Transfer) -> Result<Option<u64>, StateError> {
+    if body.mosaics.is_empty() {
+        return Ok(Some(body.amount.0));
+    }
+    let attached = body.mosaics.iter().find(|mosaic| mosaic.id.is_xem());
+    attached.map(|mosaic| scale(body.amount.0, mosaic.quantity)).transpose()
+}
+
+/// With mosaics attached the amount of a transfer is a multiplier of their quantities.
+fn scale(amount: u64, quantity: u64) -> Result<u64, StateError> {
+    let product = u128::from(amount) * u128::from(quantity) / u128::from(MICRO);
+    i64::try_from(product).map(|value| value as u64).map_err(|_| StateError::impossible("a quantity exceeds 64 bits"))
+}
+
+fn levy_effect(
+    signer: Address,
+    mosaic: &MosaicId,
+    quantity: u64,
+    state: &impl Read,
+) -> Result<Option<Effect<'static>>, StateError> {
+    let Some(levy) = mosaics::current(state, mosaic)?.and_then(|(_, entry)| entry.definition.levy) else {
+        return Ok(None);
+    };
+    let amount = match levy.kind {
+        LevyKind::Absolute => levy.fee as i64,
+        // The product wraps at 64 bits (specification 03 §23 Q7).
+        LevyKind::Percentile => (quantity as i64).wrapping_mul(levy.fee as i64) / 10_000,
+    };
+    let amount = u64::try_from(amount).map_err(|_| StateError::impossible("a levy below zero"))?;
+    if amount == 0 {
+        return Ok(None);
+    }
+    Ok(Some(match levy.mosaic.is_xem() {
+        true => Effect::Transfer { from: signer, to: levy.recipient, amount },
+        false => Effect::MosaicTransfer {
+            from: signer,
+            to: levy.recipient,
+            mosaic: Cow::Owned(levy.mosaic),
+            quantity: amount,
+        },
+    }))
+}

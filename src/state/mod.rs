@@ -1,0 +1,30 @@
+//! What transactions and blocks do to the state (specification 03).
+//!
+//! A transaction is first turned into [`Effect`]s, which a [`Ledger`] then carries out one after another.
+//! Undoing is not the inverse of this: the store puts the old values back.
+
+mod account;
+mod bytes;
+mod digest;
+mod dump;
+mod effects;
+mod error;
+mod history;
+mod ledger;
+mod mosaics;
+mod namespaces;
+mod pruning;
+mod queries;
+mod vesting;
+
+pub use account::{Account, LinkRole, RemoteLink, RemoteStatus};
+pub use digest::digest;
+pub use dump::dump;
+pub use effects::{Effect, effects};
+pub use error::StateError;
+pub use history::{HashEntry, assign_ids};
+pub use ledger::{BlockContext, Ledger};
+pub use mosaics::MosaicEntry;
+pub use namespaces::Lease;
+pub use queries::{account, cosignatories, cosignatory_of, forwarded, hash_entry};
+pub use vesting::VestedBalance;

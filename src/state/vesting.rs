@@ -1,0 +1,121 @@
+//! Vested and unvested balances (specification 03 §7).
+//!
+//! The protocol describes a history of entries. Only the last one decides what happens later, as vesting is
+//! a pure function of it and of the height asked for, so only the last one is kept.
+
+use super::error::StateError;
+use crate::model::Height;
+use crate::model::network::{ChainParameters, Vesting};
+
+/// The balance of an account as of the height at which it last changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VestedBalance {
+    /// Height of the last change; 0 if there was none.
+    pub height: u64,
+    /// Part that does not count yet.
+    pub unvested: u64,
+    /// Part that counts.
+    pub vested: u64,
+}
+
+impl VestedBalance {
+    /// Both parts, in micro-units.
+    pub fn total(&self) -> u64 {
+        self.unvested + self.vested
+    }
+
+    /// The parts at a later height: every day a tenth of what is unvested vests, at heights one above the
+    /// multiples of a day.
+    pub fn at(mut self, height: Height, chain: &ChainParameters) -> VestedBalance {
+        if chain.vesting == Vesting::Immediate || self.height == 0 {
+            return self;
+        }
+        let day = chain.blocks_per_day().max(1);
+        let mut step = self.height.div_ceil(day) * day + 1;
+        // Once nothing is unvested further steps change nothing.
+        while step <= height.0 && self.unvested > 0 {
+            let unvested = self.unvested * 9 / 10;
+            self.vested += self.unvested - unvested;
+            self.unvested = unvested;
+            self.height = step;
+            step += day;
+        }
+        self
+    }
+
+    /// Adds an amount.
+    pub fn receive(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
+        *self = self.at(height, chain);
+        self.height = height.0;
+        let part = match chain.vesting {
+            Vesting::TimeBased => &mut self.unvested,
+            Vesting::Immediate => &mut self.vested,
+        };
+        *part = part.checked_add(amount).ok_or_else(|| StateError::impossible("a balance exceeds 64 bits"))?;
+        Ok(())
+    }
+
+    /// Takes an amount from both parts in proportion, by IEEE doubles as the protocol does.
+    pub fn send(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
+        *self = self.at(height, chain);
+        self.height = height.0;
+        if self.total() < amount {
+            return Err(StateError::impossible(format!("a balance of {} cannot pay {amount}", self.total())));
+        }
+        if chain.vesting == Vesting::Immediate {
+            self.vested -= amount;
+            return Ok(());
+        }
+        let ratio = self.unvested as f64 / self.total() as f64;
+        let from_unvested = (ratio * amount as f64) as i64;
+        let unvested = self.unvested as i64 - from_unvested;
+        let vested = self.vested as i64 - (amount as i64 - from_unvested);
+        // Rounding can ask for a unit more than is vested.
+        let (unvested, vested) = if vested < 0 { (unvested + vested, 0) } else { (unvested, vested) };
+        let parts = u64::try_from(unvested).ok().zip(u64::try_from(vested).ok());
+        (self.unvested, self.vested) = parts.ok_or_else(|| StateError::impossible("an unvested balance below zero"))?;
+        Ok(())
+    }
+
+    /// Everything vests at once, as what is received in the nemesis block does (specification 03 §7.6).
+    pub fn vest(&mut self) {
+        self.vested = self.total();
+        self.unvested = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::network::test_chain;
+
+    #[test]
+    fn a_tenth_vests_every_day() {
+        let chain = test_chain();
+        let mut balance = VestedBalance::default();
+        balance.receive(Height(1), 123_000_000, &chain).unwrap();
+        let vested = |height| balance.at(Height(height), &chain).vested;
+        assert_eq!(vested(1440), 0);
+        assert_eq!(vested(1441), 12_300_000);
+        assert_eq!(vested(2880), 12_300_000);
+        assert_eq!(vested(2881), 23_370_000);
+        assert_eq!(vested(4321), 33_333_000);
+    }
+
+    #[test]
+    fn sending_takes_from_both_parts_with_the_rounding_of_doubles() {
+        let chain = test_chain();
+        let mut balance = VestedBalance { height: 5, unvested: 900_000_000, vested: 100_000_001 };
+        balance.send(Height(5), 333_333_333, &chain).unwrap();
+        assert_eq!(balance, VestedBalance { height: 5, unvested: 600_000_001, vested: 66_666_667 });
+        let mut balance = VestedBalance { height: 5, unvested: 15, vested: 7 };
+        balance.send(Height(5), 22, &chain).unwrap();
+        assert_eq!(balance.total(), 0);
+    }
+
+    #[test]
+    fn more_than_the_balance_cannot_be_sent() {
+        let mut balance = VestedBalance { height: 5, unvested: 15, vested: 7 };
+        assert!(balance.send(Height(5), 23, &test_chain()).is_err());
+    }
+}

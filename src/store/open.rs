@@ -1,0 +1,148 @@
+//! Opening a store.
+
+use std::path::Path;
+
+use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
+
+use super::batch::Batch;
+use super::error::StoreError;
+use super::read::Snapshot;
+use super::tables::Table;
+
+/// Version of the tables' layout. A store with another one is refused.
+pub const SCHEMA: &str = "1";
+
+const SCHEMA_KEY: &[u8] = b"schema";
+const NETWORK_KEY: &[u8] = b"network";
+
+/// Readers that may be open at once, those of other processes (`nisd dump` beside a running node) included.
+const MAX_READERS: u32 = 64;
+
+/// How a store is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Most bytes the file may grow to. It is only address space until it is used.
+    pub map_size: usize,
+}
+
+impl Default for Options {
+    /// 64 GiB of address space; the whole public chain takes less than half of it.
+    fn default() -> Self {
+        Options { map_size: 64 << 30 }
+    }
+}
+
+/// Which chain a store holds. `text` describes the network completely, so that a store can be used without
+/// a configuration; `name` is for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Name of the network.
+    pub name: String,
+    /// Everything that must be equal for the chain to be the same.
+    pub text: String,
+}
+
+/// An open store.
+pub struct Store {
+    environment: Environment,
+    databases: [Database; Table::ALL.len()],
+}
+
+impl Store {
+    /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or
+    /// layout is not touched.
+    pub fn open(folder: &Path, identity: &Identity, options: Options) -> Result<Store, StoreError> {
+        std::fs::create_dir_all(folder).map_err(StoreError::Folder)?;
+        let environment = environment(folder, options)?;
+        if let Some(found) = stored_meta(&environment)? {
+            check_schema(&found.0)?;
+            if found.1 != identity.text {
+                return Err(StoreError::OtherNetwork { store: network_name(&found.1), configured: identity.name.clone() });
+            }
+        }
+        let store = Store::with(environment)?;
+        let mut batch = store.begin()?;
+        batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
+        batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
+        batch.commit()?;
+        Ok(store)
+    }
+
+    /// Opens a store that exists, whatever its chain; gives the text of its identity too.
+    pub fn open_existing(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
+        if !folder.join("data.mdb").exists() {
+            return Err(StoreError::Empty);
+        }
+        let environment = environment(folder, options)?;
+        let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
+        check_schema(&schema)?;
+        Ok((Store::with(environment)?, network))
+    }
+
+    fn with(environment: Environment) -> Result<Store, StoreError> {
+        let mut databases = Vec::with_capacity(Table::ALL.len());
+        for table in Table::ALL {
+            databases.push(environment.create_db(Some(table.name()), DatabaseFlags::empty())?);
+        }
+        let databases = databases.try_into().map_err(|_| StoreError::Damaged("number of tables"))?;
+        Ok(Store { environment, databases })
+    }
+
+    /// The last committed state.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
+        Ok(Snapshot::new(self.environment.begin_ro_txn()?, &self.databases))
+    }
+
+    /// The one writer. A second one, in this process or another, waits for the first.
+    pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
+        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases))
+    }
+
+    /// Bytes of the file that hold pages.
+    pub fn size(&self) -> Result<u64, StoreError> {
+        let info = self.environment.info()?;
+        let page = self.environment.stat()?.page_size();
+        Ok((info.last_pgno() as u64 + 1) * u64::from(page))
+    }
+}
+
+fn environment(folder: &Path, options: Options) -> Result<Environment, StoreError> {
+    let environment = Environment::new()
+        // Readers and the writer live in one thread. Blocks follow no order on disk, so read-ahead would
+        // only fill memory.
+        .set_flags(EnvironmentFlags::NO_TLS | EnvironmentFlags::NO_READAHEAD)
+        .set_max_readers(MAX_READERS)
+        .set_max_dbs(Table::ALL.len() as u32)
+        .set_map_size(options.map_size)
+        .open(folder)?;
+    Ok(environment)
+}
+
+/// Schema and network of a store that was written before.
+fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
+    let meta = match environment.open_db(Some(Table::Meta.name())) {
+        Ok(meta) => meta,
+        Err(lmdb::Error::NotFound) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let reader: RoTransaction = environment.begin_ro_txn()?;
+    let text = |key: &[u8]| match reader.get(meta, &key) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(bytes).into_owned())),
+        Err(lmdb::Error::NotFound) => Ok(None),
+        Err(error) => Err(StoreError::from(error)),
+    };
+    Ok(text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?))
+}
+
+fn check_schema(found: &str) -> Result<(), StoreError> {
+    match found == SCHEMA {
+        true => Ok(()),
+        false => Err(StoreError::Schema { found: found.to_owned(), expected: SCHEMA.to_owned() }),
+    }
+}
+
+fn network_name(text: &str) -> String {
+    let name = serde_json::from_str::<serde_json::Value>(text).ok();
+    let name = name.as_ref().and_then(|value| value.get("name")?.as_str());
+    name.unwrap_or("another network").to_owned()
+}

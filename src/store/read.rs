@@ -1,0 +1,130 @@
+//! Reading: single values and walks in key order.
+
+use lmdb::{Cursor, Database, RoCursor, RoTransaction, Transaction};
+
+use super::error::StoreError;
+use super::tables::Table;
+
+// Operations of LMDB's cursors, by the numbers of its interface.
+const NEXT: u32 = 8;
+const PREVIOUS: u32 = 12;
+const LAST: u32 = 6;
+const SET_RANGE: u32 = 17;
+
+/// Something that can be read: the last commit, or a batch with its own changes.
+pub trait Read {
+    /// The value of a key.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
+
+    /// A walk over a table.
+    fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError>;
+
+    /// Whether a key is present.
+    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.get(table, key)?.is_some())
+    }
+
+    /// Calls `visit` with every entry whose key begins with `prefix`, in key order, until it says `false`.
+    fn each(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut walk = self.walk(table)?;
+        let mut entry = walk.seek(prefix)?;
+        while let Some((key, value)) = entry {
+            if !key.starts_with(prefix) || !visit(key, value)? {
+                break;
+            }
+            entry = walk.next()?;
+        }
+        Ok(())
+    }
+
+    /// Copies of the keys that begin with `prefix`, for callers that change the table meanwhile.
+    fn keys(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut keys = Vec::new();
+        self.each(table, prefix, |key, _| {
+            keys.push(key.to_vec());
+            Ok(true)
+        })?;
+        Ok(keys)
+    }
+}
+
+/// Key and value of an entry.
+pub type Entry<'a> = (&'a [u8], &'a [u8]);
+
+/// A walk over the entries of a table.
+pub struct Walk<'a> {
+    cursor: RoCursor<'a>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(cursor: RoCursor<'a>) -> Walk<'a> {
+        Walk { cursor }
+    }
+
+    /// The first entry whose key is not before `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
+        // An empty key is not allowed in LMDB; the smallest one that is comes before all others.
+        let key = if key.is_empty() { &[0] } else { key };
+        self.go(Some(key), SET_RANGE)
+    }
+
+    /// The last entry of the table.
+    pub fn last(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
+        self.go(None, LAST)
+    }
+
+    /// The entry after the present one.
+    #[allow(clippy::should_implement_trait)] // fallible, and lends from the transaction
+    pub fn next(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
+        self.go(None, NEXT)
+    }
+
+    /// The entry before the present one.
+    pub fn previous(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
+        self.go(None, PREVIOUS)
+    }
+
+    fn go(&mut self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
+        match self.cursor.get(key, None, operation) {
+            Ok((Some(key), value)) => Ok(Some((key, value))),
+            Ok((None, _)) => Err(StoreError::Damaged("an entry without a key")),
+            Err(lmdb::Error::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The last commit at the time it was taken. Cheap; to be dropped soon, since LMDB keeps old pages for it.
+pub struct Snapshot<'env> {
+    transaction: RoTransaction<'env>,
+    databases: &'env [Database],
+}
+
+impl<'env> Snapshot<'env> {
+    pub(super) fn new(transaction: RoTransaction<'env>, databases: &'env [Database]) -> Snapshot<'env> {
+        Snapshot { transaction, databases }
+    }
+}
+
+impl Read for Snapshot<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        found(self.transaction.get(self.databases[table as usize], &key))
+    }
+
+    fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
+        Ok(Walk::new(self.transaction.open_ro_cursor(self.databases[table as usize])?))
+    }
+}
+
+pub(super) fn found(result: Result<&[u8], lmdb::Error>) -> Result<Option<&[u8]>, StoreError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(lmdb::Error::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

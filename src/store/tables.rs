@@ -1,0 +1,96 @@
+//! The tables. Numbers in keys are big-endian, so that key order is the order in which things are asked for.
+
+/// A table of the store. Text in keys is UTF-8; `‖` joins fields; addresses are their 40 characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// `schema`, `network` → what the store was made with.
+    Meta,
+    /// Height → block and what is known of it ([`crate::chain::StoredBlock`]).
+    Blocks,
+    /// Height → old values of all that the block changed, for the last blocks only.
+    Undo,
+    /// Address → [`crate::state::Account`].
+    Accounts,
+    /// Multisig account ‖ cosignatory → nothing.
+    Cosignatories,
+    /// Cosignatory ‖ multisig account → nothing.
+    CosignatoryOf,
+    /// Root name → its leases ([`crate::state::Lease`]), oldest first.
+    Namespaces,
+    /// Height ‖ root name → nothing, for every lease that began there.
+    LeasesByHeight,
+    /// Mosaic id ‖ 0 ‖ number of the definition → definition and supply.
+    Mosaics,
+    /// Mosaic id ‖ 0 ‖ number of the definition ‖ address → smallest units, never 0.
+    Balances,
+    /// Address ‖ mosaic id → nothing: the mosaics in which an account is invested (specification 03 §14).
+    Holdings,
+    /// Height ‖ number in the block → sender ‖ recipient ‖ weight of a movement of currency.
+    Outlinks,
+    /// Transaction hash → where it is ([`crate::state::HashEntry`]).
+    Hashes,
+    /// Time stamp ‖ transaction hash → nothing, for forgetting old hashes.
+    HashesByTime,
+    /// Height ‖ number → mosaics that expired or came back (specification 03 §14.3).
+    ExpiredMosaics,
+    /// Address ‖ direction ‖ transaction id → height ‖ index in the block.
+    Transfers,
+    /// Address ‖ height → nothing, for every block signed by or credited to the account.
+    Harvests,
+}
+
+impl Table {
+    /// All tables, in the order of their numbers.
+    pub const ALL: [Table; 17] = [
+        Table::Meta,
+        Table::Blocks,
+        Table::Undo,
+        Table::Accounts,
+        Table::Cosignatories,
+        Table::CosignatoryOf,
+        Table::Namespaces,
+        Table::LeasesByHeight,
+        Table::Mosaics,
+        Table::Balances,
+        Table::Holdings,
+        Table::Outlinks,
+        Table::Hashes,
+        Table::HashesByTime,
+        Table::ExpiredMosaics,
+        Table::Transfers,
+        Table::Harvests,
+    ];
+
+    /// Tables that make up the state: what a block changes and an undo restores, and what the digest covers.
+    pub fn state() -> impl Iterator<Item = Table> {
+        Table::ALL.into_iter().skip(Table::Accounts as usize)
+    }
+
+    /// The table with a number.
+    pub fn from_number(number: u8) -> Option<Table> {
+        Table::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Name in LMDB.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Meta => "meta",
+            Table::Blocks => "blocks",
+            Table::Undo => "undo",
+            Table::Accounts => "accounts",
+            Table::Cosignatories => "cosignatories",
+            Table::CosignatoryOf => "cosignatory-of",
+            Table::Namespaces => "namespaces",
+            Table::LeasesByHeight => "leases-by-height",
+            Table::Mosaics => "mosaics",
+            Table::Balances => "balances",
+            Table::Holdings => "holdings",
+            Table::Outlinks => "outlinks",
+            Table::Hashes => "hashes",
+            Table::HashesByTime => "hashes-by-time",
+            Table::ExpiredMosaics => "expired-mosaics",
+            Table::Transfers => "transfers",
+            Table::Harvests => "harvests",
+        }
+    }
+}
