@@ -1,6 +1,16 @@
 //! `nisd`: a full NEM (NIS1) node in one thread.
 #![forbid(unsafe_code)]
 
+pub mod chain;
+pub mod cli;
+pub mod clock;
 pub mod codec;
+pub mod config;
 pub mod crypto;
+pub mod logging;
 pub mod model;
+pub mod net;
+pub mod progress;
+pub mod push;
+pub mod state;
+pub mod store;

@@ -10,10 +10,12 @@ mod digits;
 pub mod json;
 pub mod lax_json;
 pub mod mosaic;
+mod network;
 mod sink;
 mod source;
 pub mod text;
 pub mod transaction;
 
+pub use network::{network_from_text, network_to_text};
 pub use sink::{Form, Sink};
 pub use source::{Context, ReadError, Source, limits};

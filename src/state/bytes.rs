@@ -74,8 +74,4 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(text).map_err(|_| StoreError::Damaged(self.what))
     }
 
-    /// What has not been read yet.
-    pub fn rest(self) -> &'a [u8] {
-        self.bytes
-    }
 }

@@ -22,7 +22,7 @@ pub use digest::digest;
 pub use dump::dump;
 pub use effects::{Effect, effects};
 pub use error::StateError;
-pub use history::{HashEntry, assign_ids};
+pub use history::{HashEntry, assign_ids, index_harvest, index_transaction};
 pub use ledger::{BlockContext, Ledger};
 pub use mosaics::MosaicEntry;
 pub use namespaces::Lease;

@@ -68,12 +68,13 @@ pub fn is_active(leases: &[Lease], name: &str, height: Height, term: u64) -> boo
     lease.is_some_and(|lease| !name.contains('.') || lease.children.iter().any(|child| child == name))
 }
 
-/// Mosaics of a root and of all sub-namespaces of one of its leases.
+/// Mosaics of a root and of all sub-namespaces of one of its leases, in order of text.
 pub fn mosaics_of(state: &impl Read, root: &str, lease: &Lease) -> Result<Vec<MosaicId>, StoreError> {
     let mut ids = mosaics::in_namespace(state, root)?;
     for child in &lease.children {
         ids.extend(mosaics::in_namespace(state, child)?);
     }
+    ids.sort_by_cached_key(MosaicId::to_string);
     Ok(ids)
 }
 

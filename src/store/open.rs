@@ -146,3 +146,10 @@ fn network_name(text: &str) -> String {
     let name = name.as_ref().and_then(|value| value.get("name")?.as_str());
     name.unwrap_or("another network").to_owned()
 }
+
+impl Identity {
+    /// The identity of a network's chain.
+    pub fn of(network: &crate::model::Network) -> Identity {
+        Identity { name: network.name.clone(), text: crate::codec::network_to_text(network) }
+    }
+}

@@ -1,0 +1,18 @@
+//! Taking blocks in and rolling them back.
+
+mod apply;
+mod difficulty;
+mod error;
+mod intake;
+mod nemesis;
+mod rollback;
+mod stored;
+mod verify;
+
+pub use difficulty::difficulty;
+pub use error::BlockError;
+pub use intake::{Intake, IntakeError, IntakeOptions, Progress};
+pub use nemesis::nemesis_block;
+pub use rollback::{RollbackError, rollback};
+pub use stored::{StoredBlock, stored_block, stored_header, tip};
+pub use verify::{Unverified, Verified};

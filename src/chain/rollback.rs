@@ -1,0 +1,65 @@
+//! Going back to an earlier height.
+
+use std::fmt;
+
+use super::stored::{block_key, tip};
+use crate::model::Height;
+use crate::store::{Batch, Read, StoreError, Table};
+
+/// Why a chain cannot go back.
+#[derive(Debug)]
+pub enum RollbackError {
+    /// The height is not below the tip.
+    NotBelow { tip: Height },
+    /// Further back than old values are kept.
+    TooDeep { lowest: Height },
+    /// The store failed.
+    Store(StoreError),
+}
+
+impl fmt::Display for RollbackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RollbackError::NotBelow { tip } => write!(f, "the chain is at height {tip}; choose a height below"),
+            RollbackError::TooDeep { lowest } => {
+                write!(f, "what the blocks changed is remembered down to height {lowest} only")
+            }
+            RollbackError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RollbackError {}
+
+impl From<StoreError> for RollbackError {
+    fn from(error: StoreError) -> Self {
+        RollbackError::Store(error)
+    }
+}
+
+/// Undoes all blocks above a height. Nothing changes if one of them cannot be undone.
+pub fn rollback(batch: &mut Batch<'_>, to: Height) -> Result<(), RollbackError> {
+    let tip = tip(batch)?.ok_or(StoreError::Empty)?.height;
+    if to >= tip || to.0 == 0 {
+        return Err(RollbackError::NotBelow { tip });
+    }
+    let lowest = lowest_undoable(batch, tip)?;
+    if to < lowest {
+        return Err(RollbackError::TooDeep { lowest });
+    }
+    for height in (to.0 + 1..=tip.0).rev() {
+        let key = block_key(Height(height));
+        let journal = batch.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("a journal is missing"))?.to_vec();
+        batch.undo(&journal)?;
+        batch.delete_unjournaled(Table::Undo, &key)?;
+        batch.delete_unjournaled(Table::Blocks, &key)?;
+    }
+    Ok(())
+}
+
+/// The lowest height to which the chain can go back. The nemesis block is never undone.
+fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreError> {
+    let Some((key, _)) = state.walk(Table::Undo)?.seek(&[])? else { return Ok(tip) };
+    let first = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a journal's key"))?;
+    Ok(Height((first - 1).max(1)))
+}

@@ -1,0 +1,426 @@
+//! The command line.
+//!
+//! Flags that change a setting are turned into [`Override`]s, so that they are checked like values of the file.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+use zeroize::Zeroizing;
+
+use crate::config::Override;
+use crate::model::units::Height;
+
+/// Exit code when all went well.
+pub const EXIT_OK: u8 = 0;
+/// Exit code when something failed: a store, a block, a port.
+pub const EXIT_FAILURE: u8 = 1;
+/// Exit code when the command line or the settings are wrong; the command line's reader uses it as well.
+pub const EXIT_USAGE: u8 = 2;
+
+const EXAMPLES: &str = "\
+Examples:
+  nisd run                                       serve the recorded chain that is compiled in
+  nisd run --config config-user.properties       run a node with NIS1's settings
+  nisd run --config tiny/config.json --import tiny/blocks.bin --clock 3240 --data store
+  nisd import --config tiny/config.json --data store tiny/blocks.bin
+  nisd settings                                  every setting, what is allowed, and its default
+
+Exit codes: 0 all went well, 1 something failed, 2 wrong usage or wrong settings.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  nisd run
+      Serves the chain that is compiled in; try: curl http://127.0.0.1:7890/chain/height
+  nisd run --config node.properties --data /var/lib/nisd
+      Runs a node on its own settings.
+  nisd run --config tiny/config.json --data store --import tiny/blocks.bin --clock 3240
+      Takes in a recorded chain while it answers, with the clock standing still.
+  nisd run --http-port 0 --websocket-port 0 --bind 127.0.0.1
+      On ports that the system chooses, for this machine only.
+  nisd run --set nem.useDosFilter=false --set nisd.blocksNewBody=object
+      Any setting can be given here. But not private keys: others can read the command line.
+
+Flags win over --set, --set over the file, the file over defaults.";
+
+const IMPORT_EXAMPLES: &str = "\
+Examples:
+  nisd import --config tiny/config.json --data store tiny/blocks.bin
+  nisd import --config tiny/config.json --data store --stop-at 30 tiny/blocks.bin
+
+It can be stopped at any moment: what was reported as taken in stays, and the same command
+goes on.";
+
+/// A NEM (NIS1) node in one thread.
+#[derive(Parser, Debug)]
+#[command(name = "nisd", version, after_help = EXAMPLES, disable_help_subcommand = false)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program is asked to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run the node
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Run),
+    /// Take recorded blocks into a store, then stop
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import(Import),
+    /// Print the state at the tip as one line of JSON
+    Dump(Store),
+    /// Go back to a lower height, as far as the undo journal reaches
+    Rollback(Rollback),
+    /// Print the digest of the state, to compare two nodes
+    Digest(Store),
+    /// Write blocks in the recorded format
+    Export(Export),
+    /// Print every setting, what is allowed, and its default
+    Settings,
+}
+
+/// `nisd run`.
+#[derive(Args, Debug)]
+pub struct Run {
+    /// Settings: a properties file with NIS1's keys, or the config.json of a recorded chain
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder of the chain store
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Recorded blocks (.bin or .bin.gz) to take in while running; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub import: Vec<PathBuf>,
+    /// Network time, for tests: N stands still at this second, N+ runs from there
+    #[arg(long, value_name = "SECONDS[+]")]
+    clock: Option<String>,
+    /// Port of the HTTP interface, 0 for any [default: 7890]
+    #[arg(long, value_name = "PORT")]
+    http_port: Option<String>,
+    /// Port of the websocket interface, 0 for any [default: 7778]
+    #[arg(long, value_name = "PORT")]
+    websocket_port: Option<String>,
+    /// Address to listen on, * for all [default: *]
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `nisd import`.
+#[derive(Args, Debug)]
+pub struct Import {
+    /// Settings: a properties file with NIS1's keys, or the config.json of a recorded chain
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Folder of the chain store
+    #[arg(long, value_name = "DIR")]
+    data: String,
+    /// Stop after this height
+    #[arg(long, value_name = "HEIGHT", value_parser = height)]
+    pub stop_at: Option<Height>,
+    /// Recorded blocks (.bin or .bin.gz), in the order of their heights
+    #[arg(required = true, value_name = "BLOCKS")]
+    pub blocks: Vec<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every command on a store takes: `nisd dump`, `nisd digest`.
+#[derive(Args, Debug)]
+pub struct Store {
+    /// Folder of the chain store
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Settings; the store remembers its network, so that they are seldom needed
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `nisd rollback`.
+#[derive(Args, Debug)]
+pub struct Rollback {
+    /// The store.
+    #[command(flatten)]
+    pub store: Store,
+    /// Height to go back to
+    #[arg(long, value_name = "HEIGHT", value_parser = height)]
+    pub to: Height,
+}
+
+/// `nisd export`.
+#[derive(Args, Debug)]
+pub struct Export {
+    /// The store.
+    #[command(flatten)]
+    pub store: Store,
+    /// First height; the recorded format begins with 2, behind the nemesis block
+    #[arg(long, value_name = "HEIGHT", value_parser = height, default_value = "2")]
+    pub from: Height,
+    /// Last height [default: the tip]
+    #[arg(long, value_name = "HEIGHT", value_parser = height)]
+    pub to: Option<Height>,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct Common {
+    /// Change a setting; may be given several times. `nisd settings` lists them
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<Assignment>,
+    /// What is logged: off, error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+}
+
+/// The text behind `--set`. It may hold a private key, so that nothing shows it.
+#[derive(Clone)]
+struct Assignment(Zeroizing<String>);
+
+impl FromStr for Assignment {
+    type Err = Infallible;
+
+    /// Takes any text: an error here would make clap show it.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Assignment(Zeroizing::new(text.to_owned())))
+    }
+}
+
+impl fmt::Debug for Assignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Assignment(not shown)")
+    }
+}
+
+/// A command line that clap takes but that makes no sense. The exit code is [`EXIT_USAGE`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageError(String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+impl Command {
+    /// The configuration file, if one is named.
+    pub fn config(&self) -> Option<&Path> {
+        match self {
+            Command::Run(run) => run.config.as_deref(),
+            Command::Import(import) => Some(&import.config),
+            Command::Dump(store) | Command::Digest(store) => store.config.as_deref(),
+            Command::Rollback(rollback) => rollback.store.config.as_deref(),
+            Command::Export(export) => export.store.config.as_deref(),
+            Command::Settings => None,
+        }
+    }
+
+    /// The settings that flags change, in the order in which later ones win.
+    pub fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+        match self {
+            Command::Run(run) => run.overrides(),
+            Command::Import(import) => import.overrides(),
+            Command::Dump(store) | Command::Digest(store) => store.overrides(),
+            Command::Rollback(rollback) => rollback.store.overrides(),
+            Command::Export(export) => export.overrides(),
+            Command::Settings => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Run {
+    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+        let mut overrides = self.common.overrides()?;
+        let flags = [
+            ("--data", "nisd.data", &self.data),
+            ("--clock", "nisd.clock", &self.clock),
+            ("--http-port", "nem.httpPort", &self.http_port),
+            ("--websocket-port", "nem.websocketPort", &self.websocket_port),
+            ("--bind", "nisd.bindAddress", &self.bind),
+        ];
+        for (flag, key, value) in flags {
+            overrides.extend(value.as_deref().map(|value| flag_override(flag, key, value)));
+        }
+        Ok(overrides)
+    }
+}
+
+impl Import {
+    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+        let mut overrides = self.common.overrides()?;
+        overrides.push(flag_override("--data", "nisd.data", &self.data));
+        Ok(overrides)
+    }
+}
+
+impl Store {
+    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+        let mut overrides = self.common.overrides()?;
+        overrides.push(flag_override("--data", "nisd.data", &self.data.to_string_lossy()));
+        Ok(overrides)
+    }
+}
+
+impl Export {
+    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+        match self.to {
+            Some(to) if to < self.from => {
+                Err(UsageError(format!("--to {to} is below --from {}: there is nothing to write", self.from)))
+            }
+            _ => self.store.overrides(),
+        }
+    }
+}
+
+impl Common {
+    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+        let mut overrides = Vec::new();
+        for Assignment(text) in &self.set {
+            let Some((key, value)) = text.split_once('=') else {
+                return Err(UsageError("--set needs KEY=VALUE; one of them has no = (it is not shown)".to_owned()));
+            };
+            overrides.push(flag_override("--set", key.trim(), value));
+        }
+        overrides.extend(self.log.as_deref().map(|level| flag_override("--log", "nisd.logLevel", level)));
+        Ok(overrides)
+    }
+}
+
+fn flag_override(flag: &'static str, key: &str, value: &str) -> Override {
+    Override { key: key.to_owned(), value: Zeroizing::new(value.to_owned()), flag }
+}
+
+fn height(text: &str) -> Result<Height, &'static str> {
+    match text.parse() {
+        Ok(height @ 1..=HIGHEST) => Ok(Height(height)),
+        _ => Err("a height is a whole number, at least 1"),
+    }
+}
+
+/// Greatest height there can be; heights travel as signed numbers.
+const HIGHEST: u64 = i64::MAX as u64;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+    use crate::config::table;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    fn pairs(line: &str) -> Vec<(String, String, &'static str)> {
+        let overrides = parse(line).unwrap().command.overrides().unwrap();
+        overrides.into_iter().map(|o| (o.key, o.value.to_string(), o.flag)).collect()
+    }
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_takes_all_its_flags() {
+        let line = "nisd run --config a.properties --data d --import x.bin --import y.bin.gz --clock 3240+ --http-port 1 \
+                    --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug";
+        let cli = parse(line).unwrap();
+        assert_eq!(cli.command.config(), Some(Path::new("a.properties")));
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.import, [Path::new("x.bin"), Path::new("y.bin.gz")]);
+        let expected = [
+            ("nis.bootName", "a=b", "--set"),
+            ("nisd.logLevel", "debug", "--log"),
+            ("nisd.data", "d", "--data"),
+            ("nisd.clock", "3240+", "--clock"),
+            ("nem.httpPort", "1", "--http-port"),
+            ("nem.websocketPort", "2", "--websocket-port"),
+            ("nisd.bindAddress", "::1", "--bind"),
+        ];
+        assert_eq!(pairs(line), expected.map(|(k, v, f)| (k.to_owned(), v.to_owned(), f)));
+        assert!(pairs("nisd run").is_empty());
+    }
+
+    #[test]
+    fn every_flag_names_a_setting_that_exists() {
+        let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off";
+        for (key, _, flag) in pairs(line) {
+            assert!(table::find(&key).is_some(), "{flag} {key}");
+        }
+    }
+
+    #[test]
+    fn import_needs_settings_a_store_and_blocks() {
+        let cli = parse("nisd import --config c.json --data d --stop-at 30 a.bin b.bin.gz").unwrap();
+        let Command::Import(import) = &cli.command else { panic!("not import") };
+        assert_eq!((import.stop_at, import.blocks.len()), (Some(Height(30)), 2));
+        for line in [
+            "nisd import --config c.json --data d",
+            "nisd import --config c.json a.bin",
+            "nisd import --data d a.bin",
+            "nisd import --config c.json --data d --stop-at 0 a.bin",
+            "nisd import --config c.json --data d --stop-at 9223372036854775808 a.bin",
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), i32::from(EXIT_USAGE), "{line}");
+        }
+    }
+
+    #[test]
+    fn commands_on_a_store_need_no_settings() {
+        for line in
+            ["nisd dump --data d", "nisd digest --data d", "nisd rollback --data d --to 7", "nisd export --data d"]
+        {
+            assert_eq!(parse(line).unwrap().command.config(), None, "{line}");
+            assert_eq!(pairs(line), [("nisd.data".to_owned(), "d".to_owned(), "--data")], "{line}");
+        }
+        let export = parse("nisd export --data d --config c --from 5 --to 9 -o out.bin").unwrap();
+        assert_eq!(export.command.config(), Some(Path::new("c")));
+        let Command::Export(export) = export.command else { panic!("not export") };
+        assert_eq!((export.from, export.to), (Height(5), Some(Height(9))));
+        assert!(parse("nisd rollback --data d").is_err() && parse("nisd dump").is_err());
+    }
+
+    #[test]
+    fn an_export_that_ends_before_it_begins_is_refused() {
+        let cli = parse("nisd export --data d --from 5 --to 4").unwrap();
+        assert!(cli.command.overrides().unwrap_err().to_string().contains("--to 4"));
+    }
+
+    #[test]
+    fn a_private_key_on_the_command_line_is_never_shown() {
+        let cli = parse("nisd run --set nis.bootKey:c0ffee").unwrap();
+        let error = cli.command.overrides().unwrap_err().to_string();
+        assert!(error.contains("--set") && !error.contains("c0ffee"), "{error}");
+        let cli = parse("nisd run --set nis.bootKey=c0ffee").unwrap();
+        assert!(!format!("{cli:?} {:?}", cli.command.overrides()).contains("c0ffee"));
+    }
+
+    #[test]
+    fn help_shows_examples_and_exit_codes() {
+        for (line, expected) in [
+            ("nisd --help", ["nisd run --config", "Exit codes: 0"]),
+            ("nisd run --help", ["--clock 3240", "others can read the command line"]),
+            ("nisd import -h", ["--stop-at", "can be stopped at any moment"]),
+        ] {
+            let help = parse(line).unwrap_err();
+            assert_eq!(help.kind(), ErrorKind::DisplayHelp, "{line}");
+            for text in expected {
+                assert!(help.to_string().contains(text), "{line}: {text}");
+            }
+        }
+        assert_eq!(parse("nisd").unwrap_err().exit_code(), i32::from(EXIT_USAGE));
+    }
+}

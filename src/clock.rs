@@ -1,0 +1,142 @@
+//! The network's clock: the system's, or one that tests hold.
+//!
+//! Nothing here reads a clock; every moment is handed in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::model::units::{EPOCH_UNIX_MILLIS, Timestamp};
+
+/// Where network time comes from (`--clock`, `nisd.clock`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockMode {
+    /// The system's clock.
+    #[default]
+    System,
+    /// Time stands still at this network second.
+    Still(Timestamp),
+    /// Time runs from this network second on, beginning when the node starts.
+    RunsFrom(Timestamp),
+}
+
+/// A text that is no clock mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAClock;
+
+impl fmt::Display for NotAClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("is neither \"system\" nor a number of network seconds with or without a + behind it")
+    }
+}
+
+impl std::error::Error for NotAClock {}
+
+impl FromStr for ClockMode {
+    type Err = NotAClock;
+
+    /// Reads `system`, `3240` (stands still) or `3240+` (runs from there).
+    fn from_str(text: &str) -> Result<Self, NotAClock> {
+        if text == "system" {
+            return Ok(ClockMode::System);
+        }
+        let (digits, runs) = match text.strip_suffix('+') {
+            Some(digits) => (digits, true),
+            None => (text, false),
+        };
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(NotAClock);
+        }
+        let seconds = Timestamp(digits.parse().map_err(|_| NotAClock)?);
+        Ok(if runs { ClockMode::RunsFrom(seconds) } else { ClockMode::Still(seconds) })
+    }
+}
+
+/// Turns the readings that the loop takes into network time.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkClock {
+    mode: ClockMode,
+    started: u64,
+}
+
+impl NetworkClock {
+    /// A clock of a node that started at `monotonic_millis` of the loop's monotonic clock.
+    pub fn new(mode: ClockMode, monotonic_millis: u64) -> NetworkClock {
+        NetworkClock { mode, started: monotonic_millis }
+    }
+
+    /// Network time in milliseconds since the network's epoch, given the system's Unix time and the loop's
+    /// monotonic clock, both in milliseconds (specification 02 §3). Negative before the epoch.
+    pub fn millis(&self, unix_millis: i64, monotonic_millis: u64) -> i64 {
+        match self.mode {
+            ClockMode::System => unix_millis.saturating_sub(EPOCH_UNIX_MILLIS),
+            ClockMode::Still(at) => i64::from(at.0) * 1000,
+            ClockMode::RunsFrom(from) => {
+                let passed = monotonic_millis.saturating_sub(self.started);
+                (i64::from(from.0) * 1000).saturating_add_unsigned(passed)
+            }
+        }
+    }
+
+    /// Network time as a time stamp, rounded to the nearest second (specification 01 §7).
+    pub fn now(&self, unix_millis: i64, monotonic_millis: u64) -> Timestamp {
+        let seconds = self.millis(unix_millis, monotonic_millis).saturating_add(500).div_euclid(1000);
+        Timestamp(i32::try_from(seconds.max(0)).unwrap_or(i32::MAX))
+    }
+
+    /// What the start message must say about a clock that is not the system's.
+    pub fn announcement(&self) -> Option<String> {
+        match self.mode {
+            ClockMode::System => None,
+            ClockMode::Still(at) => {
+                Some(format!("THE CLOCK STANDS STILL at network second {at}: for tests only, no use on a live network"))
+            }
+            ClockMode::RunsFrom(from) => Some(format!(
+                "THE CLOCK IS SET to run from network second {from}: for tests only, no use on a live network"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_as_documented() {
+        assert_eq!("system".parse(), Ok(ClockMode::System));
+        assert_eq!("3240".parse(), Ok(ClockMode::Still(Timestamp(3240))));
+        assert_eq!("0+".parse(), Ok(ClockMode::RunsFrom(Timestamp(0))));
+        assert_eq!("2147483647".parse(), Ok(ClockMode::Still(Timestamp(i32::MAX))));
+        for wrong in ["", "+", "-1", "+5", "1.5", "2147483648", "3240 +", "3240++", "now", "\u{663}"] {
+            assert_eq!(wrong.parse::<ClockMode>(), Err(NotAClock), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_still_clock_ignores_both_readings() {
+        let clock = NetworkClock::new(ClockMode::Still(Timestamp(3240)), 5);
+        assert_eq!(clock.now(0, 0), Timestamp(3240));
+        assert_eq!(clock.now(i64::MAX, u64::MAX), Timestamp(3240));
+        assert!(clock.announcement().is_some_and(|text| text.contains("3240")));
+    }
+
+    #[test]
+    fn a_running_clock_follows_the_monotonic_reading_only() {
+        let clock = NetworkClock::new(ClockMode::RunsFrom(Timestamp(100)), 1_000);
+        assert_eq!(clock.millis(0, 1_000), 100_000);
+        assert_eq!(clock.millis(77, 3_250), 102_250);
+        assert_eq!(clock.now(0, 3_499), Timestamp(102));
+        assert_eq!(clock.now(0, 3_500), Timestamp(103));
+        assert_eq!(clock.now(0, 0), Timestamp(100));
+        assert_eq!(clock.now(0, u64::MAX), Timestamp(i32::MAX));
+    }
+
+    #[test]
+    fn the_system_clock_rounds_like_time_stamps_do() {
+        let clock = NetworkClock::new(ClockMode::System, 0);
+        for unix in [0, EPOCH_UNIX_MILLIS, EPOCH_UNIX_MILLIS + 499, EPOCH_UNIX_MILLIS + 500, 1_900_000_000_123] {
+            assert_eq!(clock.now(unix, 9), Timestamp::from_unix_millis(unix), "{unix}");
+        }
+        assert_eq!(clock.announcement(), None);
+    }
+}

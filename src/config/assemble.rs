@@ -1,0 +1,277 @@
+//! Puts the settings together out of single values, and checks those against each other.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::embedded;
+use super::layers::Layers;
+use super::networks::{self, Identity};
+use super::notices;
+use super::problem::Problem;
+use super::reader::Reader;
+use super::settings::{
+    BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, Settings, WebsocketSettings,
+};
+use super::table::{self, OPTIONAL_FEATURES};
+use crate::model::address::NetworkByte;
+use crate::model::network::Network;
+
+impl Settings {
+    /// Reads all settings; the error lists everything that is wrong.
+    pub(super) fn read(layers: &Layers, home: Option<&Path>, embedded: bool) -> Result<Settings, Vec<Problem>> {
+        let reader = &mut Reader::new(layers, home);
+        let identity = networks::identity(reader, embedded.then_some(embedded::NEMESIS));
+        let byte = identity.as_ref().map(|identity| identity.byte);
+        let settings = read_all(reader, identity, byte, embedded);
+        check_together(reader, settings.as_ref());
+        for key in table::keys() {
+            reader.check_if_unread(key);
+        }
+        let mut problems = std::mem::take(&mut reader.problems);
+        let mut notices = notices::about(layers, &mut problems);
+        problems.sort_by_key(|problem| problem.origin.order());
+        match settings {
+            Some(mut settings) if problems.is_empty() => {
+                notices.extend(notices::about_network(reader, &settings.network));
+                settings.notices = notices;
+                Ok(settings)
+            }
+            _ => Err(problems),
+        }
+    }
+}
+
+fn read_all(
+    reader: &mut Reader<'_>,
+    identity: Option<Identity>,
+    byte: Option<NetworkByte>,
+    embedded: bool,
+) -> Option<Settings> {
+    let chain = networks::chain(reader, byte);
+    let data = data_folder(reader, identity.as_ref(), embedded);
+    let map_size = reader.size("nisd.mapSize").map(map_size);
+    let boot = boot(reader);
+    let http = http(reader);
+    let websocket = websocket(reader, http.as_ref());
+    let limits = limits(reader);
+    let endpoint = endpoint(reader, http.as_ref());
+    let clock = reader.clock("nisd.clock");
+    let log_level = reader.choice("nisd.logLevel").parse().unwrap_or(log::LevelFilter::Info);
+    let local = reader.local_addresses("nis.additionalLocalIps");
+    let harvester_keys = reader.secrets("nis.additionalHarvesterPrivateKeys");
+    let features = features(reader);
+    let ip_detection = ip_detection(reader);
+    // Without the network nobody can say whether addresses are right.
+    let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
+    let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis } = identity?;
+    let (chain, stabilize_block_times) = chain?;
+    Some(Settings {
+        network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain },
+        nemesis,
+        embedded,
+        stabilize_block_times,
+        data,
+        map_size: map_size?,
+        clock,
+        log_level,
+        features,
+        boot,
+        endpoint: endpoint?,
+        local,
+        allowed_harvesters,
+        http: http?,
+        websocket: websocket?,
+        limits: limits?,
+        harvester_keys,
+        ip_detection,
+        notices: Vec::new(),
+    })
+}
+
+/// Bytes of a map that LMDB takes on machines with pages of any usual size.
+fn map_size(bytes: u64) -> usize {
+    const PAGE: usize = 64 << 10;
+    usize::try_from(bytes).unwrap_or(usize::MAX) / PAGE * PAGE
+}
+
+/// The folder of the store: `nisd.data`, else one of the network's own below `nem.folder`.
+fn data_folder(reader: &mut Reader<'_>, identity: Option<&Identity>, embedded: bool) -> Option<PathBuf> {
+    if let Some(data) = reader.path("nisd.data") {
+        return Some(data);
+    }
+    if embedded && !reader.is_set("nem.folder") {
+        return None;
+    }
+    match (reader.path("nem.folder"), identity) {
+        (Some(folder), Some(identity)) => Some(folder.join("nisd").join(folder_name(&identity.name))),
+        (None, _) if !reader.is_wrong("nem.folder") => {
+            reader.missing("nisd.data", "is not set, and the home folder is not known");
+            None
+        }
+        _ => None,
+    }
+}
+
+/// A network's name as the name of a folder: no separators, not hidden, not `..`.
+fn folder_name(network: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = network.chars().map(plain).collect();
+    if name.starts_with('.') { format!("_{name}") } else { name }
+}
+
+fn boot(reader: &mut Reader<'_>) -> Boot {
+    Boot {
+        auto: reader.boolean("nis.shouldAutoBoot"),
+        key: reader.secret("nis.bootKey"),
+        name: reader.text("nis.bootName").filter(|name| !name.is_empty()),
+        auto_harvest: reader.boolean("nis.shouldAutoHarvestOnBoot"),
+    }
+}
+
+fn features(reader: &mut Reader<'_>) -> Features {
+    let names = reader.names("nis.optionalFeatures");
+    let has = |index: usize| OPTIONAL_FEATURES.get(index).is_some_and(|name| names.contains(name));
+    Features { transaction_hash_lookup: has(0), historical_account_data: has(1), track_expired_mosaics: has(2) }
+}
+
+fn ip_detection(reader: &mut Reader<'_>) -> IpDetection {
+    match reader.choice("nis.ipDetectionMode") {
+        "Disabled" => IpDetection::Disabled,
+        "AutoOptional" => IpDetection::AutoOptional,
+        _ => IpDetection::AutoRequired,
+    }
+}
+
+fn port(reader: &mut Reader<'_>, name: &'static str) -> Option<u16> {
+    u16::try_from(reader.integer(name)?).ok()
+}
+
+fn endpoint(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Endpoint> {
+    let protocol = reader.choice("nem.protocol");
+    let https_port = port(reader, "nem.httpsPort");
+    let host = reader.name("nem.host");
+    let port = if protocol == "https" { https_port? } else { http?.port };
+    Some(Endpoint { protocol, host: host?, port })
+}
+
+fn http(reader: &mut Reader<'_>) -> Option<HttpSettings> {
+    Some(HttpSettings {
+        bind: reader.bind("nisd.bindAddress"),
+        context: reader.context("nem.apiContext"),
+        dos_filter: reader.boolean("nem.useDosFilter"),
+        gzip: reader.boolean("nisd.gzip"),
+        port: port(reader, "nem.httpPort")?,
+    })
+}
+
+fn websocket(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<WebsocketSettings> {
+    let blocks_new_body = match reader.choice("nisd.blocksNewBody") {
+        "object" => BlocksNewBody::Object,
+        "number" => BlocksNewBody::Number,
+        _ => BlocksNewBody::Auto,
+    };
+    let register_on_subscribe = reader.boolean("nisd.registerOnSubscribe");
+    let implicit_subscription = reader.boolean("nisd.implicitSubscription");
+    let forgiving_stomp = reader.boolean("nisd.forgivingStomp");
+    let ping = seconds(reader, "nisd.websocketPing").filter(|ping| !ping.is_zero());
+    let port = port(reader, "nem.websocketPort");
+    Some(WebsocketSettings {
+        bind: http?.bind,
+        port: port?,
+        blocks_new_body,
+        register_on_subscribe,
+        implicit_subscription,
+        forgiving_stomp,
+        ping,
+    })
+}
+
+fn seconds(reader: &mut Reader<'_>, name: &'static str) -> Option<Duration> {
+    reader.integer(name).map(|seconds| Duration::from_secs(seconds.unsigned_abs()))
+}
+
+fn count(reader: &mut Reader<'_>, name: &'static str) -> Option<usize> {
+    usize::try_from(reader.integer(name)?).ok()
+}
+
+fn bytes(reader: &mut Reader<'_>, name: &'static str) -> Option<usize> {
+    usize::try_from(reader.size(name)?).ok()
+}
+
+fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
+    // A wrong value stands as its default here, so nothing is skipped.
+    Some(Limits {
+        connections: count(reader, "nisd.maxConnections")?,
+        memory_per_connection: bytes(reader, "nisd.maxMemoryPerConnection")?,
+        body_size: bytes(reader, "nisd.maxBodySize")?,
+        idle_timeout: seconds(reader, "nisd.idleTimeout")?,
+        request_timeout: seconds(reader, "nisd.requestTimeout")?,
+        websocket_idle_timeout: seconds(reader, "nisd.websocketIdleTimeout")?,
+        send_timeout: seconds(reader, "nisd.sendTimeout")?,
+        backlog: bytes(reader, "nisd.maxBacklog")?,
+        subscriptions: count(reader, "nisd.maxSubscriptions")?,
+        registered_addresses: count(reader, "nisd.maxRegisteredAddresses")?,
+    })
+}
+
+/// Checks values against each other that are right one by one.
+fn check_together(reader: &mut Reader<'_>, settings: Option<&Settings>) {
+    let Some(Settings { http, websocket, limits, .. }) = settings else { return };
+    if http.port == websocket.port && http.port != 0 && !reader.is_wrong("nem.httpPort") {
+        let allowed = format!("another port than nem.httpPort = {}", http.port);
+        reader.problem("nem.websocketPort", "is the port of the HTTP interface", allowed);
+    }
+    for (name, size) in [("nisd.maxBodySize", limits.body_size), ("nisd.maxBacklog", limits.backlog)] {
+        if size > limits.memory_per_connection && !reader.is_wrong("nisd.maxMemoryPerConnection") {
+            let allowed =
+                format!("at most nisd.maxMemoryPerConnection, which is {} bytes", limits.memory_per_connection);
+            reader.problem(name, "is more than a connection may hold", allowed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::{Key, Use};
+    use super::super::{Override, build};
+    use super::*;
+
+    fn flag(key: &str, value: &str) -> Override {
+        Override { key: key.to_owned(), value: value.to_owned().into(), flag: "--set" }
+    }
+
+    #[test]
+    fn every_setting_that_is_said_to_be_used_is_read() {
+        let mut layers = Layers::default();
+        layers.add_flags(vec![flag("nem.network", "private"), flag("nem.network.version", "152")]);
+        let mut reader = Reader::new(&layers, None);
+        networks::identity(&mut reader, None);
+        read_all(&mut reader, None, Some(NetworkByte::TESTNET), false);
+        let unread = |key: &&Key| key.used == Use::Now && !reader.asked.contains(key.name);
+        let unread: Vec<_> = table::keys().filter(unread).map(|key| key.name).collect();
+        assert_eq!(unread, ["nem.network.addressStartChar"], "which is only compared");
+    }
+
+    #[test]
+    fn names_of_networks_make_harmless_folders() {
+        for (network, folder) in
+            [("golden-tiny", "golden-tiny"), ("../x", "_.._x"), (".", "_."), ("a/b\\c d", "a_b_c_d"), ("nëm", "nëm")]
+        {
+            assert_eq!(folder_name(network), folder);
+        }
+    }
+
+    #[test]
+    fn features_have_their_bits() {
+        let bits = |names: &str| build(None, vec![flag("nis.optionalFeatures", names)], None).unwrap().features.bits();
+        assert_eq!(bits(""), 0);
+        assert_eq!(bits("TRANSACTION_HASH_LOOKUP"), 1);
+        assert_eq!(bits("TRACK_EXPIRED_MOSAICS|HISTORICAL_ACCOUNT_DATA"), 6);
+    }
+
+    #[test]
+    fn map_sizes_are_whole_pages() {
+        assert_eq!(map_size(0x12345), 0x10000);
+        assert_eq!(map_size(1 << 30), 1 << 30);
+    }
+}

@@ -1,0 +1,179 @@
+//! What a setting is: its name, what it may be, what it is when nobody sets it, and what it means.
+
+use std::fmt;
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// The key in the file.
+    pub name: &'static str,
+    /// What values are allowed.
+    pub kind: Kind,
+    /// The value when it is not set.
+    pub default: Default,
+    /// Whether this node does something with it.
+    pub used: Use,
+    /// What it means, for a person.
+    pub meaning: &'static str,
+}
+
+impl Key {
+    /// A setting with a default value; an empty text stands for nothing.
+    pub const fn new(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
+        Key { name, kind, default: Default::Value(default), used: Use::Now, meaning }
+    }
+
+    /// The same, but what it is when not set depends on something else.
+    pub const fn derived(mut self, from: &'static str) -> Key {
+        self.default = Default::Derived(from);
+        self
+    }
+
+    /// The same, but nothing uses it yet.
+    pub const fn later(mut self) -> Key {
+        self.used = Use::Later;
+        self
+    }
+
+    /// The same, but nothing will ever use it here.
+    pub const fn never(mut self) -> Key {
+        self.used = Use::Never;
+        self
+    }
+}
+
+/// What a setting is when nobody sets it.
+#[derive(Clone, Copy, Debug)]
+pub enum Default {
+    /// This value.
+    Value(&'static str),
+    /// What this explanation says.
+    Derived(&'static str),
+}
+
+/// Whether a setting has an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It has.
+    Now,
+    /// It will have once the part of the node that it is about exists.
+    Later,
+    /// It concerns something that only NIS1's own software has.
+    Never,
+}
+
+/// What values a setting may have. `Display` says it to a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text without control characters.
+    Text,
+    /// A name that is not empty, of at most 64 characters without control characters.
+    Name,
+    /// A file or folder.
+    Path,
+    /// A whole number in decimal digits within these bounds.
+    Integer {
+        /// Least value.
+        min: i64,
+        /// Greatest value.
+        max: i64,
+    },
+    /// A number of bytes within these bounds.
+    Size {
+        /// Least value.
+        min: u64,
+        /// Greatest value.
+        max: u64,
+    },
+    /// `true` or `false`.
+    Boolean,
+    /// One of these names.
+    Choice(&'static [&'static str]),
+    /// Any of these names.
+    Names(&'static [&'static str]),
+    /// A hash.
+    Hash,
+    /// Any number of hashes.
+    Hashes,
+    /// An address of the network.
+    Address,
+    /// Any number of addresses of the network.
+    Addresses,
+    /// A private key.
+    Secret,
+    /// Any number of private keys.
+    Secrets,
+    /// Addresses that count as local.
+    LocalAddresses,
+    /// An address to listen on.
+    Bind,
+    /// A path in front of all paths of the HTTP interface.
+    Context,
+    /// Where the time comes from.
+    Clock,
+}
+
+impl Kind {
+    /// Whether values of this kind must never be shown.
+    pub fn is_secret(self) -> bool {
+        matches!(self, Kind::Secret | Kind::Secrets)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Kind::Integer { min, max } if [i64::from(i32::MAX), i64::MAX].contains(max) => {
+                return write!(f, "a whole number, at least {min}");
+            }
+            Kind::Integer { min, max } => return write!(f, "a whole number from {min} to {max}"),
+            Kind::Size { min, max } => {
+                let (min, max) = (Bytes(*min), Bytes(*max));
+                return write!(f, "bytes, or a number with K, M, G or T behind it, from {min} to {max}");
+            }
+            Kind::Choice(names) => return f.write_str(&names.join(" or ")),
+            Kind::Names(names) => return write!(f, "nothing, or some of {}, joined by |", names.join(", ")),
+            Kind::Text => "a text",
+            Kind::Name => "a name of 1 to 64 characters",
+            Kind::Path => "a path; a relative one begins at the folder of the configuration file",
+            Kind::Boolean => "true or false",
+            Kind::Hash => "64 hex digits",
+            Kind::Hashes => "nothing, or hashes of 64 hex digits, joined by |",
+            Kind::Address => "an address of the network: 40 letters and digits without hyphens",
+            Kind::Addresses => "nothing, or addresses of the network without hyphens, joined by |",
+            Kind::Secret => "nothing, or a private key of 64 hex digits",
+            Kind::Secrets => "nothing, or private keys of 64 hex digits, joined by |",
+            Kind::LocalAddresses => {
+                "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight \
+                 parts), joined by |"
+            }
+            Kind::Bind => "an IP address of this machine, or * for all",
+            Kind::Context => "nothing, or a path that begins with / and does not end with it",
+            Kind::Clock => "system, or network seconds: N stands still there, N+ runs from there",
+        };
+        f.write_str(text)
+    }
+}
+
+/// A number of bytes, shown with the greatest unit that divides it.
+pub(super) struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in [("T", 40), ("G", 30), ("M", 20), ("K", 10)] {
+            if self.0 != 0 && self.0.trailing_zeros() >= shift {
+                return write!(f, "{}{unit}", self.0 >> shift);
+            }
+        }
+        self.0.fmt(f)
+    }
+}
+
+/// Settings that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// What they are about.
+    pub title: &'static str,
+    /// The settings.
+    pub keys: &'static [Key],
+}

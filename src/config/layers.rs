@@ -1,0 +1,197 @@
+//! Where values come from, and which of them wins.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::rc::Rc;
+
+use zeroize::Zeroizing;
+
+use super::properties::Property;
+use super::table;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// The configuration of the chain that is compiled in.
+    Embedded,
+    /// This line of the configuration file.
+    File {
+        /// The file as it was named.
+        path: Rc<Path>,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// This flag of the command line.
+    Flag(&'static str),
+}
+
+impl Origin {
+    /// Folder at which relative paths of this origin begin: that of the file, or none (the current one).
+    pub(super) fn folder(&self) -> Option<&Path> {
+        match self {
+            Origin::File { path, .. } => path.parent(),
+            _ => None,
+        }
+    }
+}
+
+impl Origin {
+    /// Where a person meets it: the file from its first line on, then the command line, then what nobody wrote.
+    pub(super) fn order(&self) -> (u8, usize) {
+        match self {
+            Origin::File { line, .. } => (0, *line),
+            Origin::Flag(_) => (1, 0),
+            Origin::Embedded | Origin::Default => (2, 0),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::Embedded => f.write_str("compiled in"),
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Flag(flag) => write!(f, "{flag} on the command line"),
+        }
+    }
+}
+
+/// A value set on the command line.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Override {
+    /// The key.
+    pub key: String,
+    /// The value; wiped when dropped, it may be a secret.
+    pub value: Zeroizing<String>,
+    /// The flag, such as `--http-port`.
+    pub flag: &'static str,
+}
+
+impl fmt::Debug for Override {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} = (not shown)", self.flag, self.key)
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Clone)]
+pub(super) struct Value {
+    pub text: Zeroizing<String>,
+    pub origin: Origin,
+}
+
+/// All values that were set; later ones hide earlier ones of the same key.
+#[derive(Default)]
+pub(super) struct Layers {
+    values: BTreeMap<String, Value>,
+    /// Keys set twice in one file: the key, the hidden origin, the winning one.
+    pub repeated: Vec<(String, Origin, Origin)>,
+}
+
+impl Layers {
+    /// Lays the properties of a file over what is there.
+    pub fn add_file(&mut self, path: &Rc<Path>, properties: Vec<Property>) {
+        for Property { key, value, line } in properties {
+            let origin = Origin::File { path: path.clone(), line };
+            let hidden = self.values.insert(key.clone(), Value { text: value, origin: origin.clone() });
+            if let Some(Value { origin: hidden @ Origin::File { .. }, .. }) = hidden {
+                self.repeated.push((key, hidden, origin));
+            }
+        }
+    }
+
+    /// Lays the properties of the chain that is compiled in over what is there.
+    pub fn add_embedded(&mut self, properties: Vec<Property>) {
+        for property in properties {
+            self.values.insert(property.key, Value { text: property.value, origin: Origin::Embedded });
+        }
+    }
+
+    /// Lays values of the command line over what is there; of a key given twice the last one counts.
+    pub fn add_flags(&mut self, overrides: Vec<Override>) {
+        for Override { key, value, flag } in overrides {
+            self.values.insert(key, Value { text: value, origin: Origin::Flag(flag) });
+        }
+    }
+
+    /// The value of a key, if it was set.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
+    /// Every key that was set, in alphabetical order, and where.
+    pub fn keys(&self) -> impl Iterator<Item = (&str, &Origin)> {
+        self.values.iter().map(|(key, value)| (key.as_str(), &value.origin))
+    }
+}
+
+/// The known key that `unknown` is most likely meant to be.
+pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
+    const MAX_KEY: usize = 64;
+    if unknown.len() > MAX_KEY {
+        return None;
+    }
+    let unknown = unknown.to_lowercase();
+    let distance = |name: &str| edit_distance(&unknown, &name.to_lowercase());
+    let (distance, name) = table::keys().map(|key| (distance(key.name), key.name)).min()?;
+    (distance <= 2.max(name.len() / 5)).then_some(name)
+}
+
+/// Characters to insert, delete or replace to get from one text to the other.
+fn edit_distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, c) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, d) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(c != *d);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typing_errors_find_the_key_that_was_meant() {
+        assert_eq!(nearest_key("nis.blockChainRewritLimit"), Some("nis.blockChainRewriteLimit"));
+        assert_eq!(nearest_key("nis.bootkey"), Some("nis.bootKey"));
+        assert_eq!(nearest_key("nem.http.Port"), Some("nem.httpPort"));
+        assert_eq!(nearest_key("nis.somethingElseEntirely"), None);
+        assert_eq!(nearest_key(&"x".repeat(1_000_000)), None);
+    }
+
+    #[test]
+    fn edit_distances_count_single_edits() {
+        for (from, to, distance) in
+            [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("abc", "abd", 1), ("kitten", "sitting", 3)]
+        {
+            assert_eq!(edit_distance(from, to), distance, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn later_layers_hide_earlier_ones_and_repetition_in_a_file_is_noticed() {
+        let mut layers = Layers::default();
+        let path: Rc<Path> = Rc::from(Path::new("dir/a.properties"));
+        let read = |text: &str| super::super::properties::parse(text.as_bytes()).unwrap();
+        layers.add_embedded(read("a = 0\nb = 0"));
+        layers.add_file(&path, read("a = 1\nc = 1\na = 2"));
+        let flag = |key: &str| Override { key: key.into(), value: "3".to_owned().into(), flag: "--set" };
+        layers.add_flags(vec![flag("c")]);
+        let shown = |key| layers.get(key).map(|value| format!("{} {}", value.text.as_str(), value.origin)).unwrap();
+        assert_eq!(shown("a"), "2 dir/a.properties:3");
+        assert_eq!(shown("b"), "0 compiled in");
+        assert_eq!(shown("c"), "3 --set on the command line");
+        assert_eq!(layers.repeated.len(), 1);
+        assert_eq!(layers.get("a").unwrap().origin.folder(), Some(Path::new("dir")));
+    }
+}

@@ -1,0 +1,103 @@
+//! From a file and flags to settings.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use zeroize::Zeroizing;
+
+use super::layers::{Layers, Override};
+use super::problem::ConfigError;
+use super::properties::{self, MAX_FILE_BYTES};
+use super::settings::{Nemesis, Settings};
+use super::{config_json, embedded};
+
+/// Largest nemesis block in bytes; a larger file is refused unread. Mainnet's has 279,786.
+pub const MAX_NEMESIS_BYTES: usize = 16 << 20;
+
+/// Reads settings: defaults, over them the file, over that the flags.
+///
+/// Without a file, and unless a flag names a network, the chain that is compiled in is the configuration.
+/// `home` is the user's home folder, if it is known; `%h` in paths stands for it.
+pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
+    let content = match file {
+        Some(path) => Some((path, read_file(path)?)),
+        None => None,
+    };
+    build(content.as_ref().map(|(path, bytes)| (*path, bytes.as_slice())), flags, home)
+}
+
+/// The same for a file whose content has been read already.
+pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
+    let mut layers = Layers::default();
+    let embedded = file.is_none() && !flags.iter().any(|flag| flag.key.starts_with("nem.network"));
+    if embedded {
+        let properties = config_json::parse(embedded::CONFIG.as_bytes());
+        let path = || PathBuf::from("(compiled in)");
+        layers.add_embedded(properties.map_err(|error| ConfigError::Syntax { path: path(), error })?);
+    }
+    if let Some((path, bytes)) = file {
+        let json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+            || config_json::looks_like_json(bytes);
+        let read = if json { config_json::parse(bytes) } else { properties::parse(bytes) };
+        let properties = read.map_err(|error| ConfigError::Syntax { path: path.to_owned(), error })?;
+        layers.add_file(&Rc::from(path), properties);
+    }
+    layers.add_flags(flags);
+    Settings::read(&layers, home, embedded).map_err(ConfigError::Wrong)
+}
+
+/// The content of the configuration file; one byte more than allowed is read, to be told that it is too large.
+fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
+    // With room for all of it the content never moves, so that wiping it leaves no copy.
+    let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 2));
+    let read = |content: &mut Vec<u8>| File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(content);
+    match read(&mut content) {
+        Ok(_) => Ok(content),
+        Err(error) => Err(ConfigError::Unreadable { path: path.to_owned(), error }),
+    }
+}
+
+impl Nemesis {
+    /// The block's bytes, in verifiable binary form; they are not looked at.
+    pub fn read(&self) -> Result<Cow<'static, [u8]>, NemesisError> {
+        let path = match self {
+            Nemesis::BuiltIn(bytes) => return Ok(Cow::Borrowed(bytes)),
+            Nemesis::File(path) => path,
+        };
+        let failed = |error| NemesisError { path: path.clone(), error };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(MAX_NEMESIS_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() > MAX_NEMESIS_BYTES {
+            let limit = format!("it has more than {MAX_NEMESIS_BYTES} bytes");
+            return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, limit)));
+        }
+        Ok(Cow::Owned(bytes))
+    }
+}
+
+/// A nemesis block that cannot be read.
+#[derive(Debug)]
+pub struct NemesisError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the system says.
+    pub error: io::Error,
+}
+
+impl fmt::Display for NemesisError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, error) = (self.path.display(), &self.error);
+        write!(f, "cannot read the nemesis block {path} (nem.network.nemesisFilePath): {error}")
+    }
+}
+
+impl std::error::Error for NemesisError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

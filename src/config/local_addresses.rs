@@ -1,0 +1,183 @@
+//! Which callers count as local (specification 06 §2.1, 05 §17).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Most entries of the list; a longer one is refused.
+const MAX_ENTRIES: usize = 1024;
+/// Most characters of a host name.
+const MAX_HOST: usize = 253;
+
+/// A part of a pattern: any value, or this one.
+type Part = Option<u16>;
+
+/// Callers that count as local: `127.0.0.1`, `::1` and those of `nis.additionalLocalIps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalAddresses {
+    addresses: Vec<IpAddr>,
+    ipv4_patterns: Vec<[Part; 4]>,
+    ipv6_patterns: Vec<[Part; 8]>,
+    hosts: Vec<String>,
+}
+
+impl LocalAddresses {
+    /// Reads a list joined by bars: IP addresses, host names, and patterns in which whole parts are `*`.
+    ///
+    /// A part of a pattern must be written as NIS1 compares it, since another form would match nothing: decimal
+    /// without leading zeros, or lower-case hex without leading zeros. The error is a clause about the entry.
+    pub fn parse(text: &str) -> Result<LocalAddresses, String> {
+        let mut read = LocalAddresses::default();
+        let text = text.trim_end_matches(|c: char| c == '|' || c.is_whitespace());
+        if text.is_empty() {
+            return Ok(read);
+        }
+        for (index, entry) in text.split('|').map(str::trim).enumerate() {
+            if index == MAX_ENTRIES {
+                return Err(format!("has more than {MAX_ENTRIES} entries"));
+            }
+            let known = read.add_entry(entry);
+            known.ok_or_else(|| format!("holds {}, which is none of these", super::values::shown(entry)))?;
+        }
+        Ok(read)
+    }
+
+    fn add_entry(&mut self, entry: &str) -> Option<()> {
+        if entry.contains('*') {
+            if entry.contains('.') {
+                self.ipv4_patterns.push(pattern(entry, '.', decimal_part)?);
+            } else {
+                self.ipv6_patterns.push(pattern(entry, ':', hex_part)?);
+            }
+        } else if let Ok(address) = entry.parse::<IpAddr>() {
+            self.add(address);
+        } else {
+            self.hosts.push(is_host_name(entry).then(|| entry.to_owned())?);
+        }
+        Some(())
+    }
+
+    /// Host names of the list; whoever starts the node resolves them once and adds what they stand for.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// Adds an address.
+    pub fn add(&mut self, address: IpAddr) {
+        self.addresses.push(address.to_canonical());
+    }
+
+    /// Whether a caller is local. An IPv4 caller on an IPv6 socket counts as what it is.
+    pub fn contains(&self, caller: IpAddr) -> bool {
+        let caller = caller.to_canonical();
+        caller == IpAddr::V4(Ipv4Addr::LOCALHOST)
+            || caller == IpAddr::V6(Ipv6Addr::LOCALHOST)
+            || self.addresses.contains(&caller)
+            || match caller {
+                IpAddr::V4(address) => {
+                    let parts = address.octets().map(u16::from);
+                    self.ipv4_patterns.iter().any(|pattern| matches(pattern, &parts))
+                }
+                IpAddr::V6(address) => {
+                    let parts = address.segments();
+                    self.ipv6_patterns.iter().any(|pattern| matches(pattern, &parts))
+                }
+            }
+    }
+}
+
+fn matches(pattern: &[Part], parts: &[u16]) -> bool {
+    pattern.iter().zip(parts).all(|(pattern, part)| pattern.is_none_or(|wanted| wanted == *part))
+}
+
+fn pattern<const N: usize>(text: &str, separator: char, read: fn(&str) -> Option<u16>) -> Option<[Part; N]> {
+    let mut parts = [None; N];
+    let mut texts = text.split(separator);
+    for part in &mut parts {
+        *part = match texts.next()? {
+            "*" => None,
+            text => Some(read(text)?),
+        };
+    }
+    texts.next().is_none().then_some(parts)
+}
+
+fn decimal_part(text: &str) -> Option<u16> {
+    let value = u16::from(text.parse::<u8>().ok()?);
+    (value.to_string() == text).then_some(value)
+}
+
+fn hex_part(text: &str) -> Option<u16> {
+    let value = u16::from_str_radix(text, 16).ok()?;
+    (format!("{value:x}") == text).then_some(value)
+}
+
+/// Letters, digits, hyphens and dots, and not only digits and dots: that would be a mistyped IPv4 address.
+fn is_host_name(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    (1..=MAX_HOST).contains(&text.len()) && text.bytes().all(allowed) && text.bytes().any(|b| b.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_local(list: &str, caller: &str) -> bool {
+        LocalAddresses::parse(list).unwrap().contains(caller.parse().unwrap())
+    }
+
+    #[test]
+    fn loopback_is_local_without_any_entry() {
+        assert!(is_local("", "127.0.0.1"));
+        assert!(is_local("", "::ffff:127.0.0.1"));
+        assert!(is_local(" ", "::1"));
+        assert!(!is_local("", "127.0.0.2"));
+        assert!(!is_local("", "10.0.0.1"));
+    }
+
+    #[test]
+    fn addresses_and_patterns_match_what_they_say() {
+        let list = "127.0.0.2|127.0.1.*| 10.*.*.7 |fe80:0:0:0:*:*:*:1|2001:db8::5|";
+        for caller in
+            ["127.0.0.2", "127.0.1.0", "127.0.1.255", "10.1.2.7", "::ffff:10.1.2.7", "fe80::a:b:c:1", "2001:db8::5"]
+        {
+            assert!(is_local(list, caller), "{caller}");
+        }
+        for caller in ["127.0.0.3", "127.1.1.1", "10.1.2.8", "fe80::1:a:b:c:2", "2001:db8::6"] {
+            assert!(!is_local(list, caller), "{caller}");
+        }
+        assert!(!is_local("*.*.*.*", "fe80::1"));
+        assert!(!is_local("*:*:*:*:*:*:*:*", "10.0.0.1"));
+    }
+
+    #[test]
+    fn host_names_are_kept_for_whoever_resolves_them() {
+        let mut read = LocalAddresses::parse("wallet.example|10.0.0.1").unwrap();
+        assert_eq!(read.hosts(), ["wallet.example"]);
+        assert!(!read.contains([10, 0, 0, 9].into()));
+        read.add([10, 0, 0, 9].into());
+        assert!(read.contains([10, 0, 0, 9].into()));
+    }
+
+    #[test]
+    fn malformed_entries_are_refused_by_name() {
+        for entry in [
+            "10.0.*",
+            "10.0.0.0.*",
+            "*",
+            "*:*",
+            "10.0.0.256.*",
+            "10.00.0.*",
+            "FE80:*:*:*:*:*:*:*",
+            "1.2.3",
+            "a b",
+            "a||b",
+            "fe80:::1",
+            "10.0.0.+*",
+            "10.+1.*.*",
+        ] {
+            let error = LocalAddresses::parse(&format!("10.0.0.1|{entry}|10.0.0.2")).unwrap_err();
+            assert!(error.starts_with("holds \""), "{entry}: {error}");
+        }
+        let many = vec!["10.0.0.1"; MAX_ENTRIES + 1].join("|");
+        assert!(LocalAddresses::parse(&many).unwrap_err().contains("1024"));
+    }
+}

@@ -1,0 +1,135 @@
+//! What a person should know about settings that are not wrong.
+
+use super::key::Use;
+use super::layers::{Layers, Origin, nearest_key};
+use super::networks::{FORK_KEYS, is_known};
+use super::problem::{Notice, Problem};
+use super::reader::Reader;
+use super::table;
+use crate::model::address::NetworkByte;
+use crate::model::network::Network;
+
+/// Most unknown keys that are told one by one.
+const MAX_UNKNOWN: usize = 20;
+/// Longest unknown key that is shown; a longer one may be a private key that lost its separator.
+const MAX_SHOWN_KEY: usize = 60;
+
+/// Looks for keys that are unknown, repeated, or without effect.
+///
+/// Unknown keys of NIS1's kind are only told, since NIS1 does not refuse them either. Those of this node's own
+/// kind, and those on the command line, are mistakes and become problems.
+pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    let mut unknown = 0usize;
+    let (mut later, mut never) = (Vec::new(), Vec::new());
+    for (name, origin) in layers.keys() {
+        match table::find(name).map(|key| key.used) {
+            Some(Use::Now) => {}
+            Some(Use::Later) => later.push(name),
+            Some(Use::Never) => never.push(name),
+            None if matches!(origin, Origin::Flag(_)) || has_prefix(name, &["nisd."]) => {
+                problems.push(unknown_problem(name, origin));
+            }
+            None if has_prefix(name, &["nis.", "nem."]) => {
+                unknown += 1;
+                if unknown <= MAX_UNKNOWN {
+                    let (key, hint) = (shown_key(name), hint(name));
+                    notices.push(Notice::warn(format!("{origin}: {key} is unknown and has no effect{hint}")));
+                }
+            }
+            // Keys of other kinds belong to other programs that share the file.
+            None => {}
+        }
+    }
+    if let Some(more @ 1..) = unknown.checked_sub(MAX_UNKNOWN) {
+        notices.push(Notice::warn(format!("{more} more keys are unknown and have no effect")));
+    }
+    for (key, hidden, winning) in &layers.repeated {
+        let known = table::find(key).is_some();
+        if known {
+            notices.push(Notice::warn(format!("{winning}: {key} was already set at {hidden}; this one counts")));
+        }
+    }
+    for (names, what) in [(later, "not used yet"), (never, "without effect in this node")] {
+        if !names.is_empty() {
+            notices.push(Notice::info(format!("settings accepted but {what}: {}", names.join(", "))));
+        }
+    }
+    notices
+}
+
+fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
+    let start = |prefix: &str| name.get(..prefix.len()).is_some_and(|s| s.eq_ignore_ascii_case(prefix));
+    prefixes.iter().any(|prefix| start(prefix))
+}
+
+fn shown_key(name: &str) -> String {
+    match name.chars().count() {
+        length if length > MAX_SHOWN_KEY => format!("a key of {length} characters (not shown)"),
+        _ => name.escape_debug().to_string(),
+    }
+}
+
+fn hint(name: &str) -> String {
+    nearest_key(name).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
+}
+
+fn unknown_problem(name: &str, origin: &Origin) -> Problem {
+    Problem {
+        key: shown_key(name),
+        value: "(not shown)".to_owned(),
+        origin: origin.clone(),
+        why: format!("is not a setting{}", hint(name)),
+        allowed: "the keys that `nisd settings` lists".to_owned(),
+    }
+}
+
+/// Looks for settings that are allowed but hardly meant for this network.
+pub(super) fn about_network(reader: &mut Reader<'_>, network: &Network) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    let forks_are_default = FORK_KEYS.iter().all(|key| !reader.is_set(key));
+    if network.byte == NetworkByte::TESTNET && forks_are_default {
+        notices.push(Notice::warn(format!(
+            "network byte 152 without any fork height: the heights of an earlier testnet hold. Today's testnet and \
+             most private networks need the value 1 for {}",
+            FORK_KEYS.join(", ")
+        )));
+    }
+    const TREASURY: &str = "nis.treasuryReissuanceForkHeight";
+    if network.name != "mainnet" && !reader.is_set(TREASURY) {
+        notices.push(Notice::warn(format!(
+            "{TREASURY} is not set: at height {} the chain will wait for mainnet's treasury block. Set it to 1, and \
+             nis.treasuryReissuanceForkTransactionHashes and \
+             nis.treasuryReissuanceForkFallbackTransactionHashes to nothing",
+            network.chain.forks.treasury_reissuance
+        )));
+    }
+    if is_known(&network.name) {
+        notices.extend(ignored_identity(reader, &network.name));
+    } else {
+        notices.extend(wrong_letter(reader, network));
+    }
+    notices
+}
+
+/// The letter has no effect, but one that does not fit tells that the network byte may be wrong.
+fn wrong_letter(reader: &mut Reader<'_>, network: &Network) -> Option<Notice> {
+    const KEY: &str = "nem.network.addressStartChar";
+    let configured = reader.name(KEY)?.chars().next()?;
+    let letter = network.nemesis_signer.as_str().chars().next()?;
+    let text = || format!("{KEY} has no effect: with this nem.network.version addresses begin with {letter}");
+    (configured != letter).then(|| Notice::warn(text()))
+}
+
+fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Notice> {
+    let keys = [
+        "nem.network.version",
+        "nem.network.addressStartChar",
+        "nem.network.generationHash",
+        "nem.network.nemesisSignerAddress",
+        "nem.network.totalAmount",
+    ];
+    let set: Vec<_> = keys.into_iter().filter(|key| reader.is_set(key)).collect();
+    let text = || format!("{name} is a known network; these settings have no effect: {}", set.join(", "));
+    (!set.is_empty()).then(|| Notice::warn(text()))
+}

@@ -1,0 +1,111 @@
+//! What is wrong with settings, and what is worth telling about them.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::layers::Origin;
+use super::properties::SyntaxError;
+
+/// Why there are no settings. `Display` says all of it to a person, on several lines.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The file is neither properties nor the `config.json` of a recorded chain.
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: SyntaxError,
+    },
+    /// Values are wrong; all that were found.
+    Wrong(Vec<Problem>),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Unreadable { path, error } => {
+                write!(f, "cannot read the configuration file {}: {error}", path.display())
+            }
+            ConfigError::Syntax { path, error } => {
+                write!(f, "cannot understand the configuration file {}: {error}", path.display())
+            }
+            ConfigError::Wrong(problems) => {
+                match problems.len() {
+                    1 => f.write_str("a setting is wrong:")?,
+                    count => write!(f, "{count} settings are wrong:")?,
+                }
+                for problem in problems {
+                    write!(f, "\n\n{problem}")?;
+                }
+                f.write_str("\n\n`nisd settings` describes every setting.")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ConfigError::Unreadable { error, .. } => Some(error),
+            ConfigError::Syntax { error, .. } => Some(error),
+            ConfigError::Wrong(_) => None,
+        }
+    }
+}
+
+/// A wrong, missing or unknown setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key.
+    pub key: String,
+    /// The value as it may be shown: in quotes, or a remark that it is not shown or not there.
+    pub value: String,
+    /// Where it was set.
+    pub origin: Origin,
+    /// A clause that says what is wrong: "is too small".
+    pub why: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  {} {}", self.key, self.why)?;
+        writeln!(f, "    value:   {}", self.value)?;
+        writeln!(f, "    from:    {}", self.origin)?;
+        write!(f, "    allowed: {}", self.allowed)
+    }
+}
+
+/// Something about the settings that a person should know although the node starts. It never holds a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// How serious it is: a warning, or for information.
+    pub level: log::Level,
+    /// What to know.
+    pub text: String,
+}
+
+impl Notice {
+    pub(super) fn warn(text: impl Into<String>) -> Notice {
+        Notice { level: log::Level::Warn, text: text.into() }
+    }
+
+    pub(super) fn info(text: impl Into<String>) -> Notice {
+        Notice { level: log::Level::Info, text: text.into() }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,325 @@
+//! Java properties files, as NIS1 reads them (specification 08 §14.1).
+
+use std::fmt;
+use std::iter::Peekable;
+use std::str::Chars;
+
+use zeroize::Zeroizing;
+
+/// Largest configuration file in bytes, of either form; a larger one is refused.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// Java's blanks within a line.
+const BLANKS: [char; 3] = [' ', '\t', '\u{c}'];
+
+/// One key and its value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Property {
+    /// The key, escapes resolved.
+    pub key: String,
+    /// The value, escapes resolved; white space at its end is kept. Wiped when dropped, it may be a secret.
+    pub value: Zeroizing<String>,
+    /// Line of the file, from 1, on which it begins.
+    pub line: usize,
+}
+
+impl fmt::Debug for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {} = (not shown)", self.line, self.key)
+    }
+}
+
+/// Why a configuration file cannot be read as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// Line of the file, from 1; 0 if it is about the whole file.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl SyntaxError {
+    pub(super) fn new(line: usize, what: impl Into<String>) -> SyntaxError {
+        SyntaxError { line, what: what.into() }
+    }
+
+    pub(super) fn too_large() -> SyntaxError {
+        SyntaxError::new(0, format!("a configuration file may have at most {MAX_FILE_BYTES} bytes"))
+    }
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.what),
+            line => write!(f, "line {line}: {}", self.what),
+        }
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
+/// Reads a properties file: UTF-8 if it is valid UTF-8, else ISO-8859-1.
+///
+/// Properties come in the order of the file, repeated keys included.
+pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, SyntaxError> {
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(SyntaxError::too_large());
+    }
+    let text = decode(bytes);
+    let mut lines = NaturalLines { rest: &text, number: 0 };
+    let mut properties = Vec::new();
+    while let Some((number, line)) = lines.next() {
+        let line = line.trim_start_matches(BLANKS);
+        if line.is_empty() || line.starts_with(['#', '!']) {
+            continue;
+        }
+        let logical = join_continued(line, &mut lines);
+        if !logical.is_empty() {
+            properties.push(split(&logical, number)?);
+        }
+    }
+    Ok(properties)
+}
+
+fn decode(bytes: &[u8]) -> Zeroizing<String> {
+    let bytes = strip_byte_order_mark(bytes);
+    Zeroizing::new(match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => {
+            let mut text = String::with_capacity(2 * bytes.len());
+            text.extend(bytes.iter().copied().map(char::from));
+            text
+        }
+    })
+}
+
+/// What follows a UTF-8 byte order mark, if there is one.
+pub(super) fn strip_byte_order_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
+/// Lines as they stand in the file, with their numbers; they end with LF, CR or CR LF.
+struct NaturalLines<'a> {
+    rest: &'a str,
+    number: usize,
+}
+
+impl<'a> Iterator for NaturalLines<'a> {
+    type Item = (usize, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        self.number += 1;
+        let (line, rest) = match self.rest.split_once(['\n', '\r']) {
+            Some((line, rest)) => {
+                let ended_by_return = self.rest.as_bytes().get(line.len()) == Some(&b'\r');
+                (line, if ended_by_return { rest.strip_prefix('\n').unwrap_or(rest) } else { rest })
+            }
+            None => (self.rest, ""),
+        };
+        self.rest = rest;
+        Some((self.number, line))
+    }
+}
+
+/// Appends following lines as long as an odd number of backslashes ends the line.
+fn join_continued(first: &str, lines: &mut NaturalLines<'_>) -> Zeroizing<String> {
+    let mut logical = Zeroizing::new(String::with_capacity(first.len()));
+    let mut piece = first;
+    loop {
+        let backslashes = piece.len() - piece.trim_end_matches('\\').len();
+        if backslashes.is_multiple_of(2) {
+            logical.push_str(piece);
+            return logical;
+        }
+        logical.push_str(piece.strip_suffix('\\').unwrap_or(piece));
+        match lines.next() {
+            Some((_, next)) => piece = next.trim_start_matches(BLANKS),
+            None => return logical,
+        }
+    }
+}
+
+fn split(logical: &str, line: usize) -> Result<Property, SyntaxError> {
+    let mut escaped = false;
+    let end_of_key = logical.find(|c: char| {
+        let ends = !escaped && (c == '=' || c == ':' || BLANKS.contains(&c));
+        escaped = !escaped && c == '\\';
+        ends
+    });
+    let (key, rest) = logical.split_at(end_of_key.unwrap_or(logical.len()));
+    let rest = rest.trim_start_matches(BLANKS);
+    let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start_matches(BLANKS);
+    let at_line = |what| SyntaxError::new(line, what);
+    Ok(Property { key: unescape(key).map_err(at_line)?.to_string(), value: unescape(value).map_err(at_line)?, line })
+}
+
+fn unescape(text: &str) -> Result<Zeroizing<String>, &'static str> {
+    let mut plain = Zeroizing::new(String::with_capacity(text.len()));
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        plain.push(match character {
+            '\\' => match rest.next() {
+                Some('t') => '\t',
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some('f') => '\u{c}',
+                Some('u') => unicode(&mut rest)?,
+                Some(other) => other,
+                None => break,
+            },
+            other => other,
+        });
+    }
+    Ok(plain)
+}
+
+/// The character whose first `\u` has just been read; one outside the basic plane is written as two.
+fn unicode(rest: &mut Peekable<Chars<'_>>) -> Result<char, &'static str> {
+    const HALF: &str = "\\u names half of a surrogate pair without the other half";
+    let first = hex_unit(rest)?;
+    let mut units = vec![first];
+    if (0xd800..0xdc00).contains(&first) {
+        if rest.next() != Some('\\') || rest.next() != Some('u') {
+            return Err(HALF);
+        }
+        units.push(hex_unit(rest)?);
+    }
+    match char::decode_utf16(units).next() {
+        Some(Ok(character)) => Ok(character),
+        _ => Err(HALF),
+    }
+}
+
+fn hex_unit(rest: &mut Peekable<Chars<'_>>) -> Result<u16, &'static str> {
+    let mut unit = 0;
+    for _ in 0..4 {
+        let digit = rest.next_if(char::is_ascii_hexdigit).and_then(|c| c.to_digit(16));
+        unit = unit << 4 | digit.ok_or("\\u must be followed by four hex digits")? as u16;
+    }
+    Ok(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pairs(text: &[u8]) -> Vec<(String, String)> {
+        parse(text).unwrap().into_iter().map(|p| (p.key, p.value.to_string())).collect()
+    }
+
+    fn one(text: &str) -> (String, String) {
+        let mut all = pairs(text.as_bytes());
+        assert_eq!(all.len(), 1, "{text}");
+        all.remove(0)
+    }
+
+    fn pair(key: &str, value: &str) -> (String, String) {
+        (key.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn every_separator_works_and_only_the_first_counts() {
+        for text in ["a=b", "a = b", "a:b", "a : b", "a b", " \t\u{c}a\tb", "a= b", "a   =   b"] {
+            assert_eq!(one(text), pair("a", "b"), "{text}");
+        }
+        assert_eq!(one("a = = b"), pair("a", "= b"));
+        assert_eq!(one("a b = c"), pair("a", "b = c"));
+        assert_eq!(one("a"), pair("a", ""));
+        assert_eq!(one("a ="), pair("a", ""));
+        assert_eq!(one("= b"), pair("", "b"));
+    }
+
+    #[test]
+    fn white_space_at_the_end_of_a_value_is_kept() {
+        assert_eq!(one("a = 5 \t"), pair("a", "5 \t"));
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_skipped_but_counted() {
+        let read = parse(b"# one\n  ! two\n\n \t\r\na = 1\r# three\rb = 2 # no comment").unwrap();
+        let lines: Vec<_> = read.iter().map(|p| (p.key.as_str(), p.value.as_str(), p.line)).collect();
+        assert_eq!(lines, [("a", "1", 5), ("b", "2 # no comment", 7)]);
+    }
+
+    #[test]
+    fn a_backslash_at_the_end_continues_the_line() {
+        assert_eq!(one("a = x|\\\n    y|\\\r\n\tz"), pair("a", "x|y|z"));
+        assert_eq!(one("a = x\\\\"), pair("a", "x\\"));
+        assert_eq!(pairs(b"a = x\\\\\nb = y"), [pair("a", "x\\"), pair("b", "y")]);
+        assert_eq!(one("a = x\\\n# y"), pair("a", "x# y"));
+        assert_eq!(one("a = x\\"), pair("a", "x"));
+        assert_eq!(pairs(b"\\\n\nb = y"), [pair("b", "y")]);
+        assert_eq!(parse(b"a = x\\\ny\nb = z").unwrap()[1].line, 3);
+    }
+
+    #[test]
+    fn escapes_are_resolved_in_keys_and_values() {
+        assert_eq!(one(r"a\ b\:c\=d = \t\n\r\f\\\q"), pair("a b:c=d", "\t\n\r\u{c}\\q"));
+        assert_eq!(one(r"a = \u00e4\u20AC"), pair("a", "ä€"));
+        assert_eq!(one(r"a = \ud83d\ude00!"), pair("a", "😀!"));
+        assert_eq!(one(r"a = \  b"), pair("a", "  b"));
+    }
+
+    #[test]
+    fn a_broken_escape_is_named_with_its_line() {
+        for text in [r"a = \u12", r"a = \u12g4", r"a = \u", r"\u+123 = a", r"a = \uuu0041"] {
+            let error = parse(format!("# comment\n{text}").as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), "line 2: \\u must be followed by four hex digits", "{text}");
+        }
+        for text in [r"a = \ud83d", r"a = \ud83dx", r"a = \ude00", r"a = \ud83d\u0041"] {
+            assert!(parse(text.as_bytes()).unwrap_err().to_string().contains("surrogate"), "{text}");
+        }
+    }
+
+    #[test]
+    fn both_encodings_are_read() {
+        assert_eq!(pairs("a = ä".as_bytes()), [pair("a", "ä")]);
+        assert_eq!(pairs(b"a = \xe4"), [pair("a", "ä")]);
+        assert_eq!(pairs(b"\xef\xbb\xbfa = b"), [pair("a", "b")]);
+    }
+
+    #[test]
+    fn a_file_above_the_limit_is_refused() {
+        assert!(parse(&vec![b'#'; MAX_FILE_BYTES]).unwrap().is_empty());
+        assert_eq!(parse(&vec![b'#'; MAX_FILE_BYTES + 1]).unwrap_err(), SyntaxError::too_large());
+    }
+
+    #[test]
+    fn debug_output_does_not_show_values() {
+        assert_eq!(format!("{:?}", parse(b"nis.bootKey = c0ffee").unwrap()), "[line 1: nis.bootKey = (not shown)]");
+    }
+
+    fn escape(text: &str) -> String {
+        let unit = |c: char| {
+            let mut buffer = [0; 2];
+            c.encode_utf16(&mut buffer).iter().map(|u| format!("\\u{u:04x}")).collect::<String>()
+        };
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_string() } else { unit(c) }).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(properties) = parse(&bytes) {
+                prop_assert!(properties.len() <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn any_text_of_special_characters_is_read_or_refused(text in r"[a\\u0d8=: \n\r#!\t]{0,60}") {
+            let _ = parse(text.as_bytes());
+        }
+
+        #[test]
+        fn an_escaped_pair_is_read_back(key in any::<String>(), value in any::<String>()) {
+            let text = format!("k{} = {}", escape(&key), escape(&value));
+            prop_assert_eq!(one(&text), (format!("k{key}"), value));
+        }
+    }
+}

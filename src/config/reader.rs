@@ -1,0 +1,201 @@
+//! Reads settings by their name and kind, and gathers all that is wrong.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::key::{Default, Key, Kind};
+use super::layers::{Layers, Origin};
+use super::local_addresses::LocalAddresses;
+use super::problem::Problem;
+use super::secret::Secret;
+use super::settings::Bind;
+use super::table;
+use super::values::{self, Parsed};
+use crate::clock::ClockMode;
+use crate::model::address::{Address, NetworkByte};
+use crate::model::hash::Hash256;
+
+/// Reads values out of layers.
+///
+/// Every method takes a name of the [`table`] and answers `None` if the setting is not set and has no default
+/// value. A wrong value is noted and stands as if it were not set, so that all of them are found in one pass.
+pub(super) struct Reader<'a> {
+    layers: &'a Layers,
+    home: Option<&'a Path>,
+    pub problems: Vec<Problem>,
+    /// Names that were asked for, so that what is left can be checked at the end.
+    pub asked: BTreeSet<&'static str>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(layers: &'a Layers, home: Option<&'a Path>) -> Reader<'a> {
+        Reader { layers, home, problems: Vec::new(), asked: BTreeSet::new() }
+    }
+
+    /// Whether somebody set it, however wrongly.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.layers.get(name).is_some()
+    }
+
+    /// Whether a problem with it has been noted.
+    pub fn is_wrong(&self, name: &str) -> bool {
+        self.problems.iter().any(|problem| problem.key == name)
+    }
+
+    /// Where its value comes from.
+    fn origin(&self, name: &str) -> Origin {
+        self.layers.get(name).map_or(Origin::Default, |value| value.origin.clone())
+    }
+
+    fn read<T>(&mut self, name: &'static str, parse: impl Fn(Kind, &str) -> Parsed<T>) -> Option<T> {
+        let key = table::find(name)?;
+        self.asked.insert(key.name);
+        if let Some(value) = self.layers.get(name) {
+            match parse(key.kind, &value.text) {
+                Ok(value) => return Some(value),
+                Err(why) => self.problem(name, why, key.kind.to_string()),
+            }
+        }
+        match key.default {
+            Default::Value(text) => parse(key.kind, text).ok(),
+            Default::Derived(_) => None,
+        }
+    }
+
+    /// Notes that a setting is wrong, for a reason that its kind does not know.
+    pub fn problem(&mut self, name: &str, why: impl Into<String>, allowed: impl Into<String>) {
+        let key = table::find(name);
+        let secret = key.is_none_or(|key| key.kind.is_secret());
+        let value = match (self.layers.get(name), key.map(|key| key.default)) {
+            (Some(_), _) if secret => "(not shown)".to_owned(),
+            (Some(value), _) => values::shown(&value.text),
+            (None, Some(Default::Value(text))) => values::shown(text),
+            (None, _) => "(not set)".to_owned(),
+        };
+        self.problems.push(Problem {
+            key: name.to_owned(),
+            value,
+            origin: self.origin(name),
+            why: why.into(),
+            allowed: allowed.into(),
+        });
+    }
+
+    /// Notes that a setting that must be there is not.
+    pub fn missing(&mut self, name: &str, why: impl Into<String>) {
+        let allowed = table::find(name).map(|key| key.kind.to_string()).unwrap_or_default();
+        self.problem(name, why, allowed);
+    }
+
+    /// Checks the value of a setting that nobody has asked for.
+    pub fn check_if_unread(&mut self, key: &'static Key) {
+        if !self.asked.contains(key.name) {
+            self.read(key.name, values::check);
+        }
+    }
+
+    pub fn text(&mut self, name: &'static str) -> Option<String> {
+        self.read(name, |_, text| values::text(text))
+    }
+
+    pub fn name(&mut self, name: &'static str) -> Option<String> {
+        self.read(name, |_, text| values::name(text))
+    }
+
+    pub fn integer(&mut self, name: &'static str) -> Option<i64> {
+        self.read(name, |kind, text| match kind {
+            Kind::Integer { min, max } => values::integer(text, min, max),
+            _ => Err(not_of_this_kind()),
+        })
+    }
+
+    pub fn size(&mut self, name: &'static str) -> Option<u64> {
+        self.read(name, |kind, text| match kind {
+            Kind::Size { min, max } => values::size(text, min, max),
+            _ => Err(not_of_this_kind()),
+        })
+    }
+
+    pub fn boolean(&mut self, name: &'static str) -> bool {
+        self.read(name, |_, text| values::boolean(text)).unwrap_or_default()
+    }
+
+    pub fn choice(&mut self, name: &'static str) -> &'static str {
+        let chosen = self.read(name, |kind, text| match kind {
+            Kind::Choice(names) => values::choice(text, names),
+            _ => Err(not_of_this_kind()),
+        });
+        chosen.unwrap_or_default()
+    }
+
+    pub fn names(&mut self, name: &'static str) -> Vec<&'static str> {
+        let names = self.read(name, |kind, text| match kind {
+            Kind::Names(known) => values::names(text, known),
+            _ => Err(not_of_this_kind()),
+        });
+        names.unwrap_or_default()
+    }
+
+    pub fn hash(&mut self, name: &'static str) -> Option<Hash256> {
+        self.read(name, |_, text| values::hash(text))
+    }
+
+    pub fn hashes(&mut self, name: &'static str) -> Option<Vec<Hash256>> {
+        self.read(name, |_, text| values::hashes(text))
+    }
+
+    pub fn address(&mut self, name: &'static str, network: NetworkByte) -> Option<Address> {
+        self.read(name, |_, text| values::address(text, network))
+    }
+
+    pub fn addresses(&mut self, name: &'static str, network: NetworkByte) -> Vec<Address> {
+        self.read(name, |_, text| values::addresses(text, network)).unwrap_or_default()
+    }
+
+    pub fn secret(&mut self, name: &'static str) -> Option<Secret> {
+        self.read(name, |_, text| values::secret(text)).flatten()
+    }
+
+    pub fn secrets(&mut self, name: &'static str) -> Vec<Secret> {
+        self.read(name, |_, text| values::secrets(text)).unwrap_or_default()
+    }
+
+    pub fn local_addresses(&mut self, name: &'static str) -> LocalAddresses {
+        self.read(name, |_, text| LocalAddresses::parse(text)).unwrap_or_default()
+    }
+
+    pub fn bind(&mut self, name: &'static str) -> Bind {
+        self.read(name, |_, text| values::bind(text)).unwrap_or_default()
+    }
+
+    pub fn context(&mut self, name: &'static str) -> String {
+        self.read(name, |_, text| values::context(text)).unwrap_or_default()
+    }
+
+    pub fn clock(&mut self, name: &'static str) -> ClockMode {
+        self.read(name, |_, text| values::clock(text)).unwrap_or_default()
+    }
+
+    /// A path: `%h` is the home folder, and a relative one begins at the folder of the file that set it.
+    pub fn path(&mut self, name: &'static str) -> Option<PathBuf> {
+        let home = self.home.map(|home| home.to_string_lossy());
+        let path = self.read(name, |_, text| {
+            let text = values::path(text)?;
+            match (text.contains("%h"), &home) {
+                (false, _) => Ok(text),
+                (true, Some(home)) => Ok(text.replace("%h", home)),
+                (true, None) => Err("uses %h, but the home folder is not known".to_owned()),
+            }
+        });
+        let path = PathBuf::from(path?);
+        Some(match self.origin(name).folder() {
+            Some(folder) => folder.join(path),
+            None => path,
+        })
+    }
+}
+
+/// What a value is told when the table and the code disagree about its kind; a test rules that out.
+fn not_of_this_kind() -> String {
+    "is of another kind than expected".to_owned()
+}

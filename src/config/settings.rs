@@ -1,0 +1,209 @@
+//! Everything that is configured, checked and typed.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::local_addresses::LocalAddresses;
+use super::problem::Notice;
+use super::secret::Secret;
+use crate::clock::ClockMode;
+use crate::model::address::Address;
+use crate::model::network::Network;
+
+/// The settings of a node.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The network and its chain.
+    pub network: Network,
+    /// Where the nemesis block is.
+    pub nemesis: Nemesis,
+    /// Whether this is the chain that is compiled in ([`super::embedded`]), because nothing else was configured.
+    pub embedded: bool,
+    /// `STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`: changes the target (specification 02 §4.5).
+    pub stabilize_block_times: bool,
+    /// Folder of the chain store; `None` for a temporary one, which only the embedded chain has.
+    pub data: Option<PathBuf>,
+    /// Bytes of address space for the chain store, a multiple of 64 KiB.
+    pub map_size: usize,
+    /// Where network time comes from.
+    pub clock: ClockMode,
+    /// What is logged.
+    pub log_level: log::LevelFilter,
+    /// Optional parts of the HTTP interface.
+    pub features: Features,
+    /// The node's identity and how it starts.
+    pub boot: Boot,
+    /// The endpoint that the node tells others.
+    pub endpoint: Endpoint,
+    /// Callers that may use what only local ones may.
+    pub local: LocalAddresses,
+    /// Accounts whose private keys requests may bring; empty allows all.
+    pub allowed_harvesters: Vec<Address>,
+    /// The HTTP interface.
+    pub http: HttpSettings,
+    /// The websocket interface.
+    pub websocket: WebsocketSettings,
+    /// Limits on connections and sessions.
+    pub limits: Limits,
+    /// Further private keys to harvest with (`nis.additionalHarvesterPrivateKeys`); not used yet.
+    pub harvester_keys: Vec<Secret>,
+    /// `nis.ipDetectionMode`; not used yet.
+    pub ip_detection: IpDetection,
+    /// What a person should know about these settings. For the log, once, when the node starts.
+    pub notices: Vec<Notice>,
+}
+
+/// Where a nemesis block is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Nemesis {
+    /// In this file.
+    File(PathBuf),
+    /// Compiled in.
+    BuiltIn(&'static [u8]),
+}
+
+impl fmt::Debug for Nemesis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Nemesis::File(path) => write!(f, "File({})", path.display()),
+            Nemesis::BuiltIn(bytes) => write!(f, "BuiltIn({} bytes)", bytes.len()),
+        }
+    }
+}
+
+/// Features of a node (specification 06 §2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// `TRANSACTION_HASH_LOOKUP`.
+    pub transaction_hash_lookup: bool,
+    /// `HISTORICAL_ACCOUNT_DATA`.
+    pub historical_account_data: bool,
+    /// `TRACK_EXPIRED_MOSAICS`.
+    pub track_expired_mosaics: bool,
+}
+
+impl Features {
+    /// The bits in the node's meta data.
+    pub fn bits(self) -> u32 {
+        u32::from(self.transaction_hash_lookup)
+            | u32::from(self.historical_account_data) << 1
+            | u32::from(self.track_expired_mosaics) << 2
+    }
+}
+
+/// The node's identity and how it starts (specification 08 §12.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// `nis.shouldAutoBoot`: boot with a random key if there is none.
+    pub auto: bool,
+    /// `nis.bootKey`.
+    pub key: Option<Secret>,
+    /// `nis.bootName`, without blanks around it; `None` if it is not set. The address of the key stands for it.
+    pub name: Option<String>,
+    /// `nis.shouldAutoHarvestOnBoot`; not used yet.
+    pub auto_harvest: bool,
+}
+
+/// The endpoint that the node tells others (specification 05 §7.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `http` or `https`.
+    pub protocol: &'static str,
+    /// Host name or address.
+    pub host: String,
+    /// Port: that of the HTTP interface, or `nem.httpsPort` if the protocol is `https`.
+    pub port: u16,
+}
+
+/// Where to listen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bind {
+    /// On all addresses of the machine, IPv6 and IPv4.
+    #[default]
+    All,
+    /// On this one.
+    One(IpAddr),
+}
+
+/// Settings of the HTTP interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// Where to listen.
+    pub bind: Bind,
+    /// Port; 0 for one that the system chooses.
+    pub port: u16,
+    /// Path in front of all others: empty, or begins with `/` and does not end with it.
+    pub context: String,
+    /// Whether the request rate is limited, also on the websocket port (specification 06 §1.9).
+    pub dos_filter: bool,
+    /// Whether answers to GET may be compressed.
+    pub gzip: bool,
+}
+
+/// Body of `/blocks/new` (specification 07 §15, D1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlocksNewBody {
+    /// The number for raw sessions that connected without `accept-version`, the object for all others.
+    Auto,
+    /// `{"height":N}`.
+    Object,
+    /// `N`.
+    Number,
+}
+
+/// Settings of the websocket interface (specification 07 §15).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebsocketSettings {
+    /// Where to listen.
+    pub bind: Bind,
+    /// Port; 0 for one that the system chooses.
+    pub port: u16,
+    /// D1.
+    pub blocks_new_body: BlocksNewBody,
+    /// D2: subscribing to an account's channel registers the account.
+    pub register_on_subscribe: bool,
+    /// D3: registering an account subscribes a session that holds no subscription.
+    pub implicit_subscription: bool,
+    /// D4: frames are read forgivingly.
+    pub forgiving_stomp: bool,
+    /// Time between pings; `None` sends none.
+    pub ping: Option<Duration>,
+}
+
+/// Limits on connections and sessions. Sizes are in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections of both interfaces together.
+    pub connections: usize,
+    /// Memory held for one connection.
+    pub memory_per_connection: usize,
+    /// Body of a request.
+    pub body_size: usize,
+    /// Idle HTTP connection.
+    pub idle_timeout: Duration,
+    /// Arrival of one request; taking its answer.
+    pub request_timeout: Duration,
+    /// Websocket session without traffic.
+    pub websocket_idle_timeout: Duration,
+    /// Message that a subscriber does not take.
+    pub send_timeout: Duration,
+    /// Messages waiting for one subscriber.
+    pub backlog: usize,
+    /// Subscriptions of one session.
+    pub subscriptions: usize,
+    /// Accounts registered for messages.
+    pub registered_addresses: usize,
+}
+
+/// `nis.ipDetectionMode` (specification 05 §7.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpDetection {
+    /// Other nodes are asked; without an answer the node does not boot.
+    AutoRequired,
+    /// Other nodes are asked.
+    AutoOptional,
+    /// The endpoint stays as configured.
+    Disabled,
+}

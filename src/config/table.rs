@@ -1,0 +1,483 @@
+//! Every setting of `nisd`, described once. What `nisd settings` prints, what is checked and what is read all
+//! come from this table.
+//!
+//! Keys that begin with `nem.` and `nis.` are NIS1's (specification 08 §14.2), with the values that it ships
+//! as defaults; keys that begin with `nisd.` are this node's own.
+
+use std::fmt::Write;
+
+use super::key::Kind::*;
+use super::key::{Default, Key, Kind, Section, Use};
+
+const K: u64 = 1 << 10;
+const M: u64 = 1 << 20;
+const G: u64 = 1 << 30;
+const I32_MAX: i64 = i32::MAX as i64;
+
+/// `PROOF_OF_…`, `WB_…` and `STABILIZE_BLOCK_TIMES` (specification 02 §2.3).
+pub const BLOCK_CHAIN_FEATURES: &[&str] = &[
+    "PROOF_OF_IMPORTANCE",
+    "PROOF_OF_STAKE",
+    "WB_TIME_BASED_VESTING",
+    "WB_IMMEDIATE_VESTING",
+    "STABILIZE_BLOCK_TIMES",
+];
+
+/// Features of a node (specification 06 §2.4), in the order of their bits.
+pub const OPTIONAL_FEATURES: &[&str] = &["TRANSACTION_HASH_LOOKUP", "HISTORICAL_ACCOUNT_DATA", "TRACK_EXPIRED_MOSAICS"];
+
+/// Size of the address space reserved for the store: one that fits the machine's addresses.
+const MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "1G" } else { "64G" };
+const MAX_MAP_SIZE: u64 = if cfg!(target_pointer_width = "32") { 2 * G } else { 4096 * G };
+
+const BY_NETWORK: &str = "mainnet, mijinnet, testnet: the network's; others must set it";
+const BY_BYTE: &str = "by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
+
+/// All settings.
+pub const SECTIONS: &[Section] = &[
+    Section { title: "Network", keys: NETWORK },
+    Section { title: "Chain (equal on all nodes of a network)", keys: CHAIN },
+    Section { title: "Heights at which rules change (equal on all nodes of a network)", keys: FORKS },
+    Section { title: "Node", keys: NODE },
+    Section { title: "HTTP interface", keys: HTTP },
+    Section { title: "Websocket interface", keys: WEBSOCKET },
+    Section { title: "Limits", keys: LIMITS },
+    Section { title: "Peers and harvesting", keys: PEERS },
+    Section { title: "Of NIS1's own software only", keys: NIS1_ONLY },
+];
+
+const NETWORK: &[Key] = &[
+    Key::new(
+        "nem.network",
+        Name,
+        "mainnet",
+        "mainnet, testnet, mijinnet, or any other name for a private network. With no configuration at all the recorded chain that is compiled in is served",
+    ),
+    Key::new(
+        "nem.network.version",
+        Integer { min: -128, max: 255 },
+        "",
+        "Network byte, in decimal: 104 for addresses N… (mainnet), 152 or -104 for T…, 96 for M…",
+    )
+    .derived(BY_NETWORK),
+    Key::new(
+        "nem.network.addressStartChar",
+        Name,
+        "",
+        "First letter of addresses; it follows from the network byte, so it is only compared",
+    )
+    .derived("follows from the network byte"),
+    Key::new("nem.network.generationHash", Hash, "", "Generation hash of the nemesis block").derived(BY_NETWORK),
+    Key::new("nem.network.nemesisSignerAddress", Address, "", "Address of the account that signed the nemesis block")
+        .derived(BY_NETWORK),
+    Key::new(
+        "nem.network.totalAmount",
+        Integer { min: 1, max: (i64::MAX as u64 / 1_000_000) as i64 },
+        "",
+        "Total supply in whole XEM",
+    )
+    .derived(BY_NETWORK),
+    Key::new("nem.network.nemesisFilePath", Path, "", "The nemesis block in binary form")
+        .derived("mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it"),
+];
+
+const CHAIN: &[Key] = &[
+    Key::new(
+        "nis.blockGenerationTargetTime",
+        Integer { min: 10, max: 86_400 },
+        "60",
+        "Seconds between blocks that the difficulty aims at",
+    ),
+    Key::new(
+        "nis.blockChainRewriteLimit",
+        Integer { min: 10, max: 8_640 },
+        "360",
+        "How many blocks may be rolled back; at most the blocks of a day",
+    ),
+    Key::new(
+        "nis.maxTransactionsPerBlock",
+        Integer { min: 1, max: 10_000 },
+        "120",
+        "Most transactions in a block, those nested in others included",
+    ),
+    Key::new(
+        "nis.maxTransactions",
+        Integer { min: 1, max: 86_400_000 },
+        "10000",
+        "Most transactions in one synchronisation attempt; at least those of one block, at most those of as many blocks as may be rolled back",
+    ),
+    Key::new(
+        "nis.blockChainFeatures",
+        Names(BLOCK_CHAIN_FEATURES),
+        "PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING",
+        "Exactly one PROOF_OF_…, exactly one WB_…, and optionally STABILIZE_BLOCK_TIMES",
+    ),
+    Key::new("nis.ignoreFees", Boolean, "false", "Whether transactions without a fee are valid"),
+    Key::new(
+        "nis.transactionHashRetentionTime",
+        Integer { min: -1, max: I32_MAX },
+        "36",
+        "Hours for which transactions are found by hash and refused as duplicates; -1 for ever, less than 36 acts as 36",
+    ),
+];
+
+const FORKS: &[Key] = &[
+    fork("nis.multisigMOfNForkHeight", "m-of-n multisig accounts"),
+    fork("nis.mosaicsForkHeight", "Namespaces and mosaics"),
+    fork("nis.firstFeeForkHeight", "First change of fees"),
+    fork("nis.remoteAccountForkHeight", "Rules for remote accounts"),
+    fork("nis.mosaicRedefinitionForkHeight", "Redefinition of mosaics"),
+    fork("nis.secondFeeForkHeight", "Second change of fees"),
+    Key::new(
+        "nis.treasuryReissuanceForkHeight",
+        Integer { min: 1, max: I32_MAX },
+        "3481580",
+        "Height of mainnet's treasury block. On every other network set it to 1, and the two lists below to nothing: a chain without these transactions stops there",
+    ),
+    Key::new(
+        "nis.treasuryReissuanceForkTransactionHashes",
+        Hashes,
+        "",
+        "Hashes of the transactions that the treasury block must hold, in order",
+    )
+    .derived("mainnet's 52 hashes"),
+    Key::new(
+        "nis.treasuryReissuanceForkFallbackTransactionHashes",
+        Hashes,
+        "",
+        "Hashes of the transactions that it must hold otherwise",
+    )
+    .derived("mainnet's one hash"),
+];
+
+const fn fork(name: &'static str, meaning: &'static str) -> Key {
+    Key::new(name, Integer { min: 1, max: i64::MAX }, "", meaning).derived(BY_BYTE)
+}
+
+const NODE: &[Key] = &[
+    Key::new("nem.folder", Path, "%h/nem", "Folder for data; %h is the user's home folder"),
+    Key::new("nisd.data", Path, "", "Folder of the chain store (--data)")
+        .derived("nisd/<nem.network> in nem.folder; a temporary folder for the chain that is compiled in"),
+    Key::new(
+        "nisd.mapSize",
+        Size { min: 16 * M, max: MAX_MAP_SIZE },
+        MAP_SIZE,
+        "Most bytes the chain store can grow to; only address space is taken, not disk or memory",
+    ),
+    Key::new(
+        "nisd.logLevel",
+        Choice(&["off", "error", "warn", "info", "debug", "trace"]),
+        "info",
+        "What is logged (--log)",
+    ),
+    Key::new(
+        "nisd.clock",
+        Clock,
+        "system",
+        "Where the network time comes from (--clock); anything but system is for tests",
+    ),
+    Key::new(
+        "nis.optionalFeatures",
+        Names(OPTIONAL_FEATURES),
+        "TRANSACTION_HASH_LOOKUP",
+        "Optional parts of the HTTP interface",
+    ),
+    Key::new(
+        "nis.shouldAutoBoot",
+        Boolean,
+        "true",
+        "Whether the node boots with a random key when nis.bootKey is not set",
+    ),
+    Key::new(
+        "nis.bootKey",
+        Secret,
+        "",
+        "Private key of the node's identity, and the first to harvest. Keep it in the file, never on the command line",
+    ),
+    Key::new("nis.bootName", Text, "", "Name of the node").derived("address of the boot key"),
+    Key::new(
+        "nem.protocol",
+        Choice(&["http", "https"]),
+        "http",
+        "Protocol of the endpoint that the node tells others; what listens is always plain HTTP",
+    ),
+    Key::new(
+        "nem.host",
+        Name,
+        "127.0.0.1",
+        "Host of the endpoint that the node tells others; it does not limit who can connect",
+    ),
+    Key::new(
+        "nem.httpsPort",
+        port(),
+        "7891",
+        "Port of the endpoint that the node tells others if nem.protocol is https; nothing listens there",
+    ),
+];
+
+const fn port() -> Kind {
+    Integer { min: 0, max: 65_535 }
+}
+
+const HTTP: &[Key] = &[
+    Key::new("nisd.bindAddress", Bind, "*", "Address on which both interfaces listen (--bind)"),
+    Key::new("nem.httpPort", port(), "7890", "Port of the HTTP interface (--http-port); 0 lets the system choose"),
+    Key::new("nem.apiContext", Context, "", "Path in front of all paths of the HTTP interface"),
+    Key::new(
+        "nem.useDosFilter",
+        Boolean,
+        "true",
+        "Whether a caller from other than 127.0.0.1 gets at most 50 answers a second, on each port",
+    ),
+    Key::new(
+        "nis.additionalLocalIps",
+        LocalAddresses,
+        "",
+        "Callers that may use what only local ones may, besides 127.0.0.1 and ::1",
+    ),
+    Key::new(
+        "nis.allowedHarvesterAddresses",
+        Addresses,
+        "",
+        "Accounts whose private keys requests may bring; nothing allows all",
+    ),
+    Key::new(
+        "nisd.gzip",
+        Boolean,
+        "true",
+        "Whether answers to GET are compressed when the caller accepts it and it pays",
+    ),
+];
+
+const WEBSOCKET: &[Key] = &[
+    Key::new(
+        "nem.websocketPort",
+        port(),
+        "7778",
+        "Port of the websocket interface (--websocket-port); 0 lets the system choose",
+    ),
+    Key::new(
+        "nisd.blocksNewBody",
+        Choice(&["auto", "object", "number"]),
+        "auto",
+        "Body of /blocks/new: {\"height\":N} as NIS1 sends it, the number N, or auto: the number for clients that connect without any header, else the object",
+    ),
+    Key::new(
+        "nisd.registerOnSubscribe",
+        Boolean,
+        "true",
+        "Whether subscribing to a channel of an account also registers the account, as /w/api/account/subscribe does",
+    ),
+    Key::new(
+        "nisd.implicitSubscription",
+        Boolean,
+        "true",
+        "Whether /w/api/account/subscribe subscribes a session without any subscription to /transactions/<ADDRESS>",
+    ),
+    Key::new(
+        "nisd.forgivingStomp",
+        Boolean,
+        "true",
+        "Whether STOMP frames are read forgivingly: blanks around header values, SUBSCRIBE without id, receipts",
+    ),
+    Key::new(
+        "nisd.websocketPing",
+        Integer { min: 0, max: 3_600 },
+        "0",
+        "Seconds between websocket pings that keep quiet sessions alive; 0 sends none",
+    ),
+];
+
+const LIMITS: &[Key] = &[
+    Key::new(
+        "nisd.maxConnections",
+        Integer { min: 16, max: 1_000_000 },
+        "10000",
+        "Most open connections of both interfaces together; further ones are closed at once",
+    ),
+    Key::new(
+        "nisd.maxMemoryPerConnection",
+        Size { min: 64 * K, max: G },
+        "2M",
+        "Most bytes held for one connection, requests and unsent answers together; it is closed above",
+    ),
+    Key::new(
+        "nisd.maxBodySize",
+        Size { min: K, max: 256 * M },
+        "1M",
+        "Longest body of a request; 413 is answered above",
+    ),
+    Key::new(
+        "nisd.idleTimeout",
+        Integer { min: 1, max: 3_600 },
+        "30",
+        "Seconds after which an idle HTTP connection is closed",
+    ),
+    Key::new(
+        "nisd.requestTimeout",
+        Integer { min: 1, max: 3_600 },
+        "30",
+        "Seconds within which a request must arrive completely and its answer must be taken",
+    ),
+    Key::new(
+        "nisd.websocketIdleTimeout",
+        Integer { min: 10, max: 86_400 },
+        "300",
+        "Seconds without traffic after which a websocket session is closed",
+    ),
+    Key::new(
+        "nisd.sendTimeout",
+        Integer { min: 1, max: 3_600 },
+        "10",
+        "Seconds a subscriber may leave a message unread before it is dropped",
+    ),
+    Key::new(
+        "nisd.maxBacklog",
+        Size { min: 64 * K, max: 256 * M },
+        "512K",
+        "Most bytes waiting for one subscriber; it is dropped above",
+    ),
+    Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Most subscriptions of one session"),
+    Key::new(
+        "nisd.maxRegisteredAddresses",
+        Integer { min: 1, max: 10_000_000 },
+        "1000000",
+        "Most accounts registered for messages, of all sessions together",
+    ),
+];
+
+const PEERS: &[Key] = &[
+    Key::new("nis.shouldAutoHarvestOnBoot", Boolean, "true", "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys").later(),
+    Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with").later(),
+    Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node").later(),
+    Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time").later(),
+    Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time").later(),
+    Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON").later(),
+    Key::new("nis.useNetworkTime", Boolean, "true", "Whether the clock follows that of other nodes").later(),
+    Key::new("nis.ipDetectionMode", Choice(&["AutoRequired", "AutoOptional", "Disabled"]), "AutoRequired", "Whether other nodes are asked for the own address").later(),
+    Key::new("nem.nonAuditedApiPaths", Text, "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch", "Paths left out of /debug/connections/incoming, joined by |").later(),
+];
+
+const NIS1_ONLY: &[Key] = &[
+    Key::new("nem.shortServerName", Text, "Nis", "Name of a lock file").never(),
+    Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads; this node has one").never(),
+    Key::new("nem.webContext", Text, "", "Not used by NIS1 either").never(),
+    Key::new("nem.homePath", Text, "", "Not used by NIS1 either").never(),
+    Key::new("nem.shutdownPath", Text, "/shutdown", "Path to stop another instance; this node stops none").never(),
+    Key::new("nis.delayBlockLoading", Boolean, "true", "Whether blocks are read in the background; here always")
+        .never(),
+];
+
+/// All settings in the order of the table.
+pub fn keys() -> impl Iterator<Item = &'static Key> {
+    SECTIONS.iter().flat_map(|section| section.keys)
+}
+
+/// The setting with this exact name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    keys().find(|key| key.name == name)
+}
+
+/// The table for a person to read, lines of about `width` characters.
+pub fn print(width: usize) -> String {
+    let width = width.clamp(40, 120);
+    let mut text = String::from(INTRODUCTION);
+    for section in SECTIONS {
+        let _ = writeln!(text, "\n{}\n", section.title.to_uppercase());
+        for key in section.keys {
+            print_key(&mut text, key, width);
+        }
+    }
+    text
+}
+
+const INTRODUCTION: &str = "\
+Settings of nisd. They stand in the file given with --config, one `key = value` to a line,
+or on the command line as --set KEY=VALUE. Keys that begin with nem. and nis. are those of
+NIS1 and mean the same.
+";
+
+fn print_key(text: &mut String, key: &Key, width: usize) {
+    let default = match key.default {
+        Default::Value("") => "nothing",
+        Default::Value(value) => value,
+        Default::Derived(how) => how,
+    };
+    let used = match key.used {
+        Use::Now => "",
+        Use::Later => " (accepted, not used yet)",
+        Use::Never => " (accepted, has no effect)",
+    };
+    let _ = writeln!(text, "  {}{used}", key.name);
+    wrap(text, &format!("{}.", key.meaning), width);
+    wrap(text, &format!("Allowed: {}", key.kind), width);
+    wrap(text, &format!("Default: {default}"), width);
+    text.push('\n');
+}
+
+/// Appends words in lines of at most `width` characters (a longer word gets its own), indented. Lists may also
+/// break behind their bars.
+fn wrap(text: &mut String, words: &str, width: usize) {
+    const INDENT: &str = "      ";
+    let mut column = 0;
+    let mut gap = INDENT;
+    for word in words.split_inclusive([' ', '|']) {
+        let bare = word.trim_end();
+        let length = bare.chars().count();
+        if column > 0 && column + gap.len() + length > width {
+            text.push('\n');
+            column = 0;
+            gap = INDENT;
+        }
+        text.push_str(gap);
+        text.push_str(bare);
+        column += gap.len() + length;
+        gap = if word.ends_with(' ') { " " } else { "" };
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::values;
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_have_a_known_prefix() {
+        let names: Vec<_> = keys().map(|key| key.name).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        for name in names {
+            assert!(["nem.", "nis.", "nisd."].iter().any(|prefix| name.starts_with(prefix)), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_default_is_allowed() {
+        for key in keys() {
+            if let Default::Value(value) = key.default {
+                assert_eq!(values::check(key.kind, value), Ok(()), "{}", key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_of_nis1_is_known() {
+        let text = include_str!("../../tests/data/nis1-keys.txt");
+        let nis1: BTreeSet<_> = text.lines().collect();
+        let ours: BTreeSet<_> = keys().map(|key| key.name).filter(|name| !name.starts_with("nisd.")).collect();
+        assert_eq!(ours, nis1);
+    }
+
+    #[test]
+    fn the_printed_table_names_every_key_within_the_width() {
+        let text = print(92);
+        for key in keys() {
+            assert!(text.contains(&format!("\n  {}", key.name)), "{}", key.name);
+        }
+        for line in text.lines() {
+            assert!(line.chars().count() <= 92, "{line}");
+        }
+    }
+}

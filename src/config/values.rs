@@ -1,0 +1,299 @@
+//! Reading the text of a value. Every function answers the value, or a clause that says what is wrong with it.
+//!
+//! Blanks around a value, and around the elements of a list, do not matter. (NIS1 keeps those at the end, where
+//! they make most values wrong; so every file that is right there means the same here.)
+
+use std::net::IpAddr;
+
+use super::key::Kind;
+use super::local_addresses::LocalAddresses;
+use super::secret::Secret;
+use super::settings::Bind;
+use crate::clock::ClockMode;
+use crate::model::address::{Address, NetworkByte};
+use crate::model::hash::Hash256;
+
+/// A value, or what is wrong with the text; that is shown, so it never repeats a secret.
+pub(super) type Parsed<T> = Result<T, String>;
+
+/// Most characters of a name.
+const MAX_NAME: usize = 64;
+/// Most characters of a text.
+const MAX_TEXT: usize = 1 << 14;
+
+/// Checks a value of a setting that nothing reads. Addresses are only checked for their form: the network is
+/// not known here.
+pub(super) fn check(kind: Kind, text: &str) -> Parsed<()> {
+    match kind {
+        Kind::Text => self::text(text).map(drop),
+        Kind::Name => name(text).map(drop),
+        Kind::Path => path(text).map(drop),
+        Kind::Integer { min, max } => integer(text, min, max).map(drop),
+        Kind::Size { min, max } => size(text, min, max).map(drop),
+        Kind::Boolean => boolean(text).map(drop),
+        Kind::Choice(names) => choice(text, names).map(drop),
+        Kind::Names(known) => names(text, known).map(drop),
+        Kind::Hash => hash(text).map(drop),
+        Kind::Hashes => hashes(text).map(drop),
+        Kind::Address | Kind::Addresses => Ok(()),
+        Kind::Secret | Kind::Secrets => secrets(text).map(drop),
+        Kind::LocalAddresses => LocalAddresses::parse(text).map(drop),
+        Kind::Bind => bind(text).map(drop),
+        Kind::Context => context(text).map(drop),
+        Kind::Clock => clock(text).map(drop),
+    }
+}
+
+pub(super) fn text(text: &str) -> Parsed<String> {
+    match text.trim() {
+        text if text.len() > MAX_TEXT => Err("is too long".to_owned()),
+        text if text.contains(char::is_control) => Err("contains control characters".to_owned()),
+        text => Ok(text.to_owned()),
+    }
+}
+
+pub(super) fn name(text: &str) -> Parsed<String> {
+    let text = self::text(text)?;
+    match text.chars().count() {
+        0 => Err("is empty".to_owned()),
+        length if length > MAX_NAME => Err("is too long".to_owned()),
+        _ => Ok(text),
+    }
+}
+
+pub(super) fn path(text: &str) -> Parsed<String> {
+    match self::text(text)? {
+        text if text.is_empty() => Err("is empty".to_owned()),
+        text => Ok(text),
+    }
+}
+
+/// A decimal number with an optional sign, like NIS1's.
+pub(super) fn integer(text: &str, min: i64, max: i64) -> Parsed<i64> {
+    let text = text.trim();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("is not a whole number in decimal digits".to_owned());
+    }
+    match text.parse::<i64>() {
+        Ok(value) if value < min => Err("is too small".to_owned()),
+        Ok(value) if value <= max => Ok(value),
+        Err(_) if text.starts_with('-') => Err("is too small".to_owned()),
+        _ => Err("is too great".to_owned()),
+    }
+}
+
+/// A number of bytes; `K`, `M`, `G`, `T` in either case stand for powers of 1024.
+pub(super) fn size(text: &str, min: u64, max: u64) -> Parsed<u64> {
+    let text = text.trim();
+    let units = [('k', 10), ('m', 20), ('g', 30), ('t', 40)];
+    let with_unit = units.iter().find_map(|(unit, shift)| {
+        let number = text.strip_suffix([*unit, unit.to_ascii_uppercase()])?;
+        Some((number, *shift))
+    });
+    let (number, shift) = with_unit.unwrap_or((text, 0));
+    let number = integer(number, 0, i64::MAX)?.unsigned_abs();
+    match number.checked_mul(1 << shift) {
+        Some(bytes) if bytes < min => Err("is too small".to_owned()),
+        Some(bytes) if bytes <= max => Ok(bytes),
+        _ => Err("is too great".to_owned()),
+    }
+}
+
+pub(super) fn boolean(text: &str) -> Parsed<bool> {
+    match text.trim() {
+        text if text.eq_ignore_ascii_case("true") => Ok(true),
+        text if text.eq_ignore_ascii_case("false") => Ok(false),
+        _ => Err("is neither true nor false".to_owned()),
+    }
+}
+
+/// One of `names`, letter for letter.
+pub(super) fn choice(text: &str, names: &[&'static str]) -> Parsed<&'static str> {
+    let text = text.trim();
+    names.iter().find(|name| **name == text).copied().ok_or_else(|| "is not one of them".to_owned())
+}
+
+/// The elements of a list; blank ones between bars are wrong, at the end they are dropped.
+fn elements(text: &str) -> impl Iterator<Item = &str> {
+    let text = text.trim_end_matches(|c: char| c == '|' || c.is_whitespace());
+    let count = if text.is_empty() { 0 } else { usize::MAX };
+    text.split('|').map(str::trim).take(count)
+}
+
+/// Which of `known` the list holds, in the order of `known`.
+pub(super) fn names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static str>> {
+    for element in elements(text) {
+        if !known.contains(&element) {
+            return Err(format!("holds {}, which is unknown", shown(element)));
+        }
+    }
+    Ok(known.iter().filter(|name| elements(text).any(|element| element == **name)).copied().collect())
+}
+
+pub(super) fn hash(text: &str) -> Parsed<Hash256> {
+    let text = text.trim();
+    Hash256::from_hex(text).ok_or_else(|| format!("is not a hash ({} characters)", text.chars().count()))
+}
+
+pub(super) fn hashes(text: &str) -> Parsed<Vec<Hash256>> {
+    let read =
+        |element| Hash256::from_hex(element).ok_or_else(|| format!("holds {}, which is no hash", shown(element)));
+    elements(text).map(read).collect()
+}
+
+pub(super) fn address(text: &str, network: NetworkByte) -> Parsed<Address> {
+    let wrong = "is not a valid address of the network";
+    Address::parse(text.trim(), network).ok_or_else(|| wrong.to_owned())
+}
+
+pub(super) fn addresses(text: &str, network: NetworkByte) -> Parsed<Vec<Address>> {
+    let read = |element| {
+        let wrong = || format!("holds {}, which is no valid address of the network", shown(element));
+        Address::parse(element, network).ok_or_else(wrong)
+    };
+    elements(text).map(read).collect()
+}
+
+/// Private keys; an error says only how long the wrong one is.
+pub(super) fn secrets(text: &str) -> Parsed<Vec<Secret>> {
+    let read = |element: &str| {
+        let wrong = || format!("holds {} characters that are no private key", element.chars().count());
+        Secret::from_hex(element).ok_or_else(wrong)
+    };
+    elements(text).map(read).collect()
+}
+
+/// No private key, or one.
+pub(super) fn secret(text: &str) -> Parsed<Option<Secret>> {
+    let mut keys = secrets(text)?;
+    match keys.len() {
+        0 | 1 => Ok(keys.pop()),
+        _ => Err("is a list".to_owned()),
+    }
+}
+
+pub(super) fn bind(text: &str) -> Parsed<Bind> {
+    match text.trim() {
+        "*" => Ok(Bind::All),
+        text => {
+            // Brackets, as around an IPv6 address in a URL, are tolerated.
+            let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+            let address = bare.parse::<IpAddr>();
+            address.map(Bind::One).map_err(|_| "is not an IP address".to_owned())
+        }
+    }
+}
+
+/// A path in front of others: nothing, or `/` and unreserved characters, without `/` at its end.
+pub(super) fn context(text: &str) -> Parsed<String> {
+    let text = text.trim();
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);
+    match text {
+        "" => Ok(String::new()),
+        text if text.len() > MAX_NAME => Err("is too long".to_owned()),
+        text if !text.starts_with('/') => Err("does not begin with /".to_owned()),
+        text if text.ends_with('/') || text.contains("//") => Err("has a / too many".to_owned()),
+        text if text.bytes().all(allowed) => Ok(text.to_owned()),
+        _ => Err("has characters other than letters, digits, and - . _ ~ /".to_owned()),
+    }
+}
+
+pub(super) fn clock(text: &str) -> Parsed<ClockMode> {
+    text.trim().parse().map_err(|error: crate::clock::NotAClock| error.to_string())
+}
+
+/// A value as an error shows it: in quotes, escaped, and not too long.
+pub(super) fn shown(text: &str) -> String {
+    const MAX_SHOWN: usize = 80;
+    let mut short: String = text.chars().take(MAX_SHOWN).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::table;
+    use super::*;
+
+    #[test]
+    fn integers_keep_to_their_bounds() {
+        assert_eq!(integer(" +7 ", 0, 9), Ok(7));
+        assert_eq!(integer("-1", -1, 9), Ok(-1));
+        assert_eq!(integer("9223372036854775807", 0, i64::MAX), Ok(i64::MAX));
+        for (text, wrong) in [("10", "great"), ("-1", "small"), ("9".repeat(30).as_str(), "great")] {
+            assert!(integer(text, 0, 9).unwrap_err().contains(wrong), "{text}");
+        }
+        for text in ["", "+", "0x98", "1 000", "1.0", "+-1", "\u{664}"] {
+            assert!(integer(text, 0, 9).unwrap_err().contains("decimal"), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_know_their_units() {
+        assert_eq!(size("1000", 0, u64::MAX), Ok(1000));
+        assert_eq!(size("2k", 0, u64::MAX), Ok(2048));
+        assert_eq!(size("3 G", 0, u64::MAX), Ok(3 << 30));
+        assert_eq!(size("9999999T", 0, u64::MAX), Ok(9_999_999 << 40));
+        for text in ["-1", "k", "1kk", "1KB", "9223372036854775807T", ""] {
+            assert!(size(text, 0, u64::MAX).is_err(), "{text}");
+        }
+        assert!(size("1K", 1025, 2000).is_err());
+    }
+
+    #[test]
+    fn lists_drop_empty_ends_but_not_middles() {
+        let read = |text| elements(text).collect::<Vec<_>>();
+        assert_eq!(read(""), Vec::<&str>::new());
+        assert_eq!(read(" || "), Vec::<&str>::new());
+        assert_eq!(read(" a | b ||"), ["a", "b"]);
+        assert_eq!(read("a||b"), ["a", "", "b"]);
+        assert!(names("A||B", &["A", "B"]).is_err());
+        assert_eq!(names("B|A|B", &["A", "B", "C"]), Ok(vec!["A", "B"]));
+    }
+
+    #[test]
+    fn a_wrong_private_key_is_not_repeated() {
+        let error = secrets("c0ffee|secret words").unwrap_err();
+        assert!(error.contains("12 characters") && !error.contains("secret w"), "{error}");
+        assert_eq!(secret(" "), Ok(None));
+        assert!(secret("c0|fe").is_err());
+    }
+
+    #[test]
+    fn contexts_are_paths_without_a_slash_at_the_end() {
+        assert_eq!(context(" "), Ok(String::new()));
+        assert_eq!(context("/api/v1"), Ok("/api/v1".to_owned()));
+        for text in ["api", "/", "/api/", "/a//b", "/a b", "/ä", "/a?b"] {
+            assert!(context(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_to_listen_on_may_have_brackets() {
+        assert_eq!(bind("*"), Ok(Bind::All));
+        assert_eq!(bind("127.0.0.1"), Ok(Bind::One([127, 0, 0, 1].into())));
+        assert_eq!(bind("[::1]"), bind("::1"));
+        assert!(bind("localhost").is_err());
+    }
+
+    #[test]
+    fn shown_values_are_escaped_and_short() {
+        assert_eq!(shown("a\n\u{1b}[2J"), r#""a\n\u{1b}[2J""#);
+        assert!(shown(&"ä".repeat(1000)).chars().count() < 100);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_by_every_kind(text in r"\PC{0,40}|[0-9|:.*+KMG -]{0,60}") {
+            for key in table::keys() {
+                let _ = check(key.kind, &text);
+            }
+            let _ = addresses(&text, NetworkByte::TESTNET);
+        }
+    }
+}

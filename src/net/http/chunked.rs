@@ -1,0 +1,226 @@
+//! The chunked transfer coding (RFC 9112 §7.1), decoded in place.
+//!
+//! Lines must end in CR LF: a reader that also takes a bare LF inside a chunked body is what
+//! request smuggling looks for.
+
+use super::HttpError;
+
+/// Bytes of one chunk-size line with its extensions; more is answered 400.
+const SIZE_LINE_LIMIT: usize = 256;
+
+/// Bytes of all trailer lines together; more is answered 431. Trailers are read and dropped.
+const TRAILER_LIMIT: usize = 4096;
+
+const BAD_CHUNK: HttpError = HttpError::Malformed("Bad Chunk");
+
+/// Where decoding stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    SizeLine,
+    Data { left: usize },
+    DataEnd,
+    Trailers { seen: usize },
+    Done,
+}
+
+/// A chunked body being decoded.
+#[derive(Clone, Debug)]
+pub(super) struct ChunkedBody {
+    /// Bytes of body decoded so far; they are the first bytes of the slice handed to [`advance`].
+    ///
+    /// [`advance`]: Self::advance
+    pub decoded: usize,
+    phase: Phase,
+}
+
+impl ChunkedBody {
+    pub fn new() -> Self {
+        Self {
+            decoded: 0,
+            phase: Phase::SizeLine,
+        }
+    }
+
+    /// Whether the last chunk and the trailers have been read.
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// Decodes what it can of `bytes`: the decoded body so far, then what has arrived since.
+    ///
+    /// Returns how many of `bytes` are used up. Those from `self.decoded` to there are garbage
+    /// now, which the caller removes before the next call.
+    pub fn advance(&mut self, bytes: &mut [u8], body_limit: usize) -> Result<usize, HttpError> {
+        let mut at = self.decoded;
+        while let Some(next) = self.step(bytes, at, body_limit)? {
+            at = next;
+        }
+        Ok(at)
+    }
+
+    /// One element of the coding at offset `at`: the offset behind it, or `None` for lack of bytes.
+    fn step(
+        &mut self,
+        bytes: &mut [u8],
+        at: usize,
+        body_limit: usize,
+    ) -> Result<Option<usize>, HttpError> {
+        match self.phase {
+            Phase::SizeLine => {
+                let Some(line) = line_at(bytes, at, SIZE_LINE_LIMIT, BAD_CHUNK)? else {
+                    return Ok(None);
+                };
+                let size = chunk_size(line).ok_or(BAD_CHUNK)?;
+                let next = at + line.len() + 2;
+                if size > body_limit.saturating_sub(self.decoded) {
+                    return Err(HttpError::BodyTooLarge);
+                }
+                self.phase = match size {
+                    0 => Phase::Trailers { seen: 0 },
+                    left => Phase::Data { left },
+                };
+                Ok(Some(next))
+            }
+            Phase::Data { left } => {
+                let taken = left.min(bytes.len() - at);
+                if taken == 0 {
+                    return Ok(None);
+                }
+                bytes.copy_within(at..at + taken, self.decoded);
+                self.decoded += taken;
+                self.phase = match left - taken {
+                    0 => Phase::DataEnd,
+                    left => Phase::Data { left },
+                };
+                Ok(Some(at + taken))
+            }
+            Phase::DataEnd => match &bytes[at..] {
+                [b'\r', b'\n', ..] => {
+                    self.phase = Phase::SizeLine;
+                    Ok(Some(at + 2))
+                }
+                [] | [b'\r'] => Ok(None),
+                _ => Err(BAD_CHUNK),
+            },
+            Phase::Trailers { seen } => {
+                let room = TRAILER_LIMIT.saturating_sub(seen);
+                let Some(line) = line_at(bytes, at, room, HttpError::HeadersTooLarge)? else {
+                    return Ok(None);
+                };
+                self.phase = match line {
+                    [] => Phase::Done,
+                    [b' ' | b'\t', ..] => return Err(BAD_CHUNK),
+                    line if !line.contains(&b':') => return Err(BAD_CHUNK),
+                    line => Phase::Trailers {
+                        seen: seen + line.len() + 2,
+                    },
+                };
+                Ok(Some(at + line.len() + 2))
+            }
+            Phase::Done => Ok(None),
+        }
+    }
+}
+
+/// The line at offset `at` without its CR LF; `None` if its end has not arrived.
+fn line_at(
+    bytes: &[u8],
+    at: usize,
+    limit: usize,
+    too_long: HttpError,
+) -> Result<Option<&[u8]>, HttpError> {
+    let rest = &bytes[at..];
+    let window = &rest[..rest.len().min(limit.saturating_add(2))];
+    match window.iter().position(|byte| *byte == b'\n') {
+        Some(end) if end > 0 && window[end - 1] == b'\r' => {
+            let line = &window[..end - 1];
+            if line.contains(&b'\r') {
+                return Err(BAD_CHUNK);
+            }
+            Ok(Some(line))
+        }
+        Some(_) => Err(BAD_CHUNK),
+        None if window.len() < limit.saturating_add(2) => Ok(None),
+        None => Err(too_long),
+    }
+}
+
+/// The size of a chunk-size line: hex digits, then nothing or an extension.
+fn chunk_size(line: &[u8]) -> Option<usize> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
+    let digits = &line[..digits.count()];
+    let extension = line[digits.len()..].trim_ascii_start();
+    if !(extension.is_empty() || extension[0] == b';') {
+        return None;
+    }
+    let text = std::str::from_utf8(digits).ok()?;
+    if text.is_empty() {
+        return None;
+    }
+    // What does not fit is over any limit, whatever it is.
+    Some(usize::from_str_radix(text, 16).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(text: &str, limit: usize) -> Result<(String, usize, bool), HttpError> {
+        let mut bytes = text.as_bytes().to_vec();
+        let mut body = ChunkedBody::new();
+        let used = body.advance(&mut bytes, limit)?;
+        let decoded = String::from_utf8(bytes[..body.decoded].to_vec()).unwrap();
+        Ok((decoded, used, body.is_done()))
+    }
+
+    #[test]
+    fn chunks_with_extensions_and_trailers_give_the_body() {
+        let text = "3;a=b\r\nabc\r\n00002 ;x=\"y\"\r\nde\r\n0;last\r\nX-Sum: 1\r\n\r\nNEXT";
+        let (body, used, done) = decode(text, 10).unwrap();
+        assert_eq!((body.as_str(), done), ("abcde", true));
+        assert_eq!(&text[used..], "NEXT");
+    }
+
+    #[test]
+    fn what_is_not_the_coding_is_refused() {
+        for text in [
+            "3\nabc\r\n0\r\n\r\n",
+            "3\r\nabcd\r\n0\r\n\r\n",
+            "3\r\nabc\n0\r\n\r\n",
+            "\r\n",
+            "-1\r\n",
+            "+1\r\n",
+            "0x1\r\n",
+            "3 4\r\n",
+            "3;a\rb\r\n",
+            "0\r\n X: folded\r\n\r\n",
+            "0\r\nno colon\r\n\r\n",
+        ] {
+            assert_eq!(decode(text, 10).unwrap_err().status(), 400, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_limit_is_kept() {
+        assert_eq!(
+            decode("b\r\n", 10).unwrap_err(),
+            HttpError::BodyTooLarge,
+            "before the data"
+        );
+        assert_eq!(
+            decode("6\r\nabcdef\r\n5\r\n", 10).unwrap_err(),
+            HttpError::BodyTooLarge
+        );
+        assert_eq!(
+            decode("fffffffffffffffffffff\r\n", 10).unwrap_err(),
+            HttpError::BodyTooLarge
+        );
+        let long = format!("1;{}", "x".repeat(SIZE_LINE_LIMIT + 10));
+        assert_eq!(decode(&long, 10).unwrap_err(), BAD_CHUNK);
+        let trailers = format!("0\r\n{}", "a: b\r\n".repeat(TRAILER_LIMIT));
+        assert_eq!(
+            decode(&trailers, 10).unwrap_err(),
+            HttpError::HeadersTooLarge
+        );
+    }
+}

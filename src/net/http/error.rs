@@ -1,0 +1,104 @@
+//! What can be wrong with an HTTP message itself, and the answer to it.
+
+use std::fmt;
+
+use super::Reply;
+
+/// A message that cannot be answered by a service. The connection is closed after the answer,
+/// because where the next request would begin is no longer known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpError {
+    /// 400: not HTTP, or ambiguous; the text names the fault.
+    Malformed(&'static str),
+    /// 408: the request was not complete in time.
+    TooSlow,
+    /// 413: the body is larger than the limit.
+    BodyTooLarge,
+    /// 414: the request line alone exceeds the limit on the head.
+    UriTooLong,
+    /// 431: request line and headers together exceed the limit, or there are too many headers.
+    HeadersTooLarge,
+    /// 501: a transfer coding other than `chunked`.
+    UnknownTransferCoding,
+    /// 503: the node has no room for this connection or its data.
+    Overloaded,
+    /// 505: not HTTP/1.0 or HTTP/1.1.
+    UnknownVersion,
+}
+
+impl HttpError {
+    /// The status code of the answer.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Malformed(_) => 400,
+            Self::TooSlow => 408,
+            Self::BodyTooLarge => 413,
+            Self::UriTooLong => 414,
+            Self::HeadersTooLarge => 431,
+            Self::UnknownTransferCoding => 501,
+            Self::Overloaded => 503,
+            Self::UnknownVersion => 505,
+        }
+    }
+
+    /// The reason shown to the client.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Malformed(reason) => reason,
+            other => reason_phrase(other.status()),
+        }
+    }
+
+    /// Makes `reply` the HTML page of specification 06 §3.4, closing the connection.
+    ///
+    /// Services use it too, for paths the container refuses (specification 06 §1.3).
+    pub fn answer(self, reply: &mut Reply) {
+        reply.reset();
+        reply.status = self.status();
+        reply.close = true;
+        reply.header("Content-Type", "text/html;charset=iso-8859-1");
+        let page = format!(
+            "<h1>Bad Message {}</h1><pre>reason: {}</pre>",
+            self.status(),
+            self.reason()
+        );
+        reply.body.extend_from_slice(page.as_bytes());
+    }
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status(), self.reason())
+    }
+}
+
+impl std::error::Error for HttpError {}
+
+/// The standard reason phrase of `status`; empty for one that has none here.
+pub(super) fn reason_phrase(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        101 => "Switching Protocols",
+        200 => "OK",
+        204 => "No Content",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        413 => "Payload Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        426 => "Upgrade Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}

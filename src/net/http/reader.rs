@@ -1,0 +1,412 @@
+//! Received bytes in, requests out.
+
+use std::mem;
+use std::ops::Range;
+
+use super::chunked::ChunkedBody;
+use super::head::{self, Framing, HEAD_LIMIT, Head};
+use super::{HttpError, Request};
+use crate::net::inbox::Inbox;
+
+/// Reads the requests of one connection, however their bytes were split on the way.
+///
+/// It never holds more than one head, one body and what one [`receive`](Self::receive) added, if
+/// [`next_request`](Self::next_request) is called until it returns `None` before more is received.
+/// While no request has begun it needs no memory: see [`lend`](Self::lend).
+#[derive(Debug)]
+pub struct RequestReader {
+    inbox: Inbox,
+    stage: Stage,
+    body_limit: usize,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// `searched` bytes are known not to hold a whole head.
+    Head {
+        searched: usize,
+    },
+    Body {
+        head: Box<Head>,
+        body: Body,
+        continue_due: bool,
+    },
+    Refused(HttpError),
+}
+
+#[derive(Debug)]
+enum Body {
+    Sized(usize),
+    Chunked(ChunkedBody),
+}
+
+impl RequestReader {
+    /// A reader that refuses bodies of more than `body_limit` bytes.
+    pub fn new(body_limit: usize) -> Self {
+        Self {
+            inbox: Inbox::default(),
+            stage: Stage::Head { searched: 0 },
+            body_limit,
+        }
+    }
+
+    /// Appends received bytes.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.inbox.receive(bytes);
+    }
+
+    /// The next complete request; `None` if more bytes are needed.
+    ///
+    /// After an error the same error is returned for ever: nothing behind it can be trusted.
+    pub fn next_request(&mut self) -> Result<Option<Request<'_>>, HttpError> {
+        match self.advance() {
+            Ok(Some((head, body, end))) => Ok(Some(self.take(&head, body, end))),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.stage = Stage::Refused(error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether `100 Continue` should be sent now: the client waits for it before it sends the body.
+    /// True at most once per request.
+    pub fn take_continue(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::Body { continue_due, .. } => mem::take(continue_due),
+            _ => false,
+        }
+    }
+
+    /// Whether a request has begun that is not complete.
+    pub fn is_partial(&self) -> bool {
+        matches!(self.stage, Stage::Body { .. }) || !self.inbox.unread().is_empty()
+    }
+
+    /// Bytes of memory held for this connection.
+    pub fn held_bytes(&self) -> usize {
+        self.inbox.held_bytes()
+    }
+
+    /// Lends `storage` to a reader that holds none, so that reading allocates nothing.
+    pub fn lend(&mut self, storage: &mut Vec<u8>) {
+        self.inbox.lend(storage);
+    }
+
+    /// Gives lent storage back. What is unread moves to memory of its own, as small as it can be.
+    pub fn give_back(&mut self, storage: &mut Vec<u8>) {
+        self.inbox.give_back(storage);
+    }
+
+    /// What follows the last request, for the protocol the connection is switched to.
+    pub fn rest(&self) -> &[u8] {
+        self.inbox.unread()
+    }
+
+    /// Reads on; a complete request gives its head, the range of its body and its end, all counted
+    /// from the first unread byte.
+    fn advance(&mut self) -> Result<Option<(Head, Range<usize>, usize)>, HttpError> {
+        if let Stage::Head { searched } = self.stage {
+            let Some(head) = self.read_head(searched)? else {
+                return Ok(None);
+            };
+            // The common case, a request that is there as a whole, skips the stage between.
+            if let Framing::Sized(length) = head.framing
+                && self.inbox.unread().len() >= head.len + length
+            {
+                let (begin, end) = (head.len, head.len + length);
+                return Ok(Some((head, begin..end, end)));
+            }
+            self.begin_body(head);
+        }
+        let Stage::Body { head, body, .. } = &mut self.stage else {
+            return match &self.stage {
+                Stage::Refused(error) => Err(*error),
+                _ => Ok(None),
+            };
+        };
+        let begin = head.len;
+        let (body, end) = match body {
+            Body::Sized(length) => {
+                let end = begin + *length;
+                if self.inbox.unread().len() < end {
+                    return Ok(None);
+                }
+                (begin..end, end)
+            }
+            Body::Chunked(chunked) => {
+                let bytes = &mut self.inbox.unread_mut()[begin..];
+                let used = chunked.advance(bytes, self.body_limit)?;
+                if !chunked.is_done() {
+                    self.inbox.remove(begin + chunked.decoded..begin + used);
+                    return Ok(None);
+                }
+                (begin..begin + chunked.decoded, begin + used)
+            }
+        };
+        let stage = mem::replace(&mut self.stage, Stage::Head { searched: 0 });
+        Ok(match stage {
+            Stage::Body { head, .. } => Some((*head, body, end)),
+            _ => None,
+        })
+    }
+
+    fn read_head(&mut self, searched: usize) -> Result<Option<Head>, HttpError> {
+        let unread = self.inbox.unread();
+        // A head that arrives in pieces is parsed again only once its end is there, so that a
+        // client sending single bytes costs no more than one sending them together.
+        if unread.is_empty() || (searched > 0 && !may_end(unread, searched)) {
+            self.stage = Stage::Head {
+                searched: unread.len(),
+            };
+            return Ok(None);
+        }
+        let head = head::parse(unread, self.body_limit)?;
+        if head.is_none() {
+            self.stage = Stage::Head {
+                searched: unread.len(),
+            };
+        }
+        Ok(head)
+    }
+
+    fn begin_body(&mut self, head: Head) {
+        let arrived = self.inbox.unread().len() > head.len;
+        self.stage = Stage::Body {
+            body: match head.framing {
+                Framing::Sized(length) => Body::Sized(length),
+                Framing::Chunked => Body::Chunked(ChunkedBody::new()),
+            },
+            continue_due: head.expects_continue && !arrived,
+            head: Box::new(head),
+        };
+    }
+
+    /// Hands out a complete request and moves on behind it.
+    fn take(&mut self, head: &Head, body: Range<usize>, end: usize) -> Request<'_> {
+        self.stage = Stage::Head { searched: 0 };
+        let bytes = &*self.inbox.take(end);
+        let path = text(bytes, &head.path);
+        Request {
+            method: text(bytes, &head.method),
+            path: if path.is_empty() { "/" } else { path },
+            query: head.query.as_ref().map(|range| text(bytes, range)),
+            body: &bytes[body],
+            keep_alive: head.keep_alive,
+            is_http_10: head.is_http_10,
+            header_lines: &bytes[head.headers.clone()],
+        }
+    }
+}
+
+/// Whether the bytes added since `searched` can have completed the head, or filled its limit.
+fn may_end(unread: &[u8], searched: usize) -> bool {
+    let from = searched.saturating_sub(3).min(unread.len());
+    unread.len() >= HEAD_LIMIT
+        || unread[from..]
+            .windows(2)
+            .any(|pair| pair == b"\n\r" || pair == b"\n\n")
+}
+
+/// A part of the head; the parser has made sure that it is UTF-8.
+fn text<'a>(bytes: &'a [u8], range: &Range<usize>) -> &'a str {
+    std::str::from_utf8(&bytes[range.clone()]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Seen = Result<(String, String, Option<String>, Vec<u8>, bool, usize), HttpError>;
+
+    fn drain(reader: &mut RequestReader, seen: &mut Vec<Seen>) {
+        loop {
+            match reader.next_request() {
+                Ok(Some(request)) => seen.push(Ok((
+                    request.method.to_owned(),
+                    request.path.to_owned(),
+                    request.query.map(str::to_owned),
+                    request.body.to_vec(),
+                    request.keep_alive,
+                    request.headers().count(),
+                ))),
+                Ok(None) => return,
+                Err(error) => {
+                    if !matches!(seen.last(), Some(Err(_))) {
+                        seen.push(Err(error));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn read_in_pieces(bytes: &[u8], cuts: &[usize]) -> Vec<Seen> {
+        let mut reader = RequestReader::new(100);
+        let mut seen = Vec::new();
+        let mut spare = Vec::with_capacity(64);
+        let mut at = 0;
+        for cut in cuts.iter().copied().chain([bytes.len()]) {
+            let cut = cut.clamp(at, bytes.len());
+            reader.lend(&mut spare);
+            reader.receive(&bytes[at..cut]);
+            drain(&mut reader, &mut seen);
+            reader.give_back(&mut spare);
+            at = cut;
+        }
+        seen
+    }
+
+    fn request_bytes(path: &str, body: &[u8], chunks: Option<&[usize]>) -> Vec<u8> {
+        let mut bytes = format!("POST {path} HTTP/1.1\r\nHost: x\r\nA:  b \r\n").into_bytes();
+        match chunks {
+            None => {
+                bytes.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes());
+                bytes.extend(body);
+            }
+            Some(sizes) => {
+                bytes.extend(b"Transfer-Encoding: Chunked\r\n\r\n");
+                let mut rest = body;
+                for size in sizes.iter().copied().chain([usize::MAX]) {
+                    let (chunk, left) = rest.split_at(size.min(rest.len()));
+                    rest = left;
+                    if !chunk.is_empty() {
+                        bytes.extend(format!("{:X};q=\"1\"\r\n", chunk.len()).bytes());
+                        bytes.extend(chunk);
+                        bytes.extend(b"\r\n");
+                    }
+                }
+                bytes.extend(b"0\r\nT: v\r\n\r\n");
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_chunked_body_split_at_every_byte_is_read_whole() {
+        let bytes = request_bytes("/a?b=c", b"hello, chunked world", Some(&[1, 7, 2]));
+        let whole = read_in_pieces(&bytes, &[]);
+        let (_, path, query, body, ..) = whole[0].clone().unwrap();
+        assert_eq!((path.as_str(), query.as_deref()), ("/a", Some("b=c")));
+        assert_eq!(body, b"hello, chunked world");
+        for cut in 0..bytes.len() {
+            assert_eq!(read_in_pieces(&bytes, &[cut]), whole, "cut at {cut}");
+        }
+        let every: Vec<usize> = (0..bytes.len()).collect();
+        assert_eq!(read_in_pieces(&bytes, &every), whole);
+    }
+
+    #[test]
+    fn headers_are_found_by_name_in_any_case() {
+        let mut reader = RequestReader::new(10);
+        reader.receive(b"GET / HTTP/1.1\r\nHost: h\r\nX-A:  1 \r\nBin: \xff\r\nx-a: 2,Tok\r\n\r\n");
+        let request = reader.next_request().unwrap().unwrap();
+        assert_eq!(request.header("X-a"), Some("1"));
+        assert_eq!(
+            request.header_values("x-A").collect::<Vec<_>>(),
+            ["1", "2,Tok"]
+        );
+        assert_eq!(request.header("bin"), None);
+        assert_eq!(request.header("none"), None);
+        assert!(request.header_has_token("x-a", "tok"));
+        assert_eq!(request.headers().count(), 4);
+    }
+
+    #[test]
+    fn a_waiting_client_is_told_to_continue_once() {
+        let mut reader = RequestReader::new(10);
+        let head =
+            "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
+        reader.receive(head.as_bytes());
+        assert!(reader.next_request().unwrap().is_none());
+        assert!(reader.take_continue());
+        assert!(!reader.take_continue());
+        reader.receive(b"ok");
+        assert_eq!(reader.next_request().unwrap().unwrap().body, b"ok");
+        reader.receive(format!("{head}ok").as_bytes());
+        assert!(reader.next_request().unwrap().is_some());
+        assert!(!reader.take_continue(), "the body was sent unasked");
+    }
+
+    #[test]
+    fn a_reader_between_requests_holds_no_memory() {
+        let mut reader = RequestReader::new(100);
+        let mut spare = Vec::with_capacity(4096);
+        reader.lend(&mut spare);
+        reader.receive(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert!(reader.next_request().unwrap().is_some());
+        reader.give_back(&mut spare);
+        assert_eq!((reader.held_bytes(), spare.capacity()), (0, 4096));
+        reader.lend(&mut spare);
+        reader.receive(b"GET /");
+        assert!(reader.next_request().unwrap().is_none());
+        reader.give_back(&mut spare);
+        assert!(reader.is_partial() && reader.held_bytes() < 64);
+        assert_eq!(spare.capacity(), 4096);
+    }
+
+    #[test]
+    fn an_endless_head_is_refused_however_it_arrives() {
+        let line = [b"GET /".as_slice(), &[b'a'; 9000]].concat();
+        let headers = [b"GET / HTTP/1.1\r\n".as_slice(), &b"a: b\r\n".repeat(1500)].concat();
+        for (bytes, error) in [
+            (line, HttpError::UriTooLong),
+            (headers, HttpError::HeadersTooLarge),
+        ] {
+            let cuts: Vec<usize> = (0..bytes.len()).step_by(97).collect();
+            assert_eq!(read_in_pieces(&bytes, &cuts), [Err(error)]);
+        }
+    }
+
+    fn any_request() -> impl Strategy<Value = Vec<u8>> {
+        let body = prop::collection::vec(any::<u8>(), 0..80);
+        let sizes = prop::option::of(prop::collection::vec(1..20usize, 0..6));
+        ("/[a-z%?=]{0,12}", body, sizes)
+            .prop_map(|(path, body, sizes)| request_bytes(&path, &body, sizes.as_deref()))
+    }
+
+    proptest! {
+        #[test]
+        fn a_stream_of_requests_reads_the_same_however_it_is_split(
+            requests in prop::collection::vec(any_request(), 1..5),
+            mut cuts in prop::collection::vec(0..800usize, 0..12),
+        ) {
+            let bytes = requests.concat();
+            cuts.sort_unstable();
+            let whole = read_in_pieces(&bytes, &[]);
+            prop_assert_eq!(whole.len(), requests.len());
+            prop_assert!(whole.iter().all(Result::is_ok));
+            prop_assert_eq!(read_in_pieces(&bytes, &cuts), whole);
+        }
+
+        #[test]
+        fn chunked_and_sized_bodies_are_the_same(
+            body in prop::collection::vec(any::<u8>(), 0..100),
+            sizes in prop::collection::vec(1..40usize, 0..6),
+        ) {
+            let chunked = read_in_pieces(&request_bytes("/", &body, Some(&sizes)), &[]);
+            let sized = read_in_pieces(&request_bytes("/", &body, None), &[]);
+            let body_of = |seen: &[Seen]| seen[0].clone().map(|request| request.3);
+            prop_assert_eq!(body_of(&chunked), body_of(&sized));
+        }
+
+        #[test]
+        fn no_bytes_panic_or_are_held_without_bound(
+            noise in prop::collection::vec(
+                prop_oneof![
+                    any::<Vec<u8>>(),
+                    any_request(),
+                    Just(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec()),
+                    Just(b"5\r\nabcde\r\n".to_vec()),
+                    Just(b"GET / HTTP/1.0\r\n\r\n".to_vec()),
+                ],
+                0..8,
+            ),
+            mut cuts in prop::collection::vec(0..800usize, 0..8),
+        ) {
+            cuts.sort_unstable();
+            let _ = read_in_pieces(&noise.concat(), &cuts);
+        }
+    }
+}

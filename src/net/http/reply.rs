@@ -1,0 +1,293 @@
+//! One answer: filled by a service, written as bytes.
+
+use std::borrow::Cow;
+
+use super::error::reason_phrase;
+use super::gzip::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, accepts_gzip};
+use super::{HttpError, Request};
+use crate::net::websocket::Upgrade;
+
+/// A body buffer larger than this is given back to the system after the answer.
+const BODY_KEPT_BYTES: usize = 256 * 1024;
+
+/// An answer being put together. One instance serves all requests of a reactor; [`reset`] keeps its
+/// memory.
+///
+/// `Content-Length`, `Connection` and, for an upgrade, the websocket headers are added by
+/// [`write`]; a service must not set them.
+///
+/// [`reset`]: Self::reset
+/// [`write`]: Self::write
+#[derive(Debug, Default)]
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// Headers in the order they go out. One whose name or value holds a control character is
+    /// left out, so that echoed input cannot forge headers.
+    pub headers: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+    /// Body, uncompressed. Not sent for HEAD, but counted.
+    pub body: Vec<u8>,
+    /// Close the connection after this answer.
+    pub close: bool,
+    /// Answer 101 and continue as a websocket; status and body are ignored then.
+    pub upgrade: Option<Upgrade>,
+    /// May be sent gzip-compressed if the client accepts it and it pays.
+    pub compress: bool,
+}
+
+impl Reply {
+    /// An empty answer of status 200.
+    pub fn new() -> Self {
+        Self {
+            status: 200,
+            ..Self::default()
+        }
+    }
+
+    /// Makes this an empty answer of status 200 again.
+    pub fn reset(&mut self) {
+        self.status = 200;
+        self.headers.clear();
+        self.body.clear();
+        if self.body.capacity() > BODY_KEPT_BYTES {
+            self.body = Vec::new();
+        }
+        self.close = false;
+        self.upgrade = None;
+        self.compress = false;
+    }
+
+    /// Adds a header.
+    pub fn header(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, str>>,
+    ) {
+        self.headers.push((name.into(), value.into()));
+    }
+
+    /// Appends the answer to `request` to `out`. Returns whether the connection must be closed
+    /// after it.
+    pub fn write(&self, request: &Request<'_>, gzip: &mut Gzip, out: &mut Vec<u8>) -> bool {
+        if let Some(upgrade) = &self.upgrade {
+            self.write_upgrade(upgrade, out);
+            return false;
+        }
+        let close = self.close || !request.keep_alive;
+        let connection = match (close, request.is_http_10) {
+            (true, _) => "Connection: close\r\n",
+            (false, true) => "Connection: keep-alive\r\n",
+            (false, false) => "",
+        };
+        let is_head = request.method == "HEAD";
+        let may_shrink = self.may_shrink(request, is_head);
+        self.write_start(out);
+        if may_shrink {
+            out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+        }
+        let packed = if may_shrink && !is_head {
+            let wanted = accepts_gzip(request.header_values("Accept-Encoding"));
+            wanted.then(|| gzip.compress(&self.body)).flatten()
+        } else {
+            None
+        };
+        if packed.is_some() {
+            out.extend_from_slice(b"Content-Encoding: gzip\r\n");
+        }
+        let body = packed.unwrap_or(&self.body);
+        self.write_end(connection, body.len(), out);
+        if !is_head && has_body(self.status) {
+            out.extend_from_slice(body);
+        }
+        close
+    }
+
+    /// Appends the answer to a message that could not be read, and so has no request.
+    pub(in crate::net) fn write_refusal(error: HttpError, out: &mut Vec<u8>) {
+        let mut reply = Self::new();
+        error.answer(&mut reply);
+        reply.write_start(out);
+        reply.write_end("Connection: close\r\n", reply.body.len(), out);
+        out.extend_from_slice(&reply.body);
+    }
+
+    /// Whether this answer would be sent compressed to a client that accepts it.
+    fn may_shrink(&self, request: &Request<'_>, is_head: bool) -> bool {
+        self.compress
+            && (GZIP_MIN_BYTES..=GZIP_MAX_BYTES).contains(&self.body.len())
+            && has_body(self.status)
+            && (is_head || request.method == "GET")
+    }
+
+    fn write_start(&self, out: &mut Vec<u8>) {
+        if self.status == 200 {
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        } else {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            write_decimal(usize::from(self.status), out);
+            out.push(b' ');
+            out.extend_from_slice(reason_phrase(self.status).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        for (name, value) in &self.headers {
+            if is_safe(name) && is_safe(value) {
+                write_header(name, value, out);
+            } else {
+                log::debug!("left out a header with control characters: {name:?}");
+            }
+        }
+    }
+
+    fn write_end(&self, connection: &str, length: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(connection.as_bytes());
+        // RFC 9110 §8.6 forbids the header where there can be no body.
+        if has_body(self.status) {
+            out.extend_from_slice(b"Content-Length: ");
+            write_decimal(length, out);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn write_upgrade(&self, upgrade: &Upgrade, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
+        for (name, value) in &self.headers {
+            if is_safe(name) && is_safe(value) {
+                write_header(name, value, out);
+            }
+        }
+        write_header("Connection", "Upgrade", out);
+        write_header("Sec-WebSocket-Accept", &upgrade.accept, out);
+        write_header("Upgrade", "WebSocket", out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// 1xx, 204 and 304 have no body by definition.
+fn has_body(status: u16) -> bool {
+    status >= 200 && status != 204 && status != 304
+}
+
+fn is_safe(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| (byte >= b' ' || byte == b'\t') && byte != 0x7f)
+}
+
+fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_decimal(mut number: usize, out: &mut Vec<u8>) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 || at == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::http::RequestReader;
+
+    fn answer(reply: &Reply, request: &str) -> (String, bool) {
+        let mut reader = RequestReader::new(100);
+        reader.receive(request.as_bytes());
+        let request = reader.next_request().unwrap().unwrap();
+        let mut out = Vec::new();
+        let close = reply.write(&request, &mut Gzip::default(), &mut out);
+        (String::from_utf8_lossy(&out).into_owned(), close)
+    }
+
+    fn get(headers: &str) -> String {
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n")
+    }
+
+    #[test]
+    fn every_answer_has_its_length() {
+        let mut reply = Reply::new();
+        let (text, close) = answer(&reply, &get(""));
+        assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        assert!(!close);
+        reply.status = 404;
+        reply.header("A", "b");
+        reply.body.extend(b"hello");
+        let (text, _) = answer(&reply, &get(""));
+        assert_eq!(
+            text,
+            "HTTP/1.1 404 Not Found\r\nA: b\r\nContent-Length: 5\r\n\r\nhello"
+        );
+        let (text, _) = answer(&reply, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(text.ends_with("Content-Length: 5\r\n\r\n"), "{text}");
+        reply.reset();
+        reply.status = 204;
+        let (text, _) = answer(&reply, &get(""));
+        assert_eq!(text, "HTTP/1.1 204 No Content\r\n\r\n");
+    }
+
+    #[test]
+    fn the_connection_header_follows_client_and_service() {
+        let mut reply = Reply::new();
+        let (text, close) = answer(&reply, &get("Connection: close\r\n"));
+        assert!(close && text.contains("\r\nConnection: close\r\n"));
+        let old = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+        let (text, close) = answer(&reply, old);
+        assert!(!close && text.contains("\r\nConnection: keep-alive\r\n"));
+        reply.close = true;
+        let (text, close) = answer(&reply, old);
+        assert!(close && text.contains("\r\nConnection: close\r\n"));
+    }
+
+    #[test]
+    fn a_header_cannot_be_forged() {
+        let mut reply = Reply::new();
+        reply.header("A", "x\r\nSet-Cookie: y");
+        reply.header("B\n", "x");
+        reply.header("C", "fine");
+        let (text, _) = answer(&reply, &get(""));
+        assert_eq!(
+            text,
+            "HTTP/1.1 200 OK\r\nC: fine\r\nContent-Length: 0\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn only_get_answers_worth_it_are_compressed() {
+        let mut reply = Reply::new();
+        reply.compress = true;
+        reply.body = b"{\"height\":12345}".repeat(100);
+        let (text, _) = answer(&reply, &get("Accept-Encoding: gzip\r\n"));
+        assert!(text.contains("Content-Encoding: gzip\r\n") && text.len() < 400);
+        assert!(text.contains("Vary: Accept-Encoding\r\n"));
+        let (text, _) = answer(&reply, &get(""));
+        assert!(!text.contains("Content-Encoding") && text.contains("Vary"));
+        let post = get("Accept-Encoding: gzip\r\n").replace("GET", "POST");
+        let (text, _) = answer(&reply, &post);
+        assert!(!text.contains("Content-Encoding") && !text.contains("Vary"));
+        reply.body.truncate(GZIP_MIN_BYTES - 1);
+        let (text, _) = answer(&reply, &get("Accept-Encoding: gzip\r\n"));
+        assert!(!text.contains("Content-Encoding") && !text.contains("Vary"));
+    }
+
+    #[test]
+    fn a_refusal_is_the_page_of_the_specification() {
+        let mut out = Vec::new();
+        Reply::write_refusal(HttpError::UriTooLong, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "HTTP/1.1 414 URI Too Long\r\nContent-Type: text/html;charset=iso-8859-1\r\n\
+             Connection: close\r\nContent-Length: 55\r\n\r\n\
+             <h1>Bad Message 414</h1><pre>reason: URI Too Long</pre>"
+        );
+    }
+}

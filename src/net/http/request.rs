@@ -1,0 +1,80 @@
+//! One request as a service sees it.
+
+/// A complete request, borrowed from the receive buffer. Nothing is decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Method as sent, case preserved.
+    pub method: &'a str,
+    /// Path as sent: still percent-encoded, without the query, `/` if the target had none.
+    pub path: &'a str,
+    /// What follows the first `?`, as sent.
+    pub query: Option<&'a str>,
+    /// Body, the transfer coding removed.
+    pub body: &'a [u8],
+    /// Whether the client wants the connection to stay open.
+    pub keep_alive: bool,
+    /// HTTP/1.0 rather than HTTP/1.1.
+    pub is_http_10: bool,
+    pub(super) header_lines: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// The value of the first header called `name` (case does not matter) that is valid UTF-8.
+    pub fn header(&self, name: &str) -> Option<&'a str> {
+        self.header_values(name).next()
+    }
+
+    /// The values of all headers called `name`, in order; values that are not UTF-8 are skipped.
+    pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.headers()
+            .filter(move |(header, _)| header.eq_ignore_ascii_case(name))
+            .filter_map(|(_, value)| std::str::from_utf8(value).ok())
+    }
+
+    /// All headers in the order received: name as sent, value without surrounding blanks.
+    pub fn headers(&self) -> Headers<'a> {
+        Headers {
+            lines: self.header_lines,
+        }
+    }
+
+    /// Whether a header called `name` holds `token` in its comma-separated list, ignoring case.
+    pub fn header_has_token(&self, name: &str, token: &str) -> bool {
+        self.header_values(name)
+            .flat_map(|value| value.split(','))
+            .any(|item| item.trim().eq_ignore_ascii_case(token))
+    }
+}
+
+/// Iterator over the headers of a request.
+///
+/// The lines were checked when the head was parsed; splitting them again on demand is cheaper than
+/// keeping a table that most requests never look at.
+#[derive(Clone, Debug)]
+pub struct Headers<'a> {
+    lines: &'a [u8],
+}
+
+impl<'a> Iterator for Headers<'a> {
+    type Item = (&'a str, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.lines.is_empty() {
+                return None;
+            }
+            let end = self.lines.iter().position(|byte| *byte == b'\n');
+            let (line, rest) = match end {
+                Some(end) => (&self.lines[..end], &self.lines[end + 1..]),
+                None => (self.lines, &[][..]),
+            };
+            self.lines = rest;
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+                continue;
+            };
+            if let Ok(name) = std::str::from_utf8(&line[..colon]) {
+                return Some((name, line[colon + 1..].trim_ascii()));
+            }
+        }
+    }
+}

@@ -1,0 +1,563 @@
+//! Frames in, messages out (specification 07 §3.2).
+
+use std::borrow::Cow;
+use std::io::Cursor;
+
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
+
+use crate::net::inbox::Inbox;
+
+/// Bytes of one message, reassembled. A longer one closes the websocket with 1009.
+pub const MESSAGE_LIMIT: usize = 65_536;
+
+/// Bytes of payload of a control frame (RFC 6455 §5.5).
+const CONTROL_LIMIT: usize = 125;
+
+const UNMASKED: &str = "Client MUST mask all frames (RFC-6455: Section 5.1)";
+
+/// What a client has sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum WsEvent<'a> {
+    /// A complete message. Text is valid UTF-8. It may be empty.
+    Message {
+        /// The payload.
+        data: &'a [u8],
+        /// Sent as text rather than as binary.
+        is_text: bool,
+    },
+    /// The websocket is at its end; the answering close frame has been written. Comes once, and
+    /// nothing comes after it.
+    Closed {
+        /// Close code: the client's (1005 if it sent none), or ours if it broke the protocol.
+        code: u16,
+        /// Reason, likewise.
+        reason: Cow<'static, str>,
+        /// The client began the closing handshake, so nothing more is to be expected from it.
+        by_client: bool,
+    },
+}
+
+/// The receiving half of a websocket. Between messages it holds no memory.
+#[derive(Debug, Default)]
+pub struct WsConnection {
+    inbox: Inbox,
+    /// The fragments of an unfinished message so far.
+    message: Vec<u8>,
+    /// Type of the unfinished message.
+    unfinished: Option<Kind>,
+    is_closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Binary,
+}
+
+/// A broken rule and the close code it is answered with.
+struct Violation(CloseCode, Cow<'static, str>);
+
+/// One frame taken from the buffer.
+enum Step {
+    /// Not complete yet.
+    Wait,
+    /// Dealt with; nothing to report.
+    Continue,
+    /// A message in one frame: the last so many bytes taken.
+    Message(Kind, usize),
+    /// The last fragment of a message.
+    Assembled(Kind),
+    Closed(u16, Cow<'static, str>),
+}
+
+impl WsConnection {
+    /// A websocket that has just been opened.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends received bytes. They are dropped once the websocket is closed.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        if self.is_closed {
+            return;
+        }
+        self.inbox.receive(bytes);
+    }
+
+    /// The next event; `None` if more bytes are needed. Pongs and close frames that have to be sent
+    /// are appended to `out`.
+    pub fn next_event(&mut self, out: &mut Vec<u8>) -> Option<WsEvent<'_>> {
+        let step = loop {
+            if self.is_closed {
+                return None;
+            }
+            match self.step(out) {
+                Ok(Step::Continue) => {}
+                Ok(step) => break step,
+                Err(Violation(code, reason)) => {
+                    write_close(code.into(), &reason, out);
+                    self.close();
+                    return Some(WsEvent::Closed {
+                        code: code.into(),
+                        reason,
+                        by_client: false,
+                    });
+                }
+            }
+        };
+        match step {
+            Step::Wait | Step::Continue => None,
+            Step::Message(kind, length) => Some(WsEvent::Message {
+                data: self.inbox.taken(length),
+                is_text: kind == Kind::Text,
+            }),
+            Step::Assembled(kind) => Some(WsEvent::Message {
+                data: &self.message,
+                is_text: kind == Kind::Text,
+            }),
+            Step::Closed(code, reason) => {
+                self.close();
+                Some(WsEvent::Closed {
+                    code,
+                    reason,
+                    by_client: true,
+                })
+            }
+        }
+    }
+
+    /// Ends the websocket from this side: nothing more is read or reported.
+    pub fn close(&mut self) {
+        *self = Self {
+            is_closed: true,
+            ..Self::default()
+        };
+    }
+
+    /// Bytes of memory held for this websocket.
+    pub fn held_bytes(&self) -> usize {
+        self.inbox.held_bytes() + self.message.capacity()
+    }
+
+    /// Lends `storage` to a websocket that holds no receive buffer.
+    pub fn lend(&mut self, storage: &mut Vec<u8>) {
+        self.inbox.lend(storage);
+    }
+
+    /// Gives lent storage back. What is unread moves to memory of its own, as small as it can be.
+    pub fn give_back(&mut self, storage: &mut Vec<u8>) {
+        if self.unfinished.is_none() {
+            self.message = Vec::new();
+        }
+        self.inbox.give_back(storage);
+    }
+
+    /// Takes one frame from the buffer.
+    fn step(&mut self, out: &mut Vec<u8>) -> Result<Step, Violation> {
+        let mut cursor = Cursor::new(self.inbox.unread());
+        let (header, length) = match FrameHeader::parse(&mut cursor) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => return Ok(Step::Wait),
+            Err(_) => return Err(protocol("Unknown opcode")),
+        };
+        let header_length = usize::try_from(cursor.position()).unwrap_or(usize::MAX);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        self.check(&header, length)?;
+        if self.inbox.unread().len().saturating_sub(header_length) < length {
+            return Ok(Step::Wait);
+        }
+        self.inbox.take(header_length);
+        let payload = self.inbox.take(length);
+        unmask(payload, header.mask.unwrap_or_default());
+        match header.opcode {
+            OpCode::Control(Control::Ping) => {
+                write_frame(OpCode::Control(Control::Pong), payload, out);
+                Ok(Step::Continue)
+            }
+            OpCode::Control(Control::Close) => client_close(payload, out),
+            OpCode::Control(_) => Ok(Step::Continue),
+            OpCode::Data(_) => self.data(&header, length),
+        }
+    }
+
+    /// What can be wrong with a frame before its payload is there.
+    fn check(&self, header: &FrameHeader, length: usize) -> Result<(), Violation> {
+        if header.rsv1 || header.rsv2 || header.rsv3 {
+            return Err(protocol("RSV bit set without an extension"));
+        }
+        if header.mask.is_none() {
+            return Err(protocol(UNMASKED));
+        }
+        let kind = match (header.opcode, self.unfinished) {
+            (OpCode::Control(_), _) if !header.is_final => {
+                return Err(protocol("Fragmented control frame"));
+            }
+            (OpCode::Control(_), _) if length > CONTROL_LIMIT => {
+                return Err(protocol("Control frame too long"));
+            }
+            (OpCode::Control(_), _) => return Ok(()),
+            (OpCode::Data(Data::Continue), Some(kind)) => kind,
+            (OpCode::Data(Data::Continue), None) => {
+                return Err(protocol("Continuation without a message"));
+            }
+            (OpCode::Data(_), Some(_)) => return Err(protocol("Message within a message")),
+            (OpCode::Data(Data::Text), None) => Kind::Text,
+            (OpCode::Data(_), None) => Kind::Binary,
+        };
+        let size = match self.unfinished {
+            Some(_) => self.message.len().saturating_add(length),
+            None => length,
+        };
+        if size > MESSAGE_LIMIT {
+            let name = match kind {
+                Kind::Text => "Text",
+                Kind::Binary => "Binary",
+            };
+            let reason =
+                format!("{name} message size [{size}] exceeds maximum size [{MESSAGE_LIMIT}]");
+            return Err(Violation(CloseCode::Size, reason.into()));
+        }
+        Ok(())
+    }
+
+    /// A data frame whose payload is the last `length` bytes taken.
+    fn data(&mut self, header: &FrameHeader, length: usize) -> Result<Step, Violation> {
+        let payload = self.inbox.taken(length);
+        let kind = match (header.opcode, self.unfinished) {
+            (_, Some(kind)) => kind,
+            (OpCode::Data(Data::Text), None) => Kind::Text,
+            _ => Kind::Binary,
+        };
+        if self.unfinished.is_none() && header.is_final {
+            check_text(kind, payload)?;
+            return Ok(Step::Message(kind, length));
+        }
+        if self.unfinished.is_none() {
+            self.message.clear();
+        }
+        self.message.extend_from_slice(payload);
+        if !header.is_final {
+            self.unfinished = Some(kind);
+            return Ok(Step::Continue);
+        }
+        self.unfinished = None;
+        check_text(kind, &self.message)?;
+        Ok(Step::Assembled(kind))
+    }
+}
+
+/// A close frame from the client: echoed with the same code and reason.
+fn client_close(payload: &[u8], out: &mut Vec<u8>) -> Result<Step, Violation> {
+    let Some((code, reason)) = payload.split_first_chunk::<2>() else {
+        if !payload.is_empty() {
+            return Err(protocol("Invalid close frame"));
+        }
+        write_frame(OpCode::Control(Control::Close), &[], out);
+        return Ok(Step::Closed(CloseCode::Status.into(), Cow::Borrowed("")));
+    };
+    let code = u16::from_be_bytes(*code);
+    if !CloseCode::from(code).is_allowed() {
+        return Err(protocol("Invalid close code"));
+    }
+    let Ok(reason) = std::str::from_utf8(reason) else {
+        return Err(invalid_utf8());
+    };
+    write_frame(OpCode::Control(Control::Close), payload, out);
+    Ok(Step::Closed(code, Cow::Owned(reason.to_owned())))
+}
+
+fn protocol(reason: &'static str) -> Violation {
+    Violation(CloseCode::Protocol, Cow::Borrowed(reason))
+}
+
+fn invalid_utf8() -> Violation {
+    Violation(CloseCode::Invalid, Cow::Borrowed("Invalid UTF-8"))
+}
+
+fn check_text(kind: Kind, data: &[u8]) -> Result<(), Violation> {
+    if kind == Kind::Text && std::str::from_utf8(data).is_err() {
+        return Err(invalid_utf8());
+    }
+    Ok(())
+}
+
+fn unmask(payload: &mut [u8], mask: [u8; 4]) {
+    let (words, rest) = payload.as_chunks_mut::<4>();
+    for word in words {
+        *word = (u32::from_ne_bytes(*word) ^ u32::from_ne_bytes(mask)).to_ne_bytes();
+    }
+    for (byte, key) in rest.iter_mut().zip(mask) {
+        *byte ^= key;
+    }
+}
+
+/// Appends a text message to `out`, as one frame. `text` must be UTF-8.
+pub fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    write_frame(OpCode::Data(Data::Text), text, out);
+}
+
+/// Appends a close frame to `out`. A reason that does not fit a control frame is cut.
+pub fn write_close(code: u16, reason: &str, out: &mut Vec<u8>) {
+    let fitting = reason.floor_char_boundary(CONTROL_LIMIT - 2);
+    let mut payload = [0; CONTROL_LIMIT];
+    payload[..2].copy_from_slice(&code.to_be_bytes());
+    payload[2..2 + fitting].copy_from_slice(&reason.as_bytes()[..fitting]);
+    write_frame(
+        OpCode::Control(Control::Close),
+        &payload[..2 + fitting],
+        out,
+    );
+}
+
+fn write_frame(opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) {
+    let header = FrameHeader {
+        opcode,
+        ..FrameHeader::default()
+    };
+    let length = payload.len() as u64;
+    out.reserve(header.len(length) + payload.len());
+    // Writing to a vector cannot fail.
+    let _ = header.format(length, out);
+    out.extend_from_slice(payload);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// An owned event, and everything that was to be sent.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Got {
+        Text(String),
+        Binary(Vec<u8>),
+        Closed(u16, String, bool),
+    }
+
+    fn receive(bytes: &[u8], cuts: &[usize]) -> (Vec<Got>, Vec<u8>) {
+        let (mut ws, mut out, mut got) = (WsConnection::new(), Vec::new(), Vec::new());
+        let mut spare = Vec::with_capacity(16);
+        let mut at = 0;
+        for cut in cuts.iter().copied().chain([bytes.len()]) {
+            let cut = cut.clamp(at, bytes.len());
+            ws.lend(&mut spare);
+            ws.receive(&bytes[at..cut]);
+            at = cut;
+            while let Some(event) = ws.next_event(&mut out) {
+                got.push(match event {
+                    WsEvent::Message { data, is_text } if is_text => {
+                        Got::Text(String::from_utf8(data.to_vec()).unwrap())
+                    }
+                    WsEvent::Message { data, .. } => Got::Binary(data.to_vec()),
+                    WsEvent::Closed {
+                        code,
+                        reason,
+                        by_client,
+                    } => Got::Closed(code, reason.into_owned(), by_client),
+                });
+            }
+            ws.give_back(&mut spare);
+        }
+        (got, out)
+    }
+
+    fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![first];
+        match payload.len() {
+            short @ 0..126 => frame.push(0x80 | short as u8),
+            middle @ 126..65_536 => {
+                frame.push(0x80 | 126);
+                frame.extend((middle as u16).to_be_bytes());
+            }
+            long => {
+                frame.push(0x80 | 127);
+                frame.extend((long as u64).to_be_bytes());
+            }
+        }
+        let mask = [1, 2, 3, 4];
+        frame.extend(mask);
+        let keys = mask.iter().cycle();
+        frame.extend(payload.iter().zip(keys).map(|(byte, key)| byte ^ key));
+        frame
+    }
+
+    /// Code and reason of the close frame that is `out`.
+    fn close_frame(out: &[u8]) -> (u16, &str) {
+        assert_eq!((out[0], usize::from(out[1])), (0x88, out.len() - 2));
+        let reason = std::str::from_utf8(&out[4..]).unwrap();
+        (u16::from_be_bytes([out[2], out[3]]), reason)
+    }
+
+    #[test]
+    fn a_fragmented_message_is_joined_around_a_ping() {
+        let bytes = [
+            masked(0x01, b"he"),
+            masked(0x89, b"ping"),
+            masked(0x00, b""),
+            masked(0x80, b"llo"),
+            masked(0x82, &[0xff]),
+            masked(0x8a, b"unasked pong"),
+        ]
+        .concat();
+        for cut in 0..bytes.len() {
+            let (got, out) = receive(&bytes, &[cut]);
+            assert_eq!(got, [Got::Text("hello".into()), Got::Binary(vec![0xff])]);
+            assert_eq!(out, b"\x8a\x04ping");
+        }
+    }
+
+    #[test]
+    fn each_violation_is_answered_with_its_code() {
+        let frame = |first: u8, rest: &[u8]| [&[first], rest].concat();
+        let mut unmasked = frame(0x81, &[2]);
+        unmasked.extend(b"hi");
+        for (bytes, code, reason) in [
+            (unmasked, 1002, UNMASKED),
+            (masked(0xc1, b"x"), 1002, "RSV bit set without an extension"),
+            (masked(0x83, b"x"), 1002, "Unknown opcode"),
+            (masked(0x8b, b"x"), 1002, "Unknown opcode"),
+            (masked(0x80, b"x"), 1002, "Continuation without a message"),
+            (masked(0x09, b"x"), 1002, "Fragmented control frame"),
+            (masked(0x89, &[0; 126]), 1002, "Control frame too long"),
+            (masked(0x81, b"\xc3\x28"), 1007, "Invalid UTF-8"),
+            (masked(0x88, b"x"), 1002, "Invalid close frame"),
+            (
+                masked(0x88, &999_u16.to_be_bytes()),
+                1002,
+                "Invalid close code",
+            ),
+            (
+                masked(0x88, &1005_u16.to_be_bytes()),
+                1002,
+                "Invalid close code",
+            ),
+            (masked(0x88, b"\x03\xe8\xff"), 1007, "Invalid UTF-8"),
+            (
+                [masked(0x01, b"a"), masked(0x81, b"b")].concat(),
+                1002,
+                "Message within a message",
+            ),
+            (
+                [masked(0x01, b"\xc3"), masked(0x80, b"x")].concat(),
+                1007,
+                "Invalid UTF-8",
+            ),
+        ] {
+            let bytes = [bytes, masked(0x81, b"after")].concat();
+            let (got, out) = receive(&bytes, &[]);
+            assert_eq!(got, [Got::Closed(code, reason.to_owned(), false)]);
+            assert_eq!(close_frame(&out), (code, reason));
+        }
+    }
+
+    #[test]
+    fn the_limit_on_messages_is_exact_for_whole_and_fragmented_ones() {
+        let whole = vec![b'a'; MESSAGE_LIMIT];
+        let (got, _) = receive(&masked(0x81, &whole), &[]);
+        assert_eq!(got, [Got::Text(String::from_utf8(whole.clone()).unwrap())]);
+        let fragments = [masked(0x02, &whole), masked(0x80, b"b")].concat();
+        for (bytes, reason) in [
+            (
+                masked(0x81, &[&whole[..], b"b"].concat()),
+                "Text message size [65537] exceeds maximum size [65536]",
+            ),
+            (
+                fragments,
+                "Binary message size [65537] exceeds maximum size [65536]",
+            ),
+        ] {
+            let (_, out) = receive(&bytes, &[]);
+            assert_eq!(close_frame(&out), (1009, reason));
+        }
+        let huge = b"\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0";
+        let (_, out) = receive(huge, &[]);
+        assert_eq!(close_frame(&out).0, 1009);
+    }
+
+    #[test]
+    fn a_close_frame_is_echoed() {
+        let (got, out) = receive(&masked(0x88, b"\x0f\xa0bye"), &[]);
+        assert_eq!(got, [Got::Closed(4000, "bye".into(), true)]);
+        assert_eq!(close_frame(&out), (4000, "bye"));
+        let (got, out) = receive(&masked(0x88, b""), &[]);
+        assert_eq!(got, [Got::Closed(1005, String::new(), true)]);
+        assert_eq!(out, b"\x88\x00");
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_letters() {
+        let mut out = Vec::new();
+        write_close(1001, &"é".repeat(100), &mut out);
+        let (code, reason) = close_frame(&out);
+        assert_eq!((code, reason), (1001, "é".repeat(61).as_str()));
+    }
+
+    #[test]
+    fn a_websocket_between_messages_holds_no_memory() {
+        let (mut ws, mut spare) = (WsConnection::new(), Vec::with_capacity(100));
+        ws.lend(&mut spare);
+        ws.receive(&[masked(0x01, &[b'a'; 5000]), masked(0x80, b"b")].concat());
+        assert!(ws.next_event(&mut Vec::new()).is_some());
+        assert!(ws.next_event(&mut Vec::new()).is_none());
+        ws.give_back(&mut spare);
+        assert_eq!(ws.held_bytes(), 0);
+        assert!(spare.capacity() >= 5000);
+    }
+
+    /// Everything a client made of these messages by an independent implementation must arrive.
+    fn by_tungstenite(messages: &[(bool, String)]) -> Vec<u8> {
+        use tungstenite::protocol::{Role, WebSocket};
+        let stream = Cursor::new(Vec::new());
+        let mut client = WebSocket::from_raw_socket(stream, Role::Client, None);
+        for (is_text, text) in messages {
+            let message = match is_text {
+                true => tungstenite::Message::text(text.clone()),
+                false => tungstenite::Message::binary(text.clone().into_bytes()),
+            };
+            client.send(message).unwrap();
+        }
+        client.into_inner().into_inner()
+    }
+
+    proptest! {
+        #[test]
+        fn another_implementation_s_messages_arrive_however_split(
+            messages in prop::collection::vec((any::<bool>(), ".{0,200}"), 0..6),
+            mut cuts in prop::collection::vec(0..2000usize, 0..10),
+        ) {
+            cuts.sort_unstable();
+            let (got, out) = receive(&by_tungstenite(&messages), &cuts);
+            let expected: Vec<Got> = messages
+                .into_iter()
+                .map(|(is_text, text)| match is_text {
+                    true => Got::Text(text),
+                    false => Got::Binary(text.into_bytes()),
+                })
+                .collect();
+            prop_assert_eq!(got, expected);
+            prop_assert!(out.is_empty());
+        }
+
+        #[test]
+        fn no_bytes_panic_and_splitting_changes_nothing(
+            frames in prop::collection::vec(
+                prop_oneof![
+                    prop::collection::vec(any::<u8>(), 0..20),
+                    (any::<u8>(), prop::collection::vec(any::<u8>(), 0..150))
+                        .prop_map(|(first, payload)| masked(first, &payload)),
+                    (any::<bool>(), "[a-zé]{0,9}").prop_map(|(last, text)| {
+                        masked(if last { 0x81 } else { 0x01 }, text.as_bytes())
+                    }),
+                    Just(masked(0x80, b"end")),
+                ],
+                0..8,
+            ),
+            mut cuts in prop::collection::vec(0..800usize, 0..8),
+        ) {
+            cuts.sort_unstable();
+            let bytes = frames.concat();
+            prop_assert_eq!(receive(&bytes, &cuts), receive(&bytes, &[]));
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! How far a long piece of work on the chain is: one line for a terminal or a log.
+//!
+//! Nothing here reads a clock or writes: moments are handed in as milliseconds of any monotonic clock, and texts
+//! are handed back.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write};
+
+/// Least time between two lines on a terminal, in milliseconds.
+const TERMINAL_INTERVAL: u64 = 100;
+/// Least time between two lines in a log, in milliseconds.
+const LOG_INTERVAL: u64 = 5_000;
+/// Time between two samples from which the rate is computed, in milliseconds.
+const SAMPLE_INTERVAL: u64 = 500;
+/// Samples kept; with the time between them, how far back the rate looks.
+const MAX_SAMPLES: usize = 10;
+/// Least width of a terminal that is believed; a narrower one is treated as this wide.
+const MIN_WIDTH: usize = 20;
+
+/// Where the work stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Height of the chain.
+    pub height: u64,
+    /// Height at which the work ends, if it is known.
+    pub target: Option<u64>,
+    /// Bytes done and bytes in all, if that is known.
+    pub bytes: Option<(u64, u64)>,
+}
+
+impl Progress {
+    /// Work done and work in all, in the unit that says most about the time left: bytes, else blocks.
+    fn work(&self) -> Option<(u64, u64)> {
+        self.bytes.or(self.target.map(|target| (self.height, target)))
+    }
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// As a line that is rewritten in place, at most ten times a second.
+    Terminal {
+        /// Columns of the terminal.
+        width: usize,
+    },
+    /// As lines without ends, every five seconds.
+    Log,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: u64,
+    height: u64,
+    work: u64,
+}
+
+impl Sample {
+    fn new(at: u64, progress: &Progress) -> Sample {
+        Sample { at, height: progress.height, work: progress.work().map_or(0, |(done, _)| done) }
+    }
+}
+
+/// Turns progress into lines, not too often.
+#[derive(Debug)]
+pub struct Meter {
+    style: Style,
+    start: Sample,
+    /// The past few seconds, oldest first.
+    recent: VecDeque<Sample>,
+    last_line: u64,
+    /// Columns of the terminal that hold the line before.
+    written: usize,
+}
+
+impl Meter {
+    /// A meter of work that begins at the moment `now`.
+    pub fn new(style: Style, now: u64, progress: &Progress) -> Meter {
+        let start = Sample::new(now, progress);
+        Meter { style, start, recent: VecDeque::from([start]), last_line: now, written: 0 }
+    }
+
+    /// What to write now: `None` if the line before is fresh enough.
+    ///
+    /// For a terminal the text begins with a carriage return, has no line end, and covers what the one before
+    /// wrote; for a log it is a plain line without its end.
+    pub fn report(&mut self, now: u64, progress: &Progress) -> Option<String> {
+        let interval = match self.style {
+            Style::Terminal { .. } => TERMINAL_INTERVAL,
+            Style::Log => LOG_INTERVAL,
+        };
+        if now < self.last_line.saturating_add(interval) {
+            return None;
+        }
+        self.last_line = now;
+        let line = self.line(now, progress);
+        self.sample(now, progress);
+        Some(match self.style {
+            Style::Terminal { width } => self.rewrite(&line.fit(width.max(MIN_WIDTH) - 1)),
+            Style::Log => line.fit(usize::MAX),
+        })
+    }
+
+    /// The last line, when the work ends or stops: blocks, time and rate over all. On a terminal it ends the
+    /// rewritten line.
+    pub fn finish(&mut self, now: u64, progress: &Progress) -> String {
+        let passed = now.saturating_sub(self.start.at);
+        let blocks = progress.height.saturating_sub(self.start.height);
+        let mut line = format!("height {}: {} blocks in {}", Grouped(progress.height), Grouped(blocks), Time(passed));
+        if let Some(rate) = Rate::of(blocks, passed) {
+            let _ = write!(line, ", {rate}");
+        }
+        match self.style {
+            Style::Terminal { .. } => self.rewrite(&line) + "\n",
+            Style::Log => line,
+        }
+    }
+
+    /// What makes the terminal's line empty, so that something else can be written there; empty for a log.
+    pub fn erase(&mut self) -> String {
+        match self.written {
+            0 => String::new(),
+            _ => self.rewrite("") + "\r",
+        }
+    }
+
+    fn rewrite(&mut self, line: &str) -> String {
+        let columns = line.chars().count();
+        let text = format!("\r{line:<width$}", width = self.written);
+        self.written = columns;
+        text
+    }
+
+    fn sample(&mut self, now: u64, progress: &Progress) {
+        if self.recent.back().is_some_and(|last| now < last.at.saturating_add(SAMPLE_INTERVAL)) {
+            return;
+        }
+        if self.recent.len() == MAX_SAMPLES {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Sample::new(now, progress));
+    }
+
+    fn line(&self, now: u64, progress: &Progress) -> Line {
+        let from = self.recent.front().unwrap_or(&self.start);
+        let passed = now.saturating_sub(from.at);
+        let mut height = format!("height {}", Grouped(progress.height));
+        if let Some(target) = progress.target {
+            let _ = write!(height, " of {}", Grouped(target));
+        }
+        let work = progress.work();
+        let left = work.and_then(|(done, all)| {
+            let speed = done.checked_sub(from.work).filter(|speed| *speed > 0)?;
+            let left = u128::from(all.saturating_sub(done)) * u128::from(passed) / u128::from(speed);
+            Some(format!("{} left", Time(u64::try_from(left).unwrap_or(u64::MAX))))
+        });
+        Line {
+            height,
+            percent: work.and_then(percent).map(|percent| format!("{percent} %")),
+            rate: Rate::of(progress.height.saturating_sub(from.height), passed).map(|rate| rate.to_string()),
+            left,
+        }
+    }
+}
+
+fn percent((done, all): (u64, u64)) -> Option<u64> {
+    let percent = (u128::from(done.min(all)) * 100).checked_div(u128::from(all))?;
+    u64::try_from(percent).ok()
+}
+
+/// The parts of a line, of which the less important ones go first when there is no room.
+struct Line {
+    height: String,
+    percent: Option<String>,
+    rate: Option<String>,
+    left: Option<String>,
+}
+
+impl Line {
+    fn fit(mut self, width: usize) -> String {
+        loop {
+            let parts = [Some(&self.height), self.percent.as_ref(), self.rate.as_ref(), self.left.as_ref()];
+            let text = parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("  ");
+            if text.chars().count() <= width {
+                return text;
+            }
+            if self.percent.take().is_none() && self.rate.take().is_none() && self.left.take().is_none() {
+                return text.chars().take(width).collect();
+            }
+        }
+    }
+}
+
+/// Blocks per second, in tenths.
+struct Rate(u64);
+
+impl Rate {
+    fn of(blocks: u64, millis: u64) -> Option<Rate> {
+        let tenths = (u128::from(blocks) * 10_000).checked_div(u128::from(millis))?;
+        Some(Rate(u64::try_from(tenths).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..100 => write!(f, "{}.{} blocks/s", self.0 / 10, self.0 % 10),
+            tenths => write!(f, "{} blocks/s", Grouped(tenths / 10)),
+        }
+    }
+}
+
+/// A number with commas between thousands.
+struct Grouped(u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_char(',')?;
+            }
+            f.write_char(digit)?;
+        }
+        Ok(())
+    }
+}
+
+/// A length of time in milliseconds, in its two greatest units.
+struct Time(u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0 / 1000;
+        match seconds {
+            0..10 => write!(f, "{seconds}.{} s", self.0 % 1000 / 100),
+            10..60 => write!(f, "{seconds} s"),
+            60..3_600 => write!(f, "{} min {:02} s", seconds / 60, seconds % 60),
+            3_600..86_400 => write!(f, "{} h {:02} min", seconds / 3_600, seconds % 3_600 / 60),
+            _ => write!(f, "{} d {:02} h", seconds / 86_400, seconds % 86_400 / 3_600),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(height: u64) -> Progress {
+        Progress { height, target: Some(4_010), bytes: None }
+    }
+
+    #[test]
+    fn a_line_tells_height_share_rate_and_time_left() {
+        let mut meter = Meter::new(Style::Log, 1_000, &at(10));
+        let line = meter.report(6_000, &at(2_010)).unwrap();
+        assert_eq!(line, "height 2,010 of 4,010  50 %  400 blocks/s  5.0 s left");
+    }
+
+    #[test]
+    fn bytes_count_for_share_and_time_left_when_they_are_known() {
+        let progress = |height, done| Progress { height, target: None, bytes: Some((done, 1_000)) };
+        let mut meter = Meter::new(Style::Log, 0, &progress(1, 0));
+        let line = meter.report(10_000, &progress(16, 100)).unwrap();
+        assert_eq!(line, "height 16  10 %  1.5 blocks/s  1 min 30 s left");
+    }
+
+    #[test]
+    fn without_any_end_only_height_and_rate_are_told() {
+        let progress = |height| Progress { height, target: None, bytes: None };
+        let mut meter = Meter::new(Style::Log, 0, &progress(1));
+        assert_eq!(meter.report(5_000, &progress(1)).unwrap(), "height 1  0.0 blocks/s");
+        assert_eq!(meter.report(10_000, &progress(10_001)).unwrap(), "height 10,001  1,000 blocks/s");
+    }
+
+    #[test]
+    fn lines_come_no_more_often_than_the_style_allows() {
+        let count = |style| {
+            let mut meter = Meter::new(style, 0, &at(1));
+            (0..20_000).filter(|now| meter.report(*now, &at(*now)).is_some()).count()
+        };
+        assert_eq!(count(Style::Terminal { width: 80 }), 199);
+        assert_eq!(count(Style::Log), 3);
+    }
+
+    #[test]
+    fn the_rate_follows_the_past_few_seconds() {
+        let mut meter = Meter::new(Style::Terminal { width: 100 }, 0, &at(0));
+        let mut line = String::new();
+        for now in (0..=60_000).step_by(100) {
+            let height = if now < 30_000 { now / 10 } else { 3_000 + (now - 30_000) / 100 };
+            line = meter.report(now, &at(height)).unwrap_or(line);
+        }
+        assert!(line.contains("10 blocks/s"), "{line}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_drops_parts_but_never_overflows() {
+        for (width, expected) in [
+            (80, "height 2,010 of 4,010  50 %  400 blocks/s  5.0 s left"),
+            (52, "height 2,010 of 4,010  400 blocks/s  5.0 s left"),
+            (45, "height 2,010 of 4,010  5.0 s left"),
+            (30, "height 2,010 of 4,010"),
+            (21, "height 2,010 of 4,01"),
+            (0, "height 2,010 of 4,0"),
+        ] {
+            let mut meter = Meter::new(Style::Terminal { width }, 0, &at(10));
+            assert_eq!(meter.report(5_000, &at(2_010)).unwrap(), format!("\r{expected}"), "{width}");
+        }
+    }
+
+    #[test]
+    fn a_shorter_line_covers_the_longer_one_before() {
+        let mut meter = Meter::new(Style::Terminal { width: 80 }, 0, &at(10));
+        let long = meter.report(1_000, &at(1_010)).unwrap();
+        let short = meter.report(2_000, &at(9)).unwrap();
+        assert_eq!(short.chars().count(), long.chars().count());
+        assert!(short.ends_with("  "), "{short}");
+        let blank = meter.erase();
+        assert_eq!(blank.trim(), "");
+        assert_eq!(meter.erase(), "");
+    }
+
+    #[test]
+    fn the_last_line_sums_up() {
+        let mut meter = Meter::new(Style::Terminal { width: 80 }, 0, &at(10));
+        assert_eq!(meter.finish(2_500, &at(4_010)), "\rheight 4,010: 4,000 blocks in 2.5 s, 1,600 blocks/s\n");
+        let mut meter = Meter::new(Style::Log, 0, &at(10));
+        assert_eq!(meter.finish(0, &at(10)), "height 10: 0 blocks in 0.0 s");
+    }
+
+    #[test]
+    fn times_are_shown_in_two_units() {
+        let shown = [1_234, 59_999, 60_000, 3_661_000, 90_000_000].map(|millis| Time(millis).to_string());
+        assert_eq!(shown, ["1.2 s", "59 s", "1 min 00 s", "1 h 01 min", "1 d 01 h"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_numbers_make_lines_that_fit(
+            steps in prop::collection::vec((any::<u64>(), any::<u64>(), any::<Option<u64>>(), any::<Option<(u64, u64)>>()), 1..20),
+            width in 0usize..120,
+        ) {
+            let mut meter = Meter::new(Style::Terminal { width }, 0, &at(1));
+            for (now, height, target, bytes) in steps {
+                if let Some(line) = meter.report(now, &Progress { height, target, bytes }) {
+                    prop_assert!(line.chars().count() <= width.max(MIN_WIDTH));
+                }
+            }
+            meter.finish(u64::MAX, &at(u64::MAX));
+        }
+    }
+}

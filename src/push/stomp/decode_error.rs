@@ -1,0 +1,96 @@
+//! Why bytes are no STOMP frame, in the words NIS1 uses (specification 07 §5.2).
+
+use std::fmt;
+
+/// A decoding failure. `Display` gives the `message` header of the ERROR frame, unescaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The command line is no STOMP command.
+    UnknownCommand(String),
+    /// A body of `length` bytes on a frame that must not have one.
+    UnexpectedBody {
+        /// The word on the wire.
+        command: &'static str,
+        /// Length of the body in bytes.
+        length: usize,
+    },
+    /// A header line without a name or without `:`.
+    IllegalHeader(String),
+    /// An unknown escape sequence or a trailing backslash.
+    IllegalEscape {
+        /// Position of the backslash, in UTF-16 code units.
+        index: usize,
+        /// The header name or value that holds it.
+        text: String,
+    },
+    /// A CR that no LF follows.
+    LoneCarriageReturn,
+    /// The byte after `content-length` bytes of body is not NUL.
+    NotTerminated,
+    /// `content-length` is larger than a frame may be. The session must be closed.
+    ContentLengthLimit {
+        /// The announced length.
+        length: usize,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The frame is larger than it may be. The session must be closed.
+    FrameLimit {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// `content-type` is not of the form `type/subtype`.
+    IllegalContentType(String),
+    /// A part of the `heart-beat` header of a CONNECT is not an integer.
+    IllegalNumber(String),
+}
+
+impl DecodeError {
+    /// Whether the session cannot go on: NIS1 leaves it open but deaf, this node closes it with
+    /// code 1002 after the ERROR frame.
+    pub fn is_fatal(&self) -> bool {
+        matches!(
+            self,
+            Self::ContentLengthLimit { .. } | Self::FrameLimit { .. }
+        )
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownCommand(line) => write!(
+                f,
+                "No enum constant org.springframework.messaging.simp.stomp.StompCommand.{line}"
+            ),
+            Self::UnexpectedBody { command, length } => write!(
+                f,
+                "{command} shouldn't have a payload: length={length}, headers={{}}"
+            ),
+            Self::IllegalHeader(line) => write!(
+                f,
+                "Illegal header: '{line}'. A header must be of the form <name>:[<value>]."
+            ),
+            Self::IllegalEscape { index, text } => {
+                write!(f, "Illegal escape sequence at index {index}: {text}")
+            }
+            Self::LoneCarriageReturn => f.write_str("'\\r' must be followed by '\\n'"),
+            Self::NotTerminated => f.write_str("Frame must be terminated with a null octet"),
+            Self::ContentLengthLimit { length, limit } => write!(
+                f,
+                "STOMP 'content-length' header value {length}  exceeds configured buffer size \
+                 limit {limit}"
+            ),
+            Self::FrameLimit { limit } => write!(
+                f,
+                "The configured STOMP buffer size limit of {limit} bytes has been exceeded"
+            ),
+            Self::IllegalContentType(value) => {
+                write!(f, "Invalid mime type \"{value}\": does not contain '/'")
+            }
+            Self::IllegalNumber(text) => write!(f, "For input string: \"{text}\""),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}

@@ -1,0 +1,10 @@
+//! The STOMP dialect of NIS1: bytes to frames and frames to bytes (specification 07 §5).
+
+mod decode_error;
+mod decoder;
+pub mod encoder;
+mod frame;
+
+pub use decode_error::DecodeError;
+pub use decoder::{DEFAULT_FRAME_BYTES, Decoder};
+pub use frame::{Command, Frame};

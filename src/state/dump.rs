@@ -1,0 +1,237 @@
+//! The whole state as one line of JSON, in the format of the recorded chains.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+use sha3::{Digest, Keccak256};
+
+use super::account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
+use super::history::HashEntry;
+use super::mosaics::{self, MosaicEntry};
+use super::namespaces::{self, Lease};
+use super::queries;
+use crate::chain::StoredBlock;
+use crate::model::{Address, Height, Network};
+use crate::store::{Read, StoreError, Table};
+
+/// Writes the state at the tip `block`, and a line feed.
+pub fn dump(state: &impl Read, network: &Network, block: &StoredBlock, out: &mut impl Write) -> io::Result<()> {
+    let head = json!({
+        "height": block.height.0,
+        "blockHash": block.hash.to_string(),
+        "timeStamp": block.timestamp.0,
+        "chainScore": block.score.to_string(),
+        "sumOfBalances": sum_of_balances(state).map_err(io::Error::other)?,
+        "lastRecalculationHeight": null,
+        "accountsHandedOver": null,
+    });
+    let head = head.to_string();
+    out.write_all(head.trim_end_matches('}').as_bytes())?;
+    out.write_all(b",\"accounts\":[")?;
+    write_accounts(state, network, block.height, out)?;
+    let rest = rest(state, network, block.height).map_err(io::Error::other)?;
+    writeln!(out, "],{}", rest.to_string().trim_start_matches('{'))
+}
+
+fn rest(state: &impl Read, network: &Network, height: Height) -> Result<Value, StoreError> {
+    Ok(json!({
+        "namespaces": namespaces_value(state, network, height)?,
+        "transactionHashes": hashes_value(state)?,
+        "expiredMosaicLog": log_value(state)?,
+    }))
+}
+
+fn sum_of_balances(state: &impl Read) -> Result<u64, StoreError> {
+    let mut sum = 0;
+    state.each(Table::Accounts, &[], |_, value| {
+        sum += Account::from_bytes(value)?.balance.total();
+        Ok(true)
+    })?;
+    Ok(sum)
+}
+
+type Outlinks = BTreeMap<Address, Vec<Value>>;
+
+fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mut impl Write) -> io::Result<()> {
+    let mut outlinks = outlinks_by_sender(state).map_err(io::Error::other)?;
+    let mut walk = state.walk(Table::Accounts).map_err(io::Error::other)?;
+    let mut entry = walk.seek(&[]).map_err(io::Error::other)?;
+    let mut first = true;
+    while let Some((key, value)) = entry {
+        let account = account_value(state, network, height, key, value, &mut outlinks).map_err(io::Error::other)?;
+        if !std::mem::take(&mut first) {
+            out.write_all(b",")?;
+        }
+        serde_json::to_writer(&mut *out, &account)?;
+        entry = walk.next().map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+fn outlinks_by_sender(state: &impl Read) -> Result<Outlinks, StoreError> {
+    let mut outlinks = Outlinks::new();
+    state.each(Table::Outlinks, &[], |key, value| {
+        let damaged = StoreError::Damaged("an outlink");
+        let parts = key.first_chunk().zip(value.first_chunk()).zip(value.get(40..80)).zip(value.get(80..));
+        let Some((((height, from), to), weight)) = parts else { return Err(damaged) };
+        let Ok(weight) = weight.try_into() else { return Err(damaged) };
+        let link = json!([u64::from_be_bytes(*height), u64::from_le_bytes(weight), String::from_utf8_lossy(to)]);
+        outlinks.entry(Address::from_stored(*from)).or_default().push(link);
+        Ok(true)
+    })?;
+    Ok(outlinks)
+}
+
+fn account_value(
+    state: &impl Read,
+    network: &Network,
+    height: Height,
+    key: &[u8],
+    value: &[u8],
+    outlinks: &mut Outlinks,
+) -> Result<Value, StoreError> {
+    let address = Address::from_stored(key.try_into().map_err(|_| StoreError::Damaged("an address"))?);
+    let account = Account::from_bytes(value)?;
+    let balance = account.balance.at(height, &network.chain);
+    let texts = |addresses: Vec<Address>| addresses.iter().map(Address::to_string).collect::<Vec<_>>();
+    Ok(json!({
+        "address": address.as_str(),
+        "known": account.is_known(),
+        "publicKey": account.public_key.map(|key| key.to_string()),
+        "firstHeight": account.is_known().then_some(account.first_height),
+        "referenceCount": account.references,
+        "balance": balance.total(),
+        "vested": balance.vested,
+        "unvested": balance.unvested,
+        "harvestedBlocks": account.harvested_blocks,
+        "importance": null,
+        "remoteStatus": status_name(account.remote_status(height, network.chain.rewrite_limit)),
+        "remoteLinks": account.links.iter().map(link_value).collect::<Vec<_>>(),
+        "cosignatories": texts(queries::cosignatories(state, &address)?),
+        "cosignatoryOf": texts(queries::cosignatory_of(state, &address)?),
+        "minCosignatories": account.min_cosignatories,
+        "mosaicIds": mosaics::holdings(state, &address)?,
+        "outlinks": outlinks.remove(&address).unwrap_or_default(),
+    }))
+}
+
+fn status_name(status: RemoteStatus) -> String {
+    let phase = |phase| match phase {
+        LinkPhase::Activating => "ACTIVATING",
+        LinkPhase::Active => "ACTIVE",
+        LinkPhase::Deactivating => "DEACTIVATING",
+        LinkPhase::Inactive => "INACTIVE",
+    };
+    match status {
+        RemoteStatus::NotSet => "NOT_SET".to_owned(),
+        RemoteStatus::Owner(of) => format!("OWNER_{}", phase(of)),
+        RemoteStatus::Remote(of) => format!("REMOTE_{}", phase(of)),
+    }
+}
+
+fn link_value(link: &RemoteLink) -> Value {
+    json!({
+        "role": if link.role == LinkRole::Owner { "owner" } else { "remote" },
+        "linked": link.other.as_str(),
+        "height": link.height.0,
+        "mode": link.mode.code(),
+    })
+}
+
+fn namespaces_value(state: &impl Read, network: &Network, height: Height) -> Result<Value, StoreError> {
+    let mut roots = Vec::new();
+    state.each(Table::Namespaces, &[], |key, value| {
+        let root = std::str::from_utf8(key).map_err(|_| StoreError::Damaged("a namespace"))?;
+        roots.push((root.to_owned(), namespaces::parse_leases(value)?));
+        Ok(true)
+    })?;
+    let values = roots.iter().map(|(root, leases)| namespace_value(state, network, height, root, leases));
+    Ok(Value::Array(values.collect::<Result<_, _>>()?))
+}
+
+fn namespace_value(
+    state: &impl Read,
+    network: &Network,
+    height: Height,
+    root: &str,
+    leases: &[Lease],
+) -> Result<Value, StoreError> {
+    let term = network.chain.blocks_per_year();
+    let lease_values = leases.iter().map(|lease| {
+        json!({
+            "owner": lease.owner.as_str(),
+            "height": lease.height.0,
+            "expiry": lease.height.plus(term).0,
+            "active": lease.is_active(height, term),
+            "children": lease.children,
+        })
+    });
+    let lease_values: Vec<Value> = lease_values.collect();
+    let mut names = Map::new();
+    let mut entries = Map::new();
+    if let Some(last) = leases.last() {
+        for name in std::iter::once(root).chain(last.children.iter().map(String::as_str)) {
+            names.insert(name.to_owned(), namespaces::is_active(leases, name, height, term).into());
+        }
+        for id in namespaces::mosaics_of(state, root, last)? {
+            let mut history = Vec::new();
+            for (number, entry) in mosaics::history(state, &id)?.iter().enumerate() {
+                history.push(entry_value(state, network, number as u32, entry)?);
+            }
+            entries.insert(id.to_string(), Value::Array(history));
+        }
+    }
+    Ok(json!({ "root": root, "leases": lease_values, "activeNames": names, "mosaics": entries }))
+}
+
+fn entry_value(state: &impl Read, network: &Network, number: u32, entry: &MosaicEntry) -> Result<Value, StoreError> {
+    let MosaicEntry { definition, supply } = entry;
+    let levy = definition.levy.as_ref().map(|levy| {
+        json!({
+            "type": levy.kind.code(),
+            "recipient": levy.recipient.as_str(),
+            "mosaicId": levy.mosaic.to_string(),
+            "fee": levy.fee,
+        })
+    });
+    Ok(json!({
+        "creator": Address::from_public_key(&definition.creator, network.byte).as_str(),
+        "description": definition.description,
+        "divisibility": definition.properties.divisibility,
+        "initialSupply": definition.properties.initial_supply,
+        "supplyMutable": definition.properties.supply_mutable,
+        "transferable": definition.properties.transferable,
+        "levy": levy,
+        "supply": supply,
+        "balances": balances_value(mosaics::balances(state, &definition.id, number)?),
+    }))
+}
+
+fn balances_value(balances: Vec<(Address, u64)>) -> Map<String, Value> {
+    balances.into_iter().map(|(address, quantity)| (address.to_string(), quantity.into())).collect()
+}
+
+fn hashes_value(state: &impl Read) -> Result<Value, StoreError> {
+    let (mut count, mut hasher) = (0u64, Keccak256::new());
+    state.each(Table::Hashes, &[], |key, value| {
+        let entry = HashEntry::from_bytes(value)?;
+        count += 1;
+        hasher.update(format!("{} {} {}\n", hex::encode(key), entry.height, entry.timestamp));
+        Ok(true)
+    })?;
+    Ok(json!({ "count": count, "digest": hex::encode(hasher.finalize()) }))
+}
+
+fn log_value(state: &impl Read) -> Result<Value, StoreError> {
+    let mut log: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
+    state.each(Table::ExpiredMosaics, &[], |key, value| {
+        let height = key.first_chunk().ok_or(StoreError::Damaged("the log of expired mosaics"))?;
+        let entry = namespaces::parse_log_entry(value)?;
+        let balances = balances_value(entry.balances);
+        let value = json!({ "mosaicId": entry.mosaic, "kind": entry.kind, "balances": balances });
+        log.entry(u64::from_be_bytes(*height)).or_default().push(value);
+        Ok(true)
+    })?;
+    Ok(Value::Object(log.into_iter().map(|(height, entries)| (height.to_string(), entries.into())).collect()))
+}

@@ -1,0 +1,159 @@
+//! Which transactions concern an account, and where a transaction is (specification 03 §15, §21.3).
+
+use super::error::StateError;
+use crate::model::{Address, Block, Body, Hash256, Height, NetworkByte, Timestamp, Transaction, transaction::kind};
+use crate::store::{Batch, Read, StoreError, Table};
+
+/// Where the transaction with a hash is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashEntry {
+    /// Height of its block.
+    pub height: Height,
+    /// Its own time stamp.
+    pub timestamp: Timestamp,
+    /// Its place among the block's transactions; `None` if it is nested in one of them.
+    pub index: Option<u32>,
+}
+
+const NESTED: u32 = u32::MAX;
+
+impl HashEntry {
+    /// Reads the stored form.
+    pub fn from_bytes(bytes: &[u8]) -> Result<HashEntry, StoreError> {
+        let bytes: &[u8; 16] = bytes.try_into().map_err(|_| StoreError::Damaged("a hash"))?;
+        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let height = u64::from(number(0)) | u64::from(number(4)) << 32;
+        let index = Some(number(12)).filter(|index| *index != NESTED);
+        Ok(HashEntry { height: Height(height), timestamp: Timestamp(number(8) as i32), index })
+    }
+
+    fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.height.0.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.timestamp.0.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.index.unwrap_or(NESTED).to_le_bytes());
+        bytes
+    }
+
+    /// Remembers a hash. One that is known already makes the block impossible.
+    pub fn insert(self, batch: &mut Batch<'_>, hash: &Hash256) -> Result<(), StateError> {
+        if batch.contains(Table::Hashes, &hash.0)? {
+            return Err(StateError::impossible(format!("transaction {hash} is in the chain already")));
+        }
+        batch.insert(Table::Hashes, &hash.0, &self.to_bytes())?;
+        let key = [self.timestamp.0.to_be_bytes().as_slice(), &hash.0].concat();
+        Ok(batch.insert(Table::HashesByTime, &key, &[])?)
+    }
+}
+
+/// Numbers the transactions of a block, `first` being the first number, and gives those of the direct ones;
+/// also the number after the last. The order is that of specification 06 §6.6.
+pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
+    let mut ids = vec![0; block.transactions.len()];
+    let mut next = first;
+    let mut take = |count: usize| {
+        let id = next;
+        next += count as u64;
+        id
+    };
+    let kinds = [
+        kind::IMPORTANCE_TRANSFER,
+        kind::MOSAIC_DEFINITION_CREATION,
+        kind::MOSAIC_SUPPLY_CHANGE,
+        kind::AGGREGATE_MODIFICATION,
+    ];
+    for kind in kinds {
+        for (transaction, id) in block.transactions.iter().zip(&mut ids) {
+            if transaction.body.kind() == kind {
+                *id = take(1);
+            } else if transaction.inner().is_some_and(|inner| inner.body.kind() == kind) {
+                take(1);
+            }
+        }
+    }
+    for (transaction, id) in block.transactions.iter().zip(&mut ids) {
+        if let Some(inner) = transaction.inner() {
+            *id = take(1);
+            take(usize::from(matches!(inner.body, Body::Transfer(_) | Body::ProvisionNamespace(_))));
+            take(transaction.cosignatures().len());
+        }
+    }
+    for kind in [kind::PROVISION_NAMESPACE, kind::TRANSFER] {
+        for (transaction, id) in block.transactions.iter().zip(&mut ids) {
+            if transaction.body.kind() == kind {
+                *id = take(1);
+            }
+        }
+    }
+    (ids, next)
+}
+
+/// Whether an account sent or received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It received.
+    Incoming,
+    /// It sent.
+    Outgoing,
+}
+
+/// Adds a direct transaction to the history of the accounts it concerns (specification 03 §21.3, §21.4 query
+/// 10). To be called after the whole block was applied: a multisig transaction concerns those who are
+/// cosignatories then.
+pub fn index_transaction(
+    batch: &mut Batch<'_>,
+    transaction: &Transaction,
+    id: u64,
+    height: Height,
+    index: u32,
+    network: NetworkByte,
+) -> Result<(), StateError> {
+    let mut concerned = Vec::new();
+    let acting = transaction.inner().unwrap_or(transaction);
+    concerned.push((acting.signer_address(network), Direction::Outgoing));
+    if transaction.inner().is_some() {
+        let account = acting.signer_address(network);
+        let cosignatories = super::queries::cosignatories(batch, &account)?;
+        concerned.extend(cosignatories.into_iter().map(|address| (address, Direction::Outgoing)));
+    }
+    let nested = transaction.inner().is_some();
+    concerned.extend(recipients(acting, nested, network).into_iter().map(|address| (address, Direction::Incoming)));
+    let value = [height.0.to_le_bytes().as_slice(), &index.to_le_bytes()].concat();
+    for (address, direction) in concerned {
+        let key = [address.as_bytes().as_slice(), &[direction as u8], &id.to_be_bytes()].concat();
+        batch.put(Table::Transfers, &key, &value)?;
+    }
+    Ok(())
+}
+
+/// Accounts that a transaction goes to. A definition counts for its fee sink and levy recipient only inside a
+/// multisig transaction.
+fn recipients(transaction: &Transaction, nested: bool, network: NetworkByte) -> Vec<Address> {
+    let address = |key| Address::from_public_key(key, network);
+    match &transaction.body {
+        Body::Transfer(body) => vec![body.recipient],
+        Body::ImportanceTransfer(body) => vec![address(&body.remote)],
+        Body::AggregateModification(body) => body.modifications.iter().map(|m| address(&m.cosignatory)).collect(),
+        Body::ProvisionNamespace(body) => vec![body.rental_fee_sink],
+        Body::MosaicDefinitionCreation(body) if nested => {
+            let levy = body.definition.levy.as_ref().map(|levy| levy.recipient);
+            let levy = levy.filter(|recipient| *recipient != transaction.signer_address(network));
+            std::iter::once(body.creation_fee_sink).chain(levy).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Adds a block to the histories of its signer and of the account it is credited to.
+pub fn index_harvest(
+    batch: &mut Batch<'_>,
+    signer: &Address,
+    beneficiary: &Address,
+    height: Height,
+) -> Result<(), StateError> {
+    for address in [signer, beneficiary] {
+        let key = [address.as_bytes().as_slice(), &height.0.to_be_bytes()].concat();
+        batch.put(Table::Harvests, &key, &[])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! Carries out effects on the store, in the order of specification 03 §6.
+
+use std::collections::BTreeMap;
+
+use super::account::{Account, LinkRole, RemoteLink};
+use super::effects::Effect;
+use super::error::StateError;
+use super::mosaics;
+use super::namespaces::{self, ExpiryKind, ExpiryLog};
+use crate::crypto::PublicKey;
+use crate::model::network::ImportanceScheme;
+use crate::model::transaction::{LinkMode, ModificationKind};
+use crate::model::{Address, Amount, Height, NamespaceId, Network, Timestamp};
+use crate::store::{Batch, Read, StoreError, Table};
+
+/// What a [`Ledger`] keeps while one block is applied.
+pub struct BlockContext {
+    /// Height of the block.
+    pub height: Height,
+    /// Its time stamp.
+    pub timestamp: Timestamp,
+    accounts: BTreeMap<Address, Open>,
+    outlinks: u32,
+    log: ExpiryLog,
+}
+
+/// An account that the block has looked at, and its stored form before.
+struct Open {
+    account: Account,
+    before: Option<Vec<u8>>,
+}
+
+impl BlockContext {
+    /// Nothing applied yet.
+    pub fn new(height: Height, timestamp: Timestamp) -> BlockContext {
+        BlockContext { height, timestamp, accounts: BTreeMap::new(), outlinks: 0, log: ExpiryLog::new(height) }
+    }
+}
+
+/// Changes the state of a chain within a batch, for one block.
+pub struct Ledger<'a, 'env> {
+    /// The batch that takes the changes.
+    pub batch: &'a mut Batch<'env>,
+    /// What is kept for the block.
+    pub block: &'a mut BlockContext,
+    /// The network.
+    pub network: &'a Network,
+}
+
+impl Ledger<'_, '_> {
+    /// The account of an address, to be changed. It is written by [`Ledger::finish`].
+    pub fn account(&mut self, address: &Address) -> Result<&mut Account, StateError> {
+        if !self.block.accounts.contains_key(address) {
+            let before = self.batch.get(Table::Accounts, address.as_bytes())?.map(<[u8]>::to_vec);
+            let account = before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
+            self.block.accounts.insert(*address, Open { account, before });
+        }
+        let open = self.block.accounts.get_mut(address);
+        Ok(&mut open.ok_or(StoreError::Damaged("an open account"))?.account)
+    }
+
+    /// Remembers the key of an account.
+    pub fn reveal(&mut self, key: &PublicKey) -> Result<(), StateError> {
+        let address = Address::from_public_key(key, self.network.byte);
+        self.account(&address)?.public_key.get_or_insert(*key);
+        Ok(())
+    }
+
+    /// Gives the nemesis account the total supply, before the nemesis block is applied (specification 03
+    /// §20.2).
+    pub fn seed(&mut self) -> Result<(), StateError> {
+        let (height, network) = (self.block.height, self.network);
+        let nemesis = self.account(&network.nemesis_signer)?;
+        nemesis.first_height = height.0;
+        nemesis.balance.receive(height, network.total_amount.0, &network.chain)
+    }
+
+    /// Carries out one effect.
+    pub fn apply(&mut self, effect: &Effect<'_>) -> Result<(), StateError> {
+        let network = self.network.byte;
+        match effect {
+            Effect::Touch(address) => {
+                let height = self.block.height;
+                self.account(address)?.touch(height);
+                Ok(())
+            }
+            Effect::Transfer { from, to, amount } => self.transfer(from, to, *amount),
+            Effect::Debit { from, amount } => self.debit(from, *amount),
+            Effect::Link { owner, remote, mode } => self.link(owner, remote, *mode),
+            Effect::Cosignatory { account, modification } => {
+                let cosignatory = Address::from_public_key(&modification.cosignatory, network);
+                self.cosignatory(account, &cosignatory, modification.kind)
+            }
+            Effect::MinCosignatories { account, change } => self.min_cosignatories(account, *change),
+            Effect::Namespace { owner, name } => self.provision(*owner, name),
+            Effect::Definition(definition) => {
+                self.need_namespace(&definition.id.namespace)?;
+                let after_fork = self.block.height.0 >= self.network.chain.forks.mosaic_redefinition;
+                let defined = mosaics::define(self.batch, definition, after_fork, network)?;
+                if let Some(lost) = defined.lost {
+                    self.block.log.add(self.batch, &definition.id, ExpiryKind::Expired, &lost)?;
+                }
+                Ok(())
+            }
+            Effect::Supply { supplier, mosaic, delta, kind } => {
+                mosaics::change_supply(self.batch, supplier, mosaic, *delta, *kind, network)
+            }
+            Effect::MosaicTransfer { from, to, mosaic, quantity } => {
+                mosaics::transfer(self.batch, mosaic, from, to, *quantity, network)
+            }
+        }
+    }
+
+    fn transfer(&mut self, from: &Address, to: &Address, amount: u64) -> Result<(), StateError> {
+        if self.account(from)?.balance.total() < amount {
+            return Err(StateError::impossible(format!("{from} has less than {amount}")));
+        }
+        self.credit(to, amount)?;
+        self.debit(from, amount)?;
+        if from != to && self.network.chain.importance == ImportanceScheme::ProofOfImportance {
+            self.add_outlink(from, to, amount)?;
+        }
+        Ok(())
+    }
+
+    fn credit(&mut self, to: &Address, amount: u64) -> Result<(), StateError> {
+        if amount == 0 {
+            return Ok(());
+        }
+        let (height, network) = (self.block.height, self.network);
+        let account = self.account(to)?;
+        let fresh = account.balance.height == 0;
+        account.balance.receive(height, amount, &network.chain)?;
+        if height == Height::NEMESIS && *to != network.nemesis_signer {
+            if !fresh {
+                return Err(StateError::impossible(format!("{to} is paid twice in the nemesis block")));
+            }
+            account.balance.vest();
+        }
+        Ok(())
+    }
+
+    fn debit(&mut self, from: &Address, amount: u64) -> Result<(), StateError> {
+        if amount == 0 {
+            return Ok(());
+        }
+        let (height, network) = (self.block.height, self.network);
+        self.account(from)?.balance.send(height, amount, &network.chain)
+    }
+
+    /// A movement of currency as the importance calculation will see it (specification 03 §9). The sender has
+    /// paid already.
+    fn add_outlink(&mut self, from: &Address, to: &Address, amount: u64) -> Result<(), StateError> {
+        let height = self.block.height;
+        let balance = self.account(from)?.balance.at(height, &self.network.chain);
+        let weight = match balance.unvested {
+            0 => amount,
+            _ => (u128::from(amount) * u128::from(balance.vested) / u128::from(balance.total())) as u64,
+        };
+        let key = [height.0.to_be_bytes().as_slice(), &self.block.outlinks.to_be_bytes()].concat();
+        let value = [from.as_bytes().as_slice(), to.as_bytes(), &weight.to_le_bytes()].concat();
+        self.block.outlinks += 1;
+        Ok(self.batch.insert(Table::Outlinks, &key, &value)?)
+    }
+
+    fn link(&mut self, owner: &Address, remote: &Address, mode: LinkMode) -> Result<(), StateError> {
+        let height = self.block.height;
+        let after_fork = height.0 >= self.network.chain.forks.mosaic_redefinition;
+        // Later deactivations end the link that exists, whatever remote they name (specification 03 §10.2).
+        let remote = match mode {
+            LinkMode::Deactivate if after_fork => {
+                let linked = self.account(owner)?.links.last().map(|link| link.other);
+                linked.ok_or_else(|| StateError::impossible(format!("{owner} has no remote account")))?
+            }
+            _ => *remote,
+        };
+        self.account(owner)?.push_link(RemoteLink { role: LinkRole::Owner, other: remote, height, mode });
+        self.account(&remote)?.push_link(RemoteLink { role: LinkRole::Remote, other: *owner, height, mode });
+        Ok(())
+    }
+
+    fn cosignatory(
+        &mut self,
+        account: &Address,
+        cosignatory: &Address,
+        kind: ModificationKind,
+    ) -> Result<(), StateError> {
+        let pair = |a: &Address, b: &Address| [a.as_bytes().as_slice(), b.as_bytes()].concat();
+        let (down, up) = (pair(account, cosignatory), pair(cosignatory, account));
+        match kind {
+            ModificationKind::Add => {
+                self.refuse_nested_multisig(account, cosignatory)?;
+                self.batch.put(Table::Cosignatories, &down, &[])?;
+                self.batch.put(Table::CosignatoryOf, &up, &[])?;
+            }
+            ModificationKind::Delete | ModificationKind::Unknown => {
+                self.batch.delete(Table::Cosignatories, &down)?;
+                self.batch.delete(Table::CosignatoryOf, &up)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// No account may be both a multisig account and a cosignatory (specification 03 §11).
+    fn refuse_nested_multisig(&self, account: &Address, cosignatory: &Address) -> Result<(), StateError> {
+        let has = |table, address: &Address| -> Result<bool, StateError> {
+            let entry = self.batch.walk(table)?.seek(address.as_bytes())?;
+            Ok(entry.is_some_and(|(key, _)| key.starts_with(address.as_bytes())))
+        };
+        if has(Table::CosignatoryOf, account)? || has(Table::Cosignatories, cosignatory)? || account == cosignatory {
+            return Err(StateError::impossible("a multisig account cannot be a cosignatory"));
+        }
+        Ok(())
+    }
+
+    fn min_cosignatories(&mut self, account: &Address, change: i32) -> Result<(), StateError> {
+        let state = self.account(account)?;
+        let sum = i64::from(state.min_cosignatories) + i64::from(change);
+        state.min_cosignatories =
+            u32::try_from(sum).map_err(|_| StateError::impossible(format!("{account} would need {sum} signatures")))?;
+        Ok(())
+    }
+
+    fn provision(&mut self, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
+        let term = self.network.chain.blocks_per_year();
+        let BlockContext { height, log, .. } = &mut *self.block;
+        namespaces::provision(self.batch, owner, name, *height, term, log)
+    }
+
+    fn need_namespace(&self, name: &NamespaceId) -> Result<(), StateError> {
+        let leases = namespaces::leases(self.batch, name.root())?;
+        let last = leases.last();
+        let found = last.is_some_and(|lease| name.is_root() || lease.children.iter().any(|c| c == name.as_str()));
+        found.then_some(()).ok_or_else(|| StateError::impossible(format!("there is no namespace {name}")))
+    }
+
+    /// The account to which the block of `signer` is credited (specification 03 §10.3).
+    pub fn beneficiary(&mut self, signer: &Address) -> Result<Address, StateError> {
+        let (height, limit) = (self.block.height, self.network.chain.rewrite_limit);
+        Ok(self.account(signer)?.forwarded(height, limit).unwrap_or(*signer))
+    }
+
+    /// Credits the block, lets namespaces expire and forgets what is old (specification 03 §4.3, §6 O4,
+    /// O14–O17). The hashes of the block itself are added afterwards.
+    pub fn harvest(&mut self, beneficiary: &Address, fees: Amount) -> Result<(), StateError> {
+        self.credit(beneficiary, fees.0)?;
+        self.account(beneficiary)?.harvested_blocks += 1;
+        let term = self.network.chain.blocks_per_year();
+        let BlockContext { height, timestamp, log, .. } = &mut *self.block;
+        namespaces::expire(self.batch, *height, term, log)?;
+        super::pruning::prune(self.batch, *height, *timestamp, &self.network.chain)
+    }
+
+    /// Writes the accounts that were looked at and have changed.
+    pub fn finish(&mut self) -> Result<(), StateError> {
+        for (address, open) in std::mem::take(&mut self.block.accounts) {
+            let after = open.account.to_bytes();
+            let untouched = open.before.is_none() && open.account == Account::default();
+            if !untouched && open.before.as_ref() != Some(&after) {
+                self.batch.replace(Table::Accounts, address.as_bytes(), open.before.as_deref(), &after)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! The `config.json` of every recorded chain gives the parameters that the same file records in other members.
+
+use std::path::{Path, PathBuf};
+
+use nisd::config::{Settings, embedded, load};
+use nisd::model::network::{ImportanceScheme, Vesting};
+use serde_json::Value;
+
+/// Folder of the recorded chains: `NISD_SHARED`, or `shared` next to the project.
+fn chains() -> Option<PathBuf> {
+    let shared = std::env::var_os("NISD_SHARED").map(PathBuf::from);
+    let shared = shared.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"));
+    let chains = shared.join("data/chains");
+    chains.is_dir().then_some(chains)
+}
+
+fn check(settings: &Settings, recorded: &Value) {
+    let network = &settings.network;
+    let told = &recorded["network"];
+    assert_eq!(told["name"], network.name);
+    assert_eq!(told["versionByte"], network.byte.0);
+    assert_eq!(told["generationHash"], network.generation_hash.to_string());
+    assert_eq!(told["nemesisSignerAddress"], network.nemesis_signer.as_str());
+    assert_eq!(told["totalAmountXem"], network.total_amount.0 / 1_000_000);
+
+    let chain = &network.chain;
+    let told = &recorded["chain"];
+    assert_eq!(told["blockGenerationTargetTime"], chain.target_time);
+    assert_eq!(told["blockChainRewriteLimit"], chain.rewrite_limit);
+    assert_eq!(told["maxTransactionsPerBlock"], chain.max_transactions_per_block);
+    assert_eq!(told["maxTransactions"], chain.max_transactions);
+    assert_eq!(told["ignoreFees"], chain.ignore_fees);
+    assert_eq!(told["transactionHashRetentionTimeHours"], chain.hash_retention_hours.unwrap());
+    let importance = match chain.importance {
+        ImportanceScheme::ProofOfImportance => "PROOF_OF_IMPORTANCE",
+        ImportanceScheme::ProofOfStake => "PROOF_OF_STAKE",
+    };
+    let vesting = match chain.vesting {
+        Vesting::TimeBased => "WB_TIME_BASED_VESTING",
+        Vesting::Immediate => "WB_IMMEDIATE_VESTING",
+    };
+    let mut features = vec![importance, vesting];
+    features.extend(settings.stabilize_block_times.then_some("STABILIZE_BLOCK_TIMES"));
+    assert_eq!(told["blockChainFeatures"], Value::from(features));
+
+    let told = &recorded["derived"];
+    assert_eq!(told["blocksPerDay"], chain.blocks_per_day());
+    assert_eq!(told["blocksPerMonth"], chain.blocks_per_month());
+    assert_eq!(told["blocksPerYear"], chain.blocks_per_year());
+
+    let forks = &chain.forks;
+    let told = &recorded["forks"];
+    assert_eq!(told["multisigMOfN"], forks.multisig_m_of_n);
+    assert_eq!(told["mosaics"], forks.mosaics);
+    assert_eq!(told["firstFee"], forks.first_fee);
+    assert_eq!(told["remoteAccount"], forks.remote_account);
+    assert_eq!(told["mosaicRedefinition"], forks.mosaic_redefinition);
+    assert_eq!(told["secondFee"], forks.second_fee);
+    assert_eq!(told["treasuryReissuance"], forks.treasury_reissuance);
+    let texts = |hashes: &[nisd::model::hash::Hash256]| hashes.iter().map(|hash| hash.to_string()).collect::<Value>();
+    assert_eq!(told["treasuryReissuanceTransactionHashes"], texts(&forks.treasury_hashes));
+    assert_eq!(told["treasuryReissuanceFallbackTransactionHashes"], texts(&forks.treasury_fallback_hashes));
+}
+
+#[test]
+fn the_embedded_chain_has_its_recorded_parameters() {
+    let settings = load(None, Vec::new(), None).unwrap();
+    check(&settings, &serde_json::from_str(embedded::CONFIG).unwrap());
+}
+
+#[test]
+fn every_recorded_chain_has_its_recorded_parameters() {
+    let Some(chains) = chains() else {
+        eprintln!("SKIPPED: no recorded chains; set NISD_SHARED to the folder that holds data/chains");
+        return;
+    };
+    let mut found = 0;
+    for entry in std::fs::read_dir(chains).unwrap() {
+        let folder = entry.unwrap().path();
+        let config = folder.join("config.json");
+        if !config.is_file() {
+            continue;
+        }
+        let settings = load(Some(&config), Vec::new(), Some(Path::new("/home/someone"))).unwrap();
+        check(&settings, &serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap());
+        assert_eq!(settings.nemesis.read().unwrap(), std::fs::read(folder.join("nemesis.bin")).unwrap());
+        assert!(settings.notices.is_empty(), "{:?}", settings.notices);
+        found += 1;
+    }
+    assert!(found >= 3, "{found} chains");
+}
