@@ -13,6 +13,8 @@ pub enum StoreError {
     Schema { found: String, expected: String },
     /// The store holds the chain of another network.
     OtherNetwork { store: String, configured: String },
+    /// Another process has it open to change it.
+    InUse,
     /// There is no chain in the folder.
     Empty,
     /// A value cannot be read back: the file is damaged.
@@ -37,6 +39,7 @@ impl fmt::Display for StoreError {
                 "the store holds the chain of {store}, but the configuration is for {configured}; \
                  choose another data folder or the configuration that belongs to this one"
             ),
+            StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
             StoreError::Damaged(what) => write!(
                 f,

@@ -13,6 +13,6 @@ mod tables;
 
 pub use batch::Batch;
 pub use error::StoreError;
-pub use open::{Identity, Options, Store};
+pub use open::{Access, Identity, Options, Store};
 pub use read::{Read, Snapshot, Walk};
 pub use tables::Table;

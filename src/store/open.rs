@@ -1,5 +1,6 @@
 //! Opening a store.
 
+use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
@@ -42,17 +43,31 @@ pub struct Identity {
     pub text: String,
 }
 
+/// What a store is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To change it. One process at a time may do so.
+    Exclusive,
+    /// To read what is committed, beside a process that changes it.
+    Shared,
+}
+
 /// An open store.
 pub struct Store {
     environment: Environment,
     databases: [Database; Table::ALL.len()],
+    /// Held for exclusive access, and released by the system however the process ends.
+    _lock: Option<File>,
 }
+
+const LOCK_FILE: &str = "nisd.lock";
 
 impl Store {
     /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or
     /// layout is not touched.
     pub fn open(folder: &Path, identity: &Identity, options: Options) -> Result<Store, StoreError> {
         std::fs::create_dir_all(folder).map_err(StoreError::Folder)?;
+        let lock = Some(lock(folder)?);
         let environment = environment(folder, options)?;
         if let Some(found) = stored_meta(&environment)? {
             check_schema(&found.0)?;
@@ -60,7 +75,7 @@ impl Store {
                 return Err(StoreError::OtherNetwork { store: network_name(&found.1), configured: identity.name.clone() });
             }
         }
-        let store = Store::with(environment)?;
+        let store = Store { databases: create_tables(&environment)?, environment, _lock: lock };
         let mut batch = store.begin()?;
         batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
         batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
@@ -69,23 +84,18 @@ impl Store {
     }
 
     /// Opens a store that exists, whatever its chain; gives the text of its identity too.
-    pub fn open_existing(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
+    pub fn open_existing(folder: &Path, access: Access, options: Options) -> Result<(Store, String), StoreError> {
         if !folder.join("data.mdb").exists() {
             return Err(StoreError::Empty);
         }
+        let _lock = match access {
+            Access::Exclusive => Some(lock(folder)?),
+            Access::Shared => None,
+        };
         let environment = environment(folder, options)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
-        Ok((Store::with(environment)?, network))
-    }
-
-    fn with(environment: Environment) -> Result<Store, StoreError> {
-        let mut databases = Vec::with_capacity(Table::ALL.len());
-        for table in Table::ALL {
-            databases.push(environment.create_db(Some(table.name()), DatabaseFlags::empty())?);
-        }
-        let databases = databases.try_into().map_err(|_| StoreError::Damaged("number of tables"))?;
-        Ok(Store { environment, databases })
+        Ok((Store { databases: open_tables(&environment)?, environment, _lock }, network))
     }
 
     /// The last committed state.
@@ -104,6 +114,31 @@ impl Store {
         let page = self.environment.stat()?.page_size();
         Ok((info.last_pgno() as u64 + 1) * u64::from(page))
     }
+}
+
+fn lock(folder: &Path) -> Result<File, StoreError> {
+    let file = File::create(folder.join(LOCK_FILE)).map_err(StoreError::Folder)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
+        Err(TryLockError::Error(error)) => Err(StoreError::Folder(error)),
+    }
+}
+
+type Databases = [Database; Table::ALL.len()];
+
+fn create_tables(environment: &Environment) -> Result<Databases, StoreError> {
+    tables(|table| environment.create_db(Some(table.name()), DatabaseFlags::empty()))
+}
+
+/// Like [`create_tables`] for a store that has them, without waiting for its writer.
+fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
+    tables(|table| environment.open_db(Some(table.name())))
+}
+
+fn tables(open: impl Fn(Table) -> Result<Database, lmdb::Error>) -> Result<Databases, StoreError> {
+    let databases = Table::ALL.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    databases.try_into().map_err(|_| StoreError::Damaged("number of tables"))
 }
 
 fn environment(folder: &Path, options: Options) -> Result<Environment, StoreError> {

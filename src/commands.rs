@@ -1,0 +1,247 @@
+//! The commands that work on a store and then end.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use crate::chain::{self, BlockError, Intake, IntakeError, IntakeOptions, RollbackError};
+use crate::cli;
+use crate::codec::block_file::{self, BlockFile};
+use crate::codec::network_from_text;
+use crate::config::{NemesisError, Settings};
+use crate::model::{Height, Network};
+use crate::progress::{Meter, Progress, Style};
+use crate::state;
+use crate::store::{Access, Identity, Options, Read, Store, StoreError};
+
+/// Steps between two commits of `nisd import`: some seconds of work.
+const IMPORT_BATCH_STEPS: u32 = 100_000;
+/// Blocks between two commits of `nisd import`.
+const IMPORT_BATCH_BLOCKS: u32 = 5_000;
+/// Steps between two looks at the clock.
+const STEPS_PER_LOOK: u32 = 256;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum CommandError {
+    /// The store.
+    Store(StoreError),
+    /// The nemesis block.
+    Nemesis(NemesisError),
+    /// A block.
+    Block(BlockError),
+    /// The intake of blocks.
+    Intake(IntakeError),
+    /// The rollback.
+    Rollback(RollbackError),
+    /// A file.
+    File(PathBuf, io::Error),
+    /// Standard output.
+    Output(io::Error),
+    /// A height that the chain does not have.
+    NoSuchHeight { asked: Height, tip: Height },
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandError::Store(error) => error.fmt(f),
+            CommandError::Nemesis(error) => error.fmt(f),
+            CommandError::Block(error) => error.fmt(f),
+            CommandError::Intake(error) => error.fmt(f),
+            CommandError::Rollback(error) => error.fmt(f),
+            CommandError::File(path, error) => write!(f, "{}: {error}", path.display()),
+            CommandError::Output(error) => write!(f, "cannot write the output: {error}"),
+            CommandError::NoSuchHeight { asked, tip } => {
+                write!(f, "there is no block at height {asked}; the chain is at height {tip}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+macro_rules! from_error {
+    ($($error:ty => $variant:ident),*) => {
+        $(impl From<$error> for CommandError {
+            fn from(error: $error) -> Self {
+                CommandError::$variant(error)
+            }
+        })*
+    };
+}
+
+from_error!(StoreError => Store, NemesisError => Nemesis, BlockError => Block, IntakeError => Intake,
+    RollbackError => Rollback);
+
+/// Opens recorded blocks.
+pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, CommandError> {
+    let open = |path: &PathBuf| {
+        let file = File::open(path).and_then(BlockFile::new);
+        file.map_err(|error| CommandError::File(path.clone(), error))
+    };
+    paths.iter().map(open).collect()
+}
+
+/// Opens the store of the settings, or creates it.
+pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandError> {
+    let options = Options { map_size: settings.map_size };
+    Ok(Store::open(folder, &Identity::of(&settings.network), options)?)
+}
+
+/// `nisd import`. `millis` reads a clock that never goes back.
+pub fn import(command: &cli::Import, settings: &Settings, millis: fn() -> u64) -> Result<(), CommandError> {
+    let folder = settings.data.clone().unwrap_or_default();
+    let files = open_block_files(&command.blocks)?;
+    let nemesis = settings.nemesis.read()?.into_owned();
+    let store = open_store(settings, &folder)?;
+    let options = IntakeOptions {
+        batch_steps: IMPORT_BATCH_STEPS,
+        batch_blocks: IMPORT_BATCH_BLOCKS,
+        stop_at: command.stop_at,
+    };
+    let mut intake = Intake::new(&store, &settings.network, nemesis, files, options)?;
+    let mut display = Display::new(millis, &intake, command.stop_at);
+    loop {
+        match intake.step() {
+            Ok(chain::Progress::Done) => break,
+            Ok(chain::Progress::Committed { .. }) => display.committed(intake.height()),
+            Ok(chain::Progress::Working) => display.working(intake.height()),
+            Err(error) => {
+                display.end(intake.height());
+                return Err(error.into());
+            }
+        }
+    }
+    display.end(intake.height());
+    log::info!("the chain is at height {}", intake.height());
+    Ok(())
+}
+
+/// Shows progress on standard error: as a line that changes on a terminal, as a log otherwise.
+struct Display {
+    millis: fn() -> u64,
+    meter: Meter,
+    target: Option<u64>,
+    steps: u32,
+}
+
+impl Display {
+    fn new(millis: fn() -> u64, intake: &Intake<'_>, stop_at: Option<Height>) -> Display {
+        let target = stop_at.map(|height| height.0);
+        let progress = Progress { height: intake.height().0, target, bytes: None };
+        Display { millis, meter: Meter::new(style(), millis(), &progress), target, steps: 0 }
+    }
+
+    fn progress(&self, height: Height) -> Progress {
+        Progress { height: height.0, target: self.target, bytes: None }
+    }
+
+    fn working(&mut self, height: Height) {
+        self.steps += 1;
+        if self.steps >= STEPS_PER_LOOK {
+            self.steps = 0;
+            let line = self.meter.report((self.millis)(), &self.progress(height));
+            line.iter().for_each(|line| show(line));
+        }
+    }
+
+    fn committed(&mut self, height: Height) {
+        log::debug!("committed up to height {height}");
+    }
+
+    fn end(&mut self, height: Height) {
+        let line = self.meter.finish((self.millis)(), &self.progress(height));
+        show(&line);
+    }
+}
+
+/// How progress is shown on standard error.
+pub fn style() -> Style {
+    const USUAL_WIDTH: usize = 80;
+    match io::stderr().is_terminal() {
+        true => Style::Terminal { width: std::env::var("COLUMNS").ok().and_then(|w| w.parse().ok()).unwrap_or(USUAL_WIDTH) },
+        false => Style::Log,
+    }
+}
+
+/// Writes a line of a meter.
+pub fn show(line: &str) {
+    match io::stderr().is_terminal() {
+        // Where the terminal is gone, nobody can be told.
+        true => drop(io::stderr().write_all(line.as_bytes())),
+        false => log::info!("{line}"),
+    }
+}
+
+/// Opens a store that exists, with the network it remembers.
+fn open_existing(
+    store: &cli::Store,
+    settings: &Settings,
+    access: Access,
+) -> Result<(Store, Network), CommandError> {
+    let options = Options { map_size: settings.map_size };
+    let (opened, text) = Store::open_existing(&store.data, access, options)?;
+    let network = network_from_text(&text).ok_or(StoreError::Damaged("the description of the network"))?;
+    if store.config.is_some() && network != settings.network {
+        let (store, configured) = (network.name, settings.network.name.clone());
+        return Err(StoreError::OtherNetwork { store, configured }.into());
+    }
+    Ok((opened, network))
+}
+
+/// `nisd dump`.
+pub fn dump(command: &cli::Store, settings: &Settings) -> Result<(), CommandError> {
+    let (store, network) = open_existing(command, settings, Access::Shared)?;
+    let snapshot = store.snapshot()?;
+    let tip = chain::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    state::dump(&snapshot, &network, &tip, &mut out).and_then(|()| out.flush()).map_err(CommandError::Output)
+}
+
+/// `nisd digest`.
+pub fn digest(command: &cli::Store, settings: &Settings) -> Result<(), CommandError> {
+    let (store, _) = open_existing(command, settings, Access::Shared)?;
+    let snapshot = store.snapshot()?;
+    let tip = chain::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    let digest = state::digest(&snapshot)?;
+    writeln!(io::stdout(), "{} {digest}", tip.height).map_err(CommandError::Output)
+}
+
+/// `nisd rollback`.
+pub fn rollback(command: &cli::Rollback, settings: &Settings) -> Result<(), CommandError> {
+    let (store, _) = open_existing(&command.store, settings, Access::Exclusive)?;
+    let mut batch = store.begin()?;
+    chain::rollback(&mut batch, command.to)?;
+    batch.commit()?;
+    log::info!("the chain is at height {}", command.to);
+    Ok(())
+}
+
+/// `nisd export`.
+pub fn export(command: &cli::Export, settings: &Settings) -> Result<(), CommandError> {
+    let (store, _) = open_existing(&command.store, settings, Access::Shared)?;
+    let snapshot = store.snapshot()?;
+    let tip = chain::tip(&snapshot)?.ok_or(StoreError::Empty)?.height;
+    let last = command.to.unwrap_or(tip);
+    if last > tip || command.from > tip.next() {
+        return Err(CommandError::NoSuchHeight { asked: last.max(command.from), tip });
+    }
+    match &command.output {
+        None => write_blocks(&snapshot, command.from, last, &mut BufWriter::new(io::stdout().lock())),
+        Some(path) => {
+            let file = File::create(path).map_err(|error| CommandError::File(path.clone(), error))?;
+            write_blocks(&snapshot, command.from, last, &mut BufWriter::new(file))
+        }
+    }
+}
+
+fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
+    for height in first.0..=last.0 {
+        let block = chain::stored_header(state, Height(height))?;
+        let (_, bytes) = block.ok_or(StoreError::Damaged("a block is missing"))?;
+        block_file::write_block(out, bytes).map_err(CommandError::Output)?;
+    }
+    out.flush().map_err(CommandError::Output)
+}

@@ -1,0 +1,82 @@
+//! The program: reads the command line and the settings, then does what it is told.
+#![forbid(unsafe_code)]
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use nisd::cli::{Cli, Command, EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use nisd::commands::{self, CommandError};
+use nisd::config::{self, Settings};
+use nisd::logging;
+
+/// Width of the table of settings.
+const TABLE_WIDTH: usize = 100;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Command::Settings = cli.command {
+        // A reader that stops early, such as `head`, is no failure.
+        let _ = std::io::stdout().write_all(config::table::print(TABLE_WIDTH).as_bytes());
+        return ExitCode::from(EXIT_OK);
+    }
+    let settings = match read_settings(&cli.command) {
+        Ok(settings) => settings,
+        Err(error) => return fail(&*error, EXIT_USAGE),
+    };
+    let _ = logging::init(settings.log_level, unix_millis, std::io::stderr().is_terminal());
+    if matches!(cli.command, Command::Run(_) | Command::Import(_)) {
+        for notice in &settings.notices {
+            log::log!(notice.level, "{notice}");
+        }
+    }
+    match execute(&cli.command, settings) {
+        Ok(()) => ExitCode::from(EXIT_OK),
+        Err(error) => fail(&*error, EXIT_FAILURE),
+    }
+}
+
+type AnyError = Box<dyn std::error::Error>;
+
+fn read_settings(command: &Command) -> Result<Settings, AnyError> {
+    let overrides = command.overrides()?;
+    Ok(config::load(command.config(), overrides, std::env::home_dir().as_deref())?)
+}
+
+fn execute(command: &Command, settings: Settings) -> Result<(), AnyError> {
+    match command {
+        Command::Run(run) => nisd::node::run(run, settings)?,
+        Command::Import(import) => commands::import(import, &settings, millis)?,
+        Command::Dump(store) => quietly(commands::dump(store, &settings))?,
+        Command::Digest(store) => commands::digest(store, &settings)?,
+        Command::Rollback(rollback) => commands::rollback(rollback, &settings)?,
+        Command::Export(export) => quietly(commands::export(export, &settings))?,
+        Command::Settings => {}
+    }
+    Ok(())
+}
+
+/// A reader that stops early, such as `head`, is no failure.
+fn quietly(result: Result<(), CommandError>) -> Result<(), CommandError> {
+    match result {
+        Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
+    eprintln!("nisd: {error}");
+    ExitCode::from(code)
+}
+
+fn unix_millis() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
+}
+
+/// Milliseconds of a clock that never goes back.
+fn millis() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+}
