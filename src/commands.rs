@@ -96,11 +96,8 @@ pub fn import(command: &cli::Import, settings: &Settings, millis: fn() -> u64) -
     let files = open_block_files(&command.blocks)?;
     let nemesis = settings.nemesis.read()?.into_owned();
     let store = open_store(settings, &folder)?;
-    let options = IntakeOptions {
-        batch_steps: IMPORT_BATCH_STEPS,
-        batch_blocks: IMPORT_BATCH_BLOCKS,
-        stop_at: command.stop_at,
-    };
+    let options =
+        IntakeOptions { batch_steps: IMPORT_BATCH_STEPS, batch_blocks: IMPORT_BATCH_BLOCKS, stop_at: command.stop_at };
     let mut intake = Intake::new(&store, &settings.network, nemesis, files, options)?;
     let mut display = Display::new(millis, &intake, command.stop_at);
     loop {
@@ -161,7 +158,9 @@ impl Display {
 pub fn style() -> Style {
     const USUAL_WIDTH: usize = 80;
     match io::stderr().is_terminal() {
-        true => Style::Terminal { width: std::env::var("COLUMNS").ok().and_then(|w| w.parse().ok()).unwrap_or(USUAL_WIDTH) },
+        true => {
+            Style::Terminal { width: std::env::var("COLUMNS").ok().and_then(|w| w.parse().ok()).unwrap_or(USUAL_WIDTH) }
+        }
         false => Style::Log,
     }
 }
@@ -176,11 +175,7 @@ pub fn show(line: &str) {
 }
 
 /// Opens a store that exists, with the network it remembers.
-fn open_existing(
-    store: &cli::Store,
-    settings: &Settings,
-    access: Access,
-) -> Result<(Store, Network), CommandError> {
+fn open_existing(store: &cli::Store, settings: &Settings, access: Access) -> Result<(Store, Network), CommandError> {
     let options = Options { map_size: settings.map_size };
     let (opened, text) = Store::open_existing(&store.data, access, options)?;
     let network = network_from_text(&text).ok_or(StoreError::Damaged("the description of the network"))?;

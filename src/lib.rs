@@ -1,6 +1,7 @@
 //! `nisd`: a full NEM (NIS1) node in one thread.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod chain;
 pub mod cli;
 pub mod clock;

@@ -1,4 +1,236 @@
-//! stub
-use crate::{cli, config::Settings};
-/// stub
-pub fn run(_: &cli::Run, _: Settings) -> Result<(), std::io::Error> { Ok(()) }
+//! Wires the rooms into the loop: sockets, clock and signals on one side, chain, interface and sessions on
+//! the other.
+
+mod ledger;
+mod service;
+mod setup;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mio::Token;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook_mio::v1_0::Signals;
+
+use self::service::Node;
+use crate::chain::{Intake, IntakeError, Progress};
+use crate::cli;
+use crate::clock::NetworkClock;
+use crate::commands::{self, CommandError};
+use crate::config::Settings;
+use crate::model::{Height, Timestamp};
+use crate::net::Reactor;
+use crate::progress::{self, Meter};
+use crate::push::Output;
+
+/// Longest time for which blocks are worked on between two looks at the sockets.
+const SLICE: Duration = Duration::from_millis(2);
+/// Longest time for which the loop sleeps when nothing happens.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// Time between two blocks of the chain that is compiled in, so that a person sees the height rise.
+const EMBEDDED_PACE: Duration = Duration::from_millis(250);
+/// Steps of an intake after which its blocks are committed: few, since nobody is answered meanwhile.
+const BATCH_STEPS: u32 = 1_500;
+/// Blocks after which an intake commits.
+const BATCH_BLOCKS: u32 = 100;
+/// Blocks that are published between two looks at the sockets, so that subscribers can take them in.
+const PUBLISHED_PER_TURN: usize = 8;
+/// How long connections may take to end once the node is told to stop.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+const SIGNALS: Token = Token(0);
+
+/// Why a node cannot run, or had to stop.
+#[derive(Debug)]
+pub enum NodeError {
+    /// The store or a file.
+    Command(CommandError),
+    /// A block that was compiled in or named on the command line.
+    Intake(IntakeError),
+    /// A port cannot be opened.
+    Listen(SocketAddr, io::Error),
+    /// The temporary folder cannot be made.
+    Folder(io::Error),
+    /// The system refuses what every program needs.
+    System(io::Error),
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeError::Command(error) => error.fmt(f),
+            NodeError::Intake(error) => error.fmt(f),
+            NodeError::Listen(address, error) => write!(
+                f,
+                "cannot listen on {address}: {error}; is another node running? \
+                 Choose other ports with --http-port and --websocket-port"
+            ),
+            NodeError::Folder(error) => write!(f, "cannot make a temporary folder: {error}"),
+            NodeError::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NodeError {}
+
+impl<E: Into<CommandError>> From<E> for NodeError {
+    fn from(error: E) -> Self {
+        NodeError::Command(error.into())
+    }
+}
+
+/// `nisd run`.
+pub fn run(command: &cli::Run, settings: Settings) -> Result<(), NodeError> {
+    let temporary = match settings.data {
+        Some(_) => None,
+        None => Some(tempfile::Builder::new().prefix("nisd-").tempdir().map_err(NodeError::Folder)?),
+    };
+    let folder = settings.data.clone().or_else(|| temporary.as_ref().map(|folder| folder.path().to_owned()));
+    let store = commands::open_store(&settings, &folder.unwrap_or_default())?;
+    let mut intake = setup::intake(&store, &settings, &command.import)?;
+    // The nemesis block stands before anybody is answered.
+    while intake.height() < Height::NEMESIS && intake.step().map_err(NodeError::Intake)? != Progress::Done {}
+    intake.commit()?;
+
+    let started = Instant::now();
+    let (reactor, listeners) = setup::reactor(&settings)?;
+    let mut node = Node::new(&store, &settings, listeners, NetworkClock::new(settings.clock, 0))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(NodeError::System)?;
+    let registered = reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE);
+    registered.map_err(NodeError::System)?;
+    setup::greet(&settings, &reactor, listeners, &node);
+    let pace = settings.embedded.then_some(EMBEDDED_PACE);
+    Loop { reactor, signals, intake: Some(Import::new(intake, pace)), started }.run(&mut node)
+}
+
+/// Blocks being taken in while the node runs.
+struct Import<'s> {
+    intake: Intake<'s>,
+    /// Time between two blocks; as fast as possible without one.
+    pace: Option<Duration>,
+    next: Instant,
+    meter: Meter,
+    base: Instant,
+}
+
+impl<'s> Import<'s> {
+    fn new(intake: Intake<'s>, pace: Option<Duration>) -> Import<'s> {
+        let base = Instant::now();
+        let meter = Meter::new(commands::style(), 0, &progress_of(&intake));
+        Import { intake, pace, next: base, meter, base }
+    }
+
+    /// When there is something to do.
+    fn due(&self) -> Instant {
+        self.next
+    }
+
+    fn report(&mut self, done: bool) {
+        let now = self.base.elapsed().as_millis() as u64;
+        let progress = progress_of(&self.intake);
+        let line = if done { Some(self.meter.finish(now, &progress)) } else { self.meter.report(now, &progress) };
+        line.iter().for_each(|line| commands::show(line));
+    }
+}
+
+fn progress_of(intake: &Intake<'_>) -> progress::Progress {
+    progress::Progress { height: intake.height().0, target: None, bytes: None }
+}
+
+struct Loop<'s> {
+    reactor: Reactor,
+    signals: Signals,
+    intake: Option<Import<'s>>,
+    started: Instant,
+}
+
+impl Loop<'_> {
+    fn run(mut self, node: &mut Node<'_>) -> Result<(), NodeError> {
+        while !self.turn(node)? {}
+        log::info!("stopping");
+        if let Some(mut import) = self.intake.take() {
+            import.intake.commit()?;
+        }
+        self.reactor.shutdown();
+        let deadline = Instant::now() + FAREWELL;
+        while self.reactor.stats().connections > 0 && Instant::now() < deadline {
+            node.begin_turn(network_time(node, self.started), self.started.elapsed());
+            self.reactor.turn(Some(FAREWELL / 20), node).map_err(NodeError::System)?;
+        }
+        Ok(())
+    }
+
+    /// One turn of the loop; whether the node was told to stop.
+    fn turn(&mut self, node: &mut Node<'_>) -> Result<bool, NodeError> {
+        node.begin_turn(network_time(node, self.started), self.started.elapsed());
+        let sleep = if node.has_unpublished() { Duration::ZERO } else { self.sleep() };
+        let turn = self.reactor.turn(Some(sleep), node).map_err(NodeError::System)?;
+        let stop = turn.is_ready(SIGNALS) && self.signals.pending().next().is_some();
+        self.take_in(node)?;
+        node.publish(PUBLISHED_PER_TURN);
+        self.deliver(node);
+        node.end_turn();
+        Ok(stop)
+    }
+
+    fn sleep(&self) -> Duration {
+        let due = self.intake.as_ref().map(|import| import.due().saturating_duration_since(Instant::now()));
+        due.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+    }
+
+    /// Works on blocks for one slice.
+    fn take_in(&mut self, node: &mut Node<'_>) -> Result<(), NodeError> {
+        let Some(import) = &mut self.intake else { return Ok(()) };
+        let begun = Instant::now();
+        while Instant::now() >= import.next && begun.elapsed() < SLICE {
+            match import.intake.step() {
+                Ok(Progress::Working) => {}
+                Ok(Progress::Committed { first, last }) => {
+                    node.committed(first, last);
+                    import.next += import.pace.unwrap_or_default();
+                    break;
+                }
+                Ok(Progress::Done) => {
+                    import.report(true);
+                    self.intake = None;
+                    log::info!("height {}: all blocks are taken in", node.height());
+                    return Ok(());
+                }
+                // The node goes on with the chain as it is, for that may be what the operator needs most.
+                Err(error) => {
+                    import.report(true);
+                    self.intake = None;
+                    log::error!("no more blocks are taken in: {error}");
+                    return Ok(());
+                }
+            }
+        }
+        import.report(false);
+        Ok(())
+    }
+
+    /// Hands over what the sessions are to be sent.
+    fn deliver(&mut self, node: &mut Node<'_>) {
+        while let Some(output) = node.next_output() {
+            match output {
+                Output::Send { session, frame } => {
+                    // A session that is gone is reported to the node by the reactor.
+                    let _ = self.reactor.send_text(crate::net::ConnectionId::from_u64(session), &frame);
+                }
+                Output::Close { session, code, reason } => {
+                    self.reactor.close_websocket(crate::net::ConnectionId::from_u64(session), code, &reason);
+                }
+                Output::Request { request, .. } => node.answer_request(request),
+            }
+        }
+        self.reactor.flush();
+    }
+}
+
+/// Network time now.
+fn network_time(node: &Node<'_>, started: Instant) -> Timestamp {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64);
+    node.clock().now(unix, started.elapsed().as_millis() as u64)
+}

@@ -8,10 +8,7 @@ use serde_json::Value;
 
 /// The rows of one section; a missing or empty section fails the test.
 fn section(name: &str) -> Vec<Value> {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/data/vectors-encoding.json"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/vectors-encoding.json");
     let text = std::fs::read_to_string(path).expect("the vector file is readable");
     let mut file: Value = serde_json::from_str(&text).expect("the vector file is JSON");
     let rows = match file[name].take() {
@@ -23,9 +20,7 @@ fn section(name: &str) -> Vec<Value> {
 }
 
 fn text<'a>(row: &'a Value, name: &str) -> &'a str {
-    row[name]
-        .as_str()
-        .unwrap_or_else(|| panic!("{name} is missing in {row}"))
+    row[name].as_str().unwrap_or_else(|| panic!("{name} is missing in {row}"))
 }
 
 fn bytes(row: &Value, name: &str) -> Vec<u8> {
@@ -86,10 +81,7 @@ fn verification_of_odd_keys_and_signatures() {
         let data = bytes(&row, "data");
         let signature = Signature(array(&row, "signature"));
         let expected = text(&row, "result");
-        for answer in [
-            verify(&public, &data, &signature),
-            verifier.verify(&public, &data, &signature),
-        ] {
+        for answer in [verify(&public, &data, &signature), verifier.verify(&public, &data, &signature)] {
             let answer = match answer {
                 Ok(holds) => holds.to_string(),
                 Err(error) => format!("error: {error}"),

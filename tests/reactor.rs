@@ -24,14 +24,7 @@ struct Echo {
 }
 
 impl Service for Echo {
-    fn request(
-        &mut self,
-        _: Caller,
-        _: Instant,
-        request: &Request<'_>,
-        reply: &mut Reply,
-        _: &mut Outbox,
-    ) {
+    fn request(&mut self, _: Caller, _: Instant, request: &Request<'_>, reply: &mut Reply, _: &mut Outbox) {
         if request.path == "/ws" {
             match handshake(request, 9) {
                 Ok(upgrade) => reply.upgrade = Some(upgrade),
@@ -46,26 +39,12 @@ impl Service for Echo {
         }
     }
 
-    fn websocket_opened(
-        &mut self,
-        id: ConnectionId,
-        _: Caller,
-        tag: u64,
-        _: Instant,
-        outbox: &mut Outbox,
-    ) {
+    fn websocket_opened(&mut self, id: ConnectionId, _: Caller, tag: u64, _: Instant, outbox: &mut Outbox) {
         assert_eq!(self.open.insert(id, tag), None);
         outbox.text(id, format!("welcome {tag}").into_bytes());
     }
 
-    fn websocket_message(
-        &mut self,
-        id: ConnectionId,
-        message: &[u8],
-        _: bool,
-        _: Instant,
-        outbox: &mut Outbox,
-    ) {
+    fn websocket_message(&mut self, id: ConnectionId, message: &[u8], _: bool, _: Instant, outbox: &mut Outbox) {
         let text = std::str::from_utf8(message).unwrap_or_default();
         if let Some(size) = text.strip_prefix("all ") {
             let text = vec![b'm'; size.parse().unwrap()];
@@ -97,9 +76,7 @@ struct Server {
 impl Server {
     fn start(limits: Limits, max_connections: usize) -> Self {
         let mut reactor = Reactor::new(limits).unwrap();
-        let listener = reactor
-            .listen("127.0.0.1:0".parse().unwrap(), max_connections)
-            .unwrap();
+        let listener = reactor.listen("127.0.0.1:0".parse().unwrap(), max_connections).unwrap();
         let addr = reactor.local_addr(listener).unwrap();
         let (stop, stopped) = channel();
         let (report, stats) = channel();
@@ -123,12 +100,7 @@ impl Server {
                 }
             }
         });
-        Self {
-            addr,
-            stop,
-            stats,
-            thread: Some(thread),
-        }
+        Self { addr, stop, stats, thread: Some(thread) }
     }
 
     fn default() -> Self {
@@ -221,9 +193,7 @@ fn a_connection_serves_one_request_after_the_other() {
     let server = Server::default();
     let mut stream = server.connect();
     for number in 0..20 {
-        stream
-            .write_all(get(&format!("/{number}?q")).as_bytes())
-            .unwrap();
+        stream.write_all(get(&format!("/{number}?q")).as_bytes()).unwrap();
         assert_eq!(read_answer(&mut stream).1, format!("GET /{number}?q "));
     }
     server.wait_for(|stats, _| stats.accepted == 1 && stats.answered == 20);
@@ -243,10 +213,7 @@ fn many_pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn a_pipelining_client_that_does_not_read_is_held_not_fed() {
-    let limits = Limits {
-        write_stall: Duration::from_millis(400),
-        ..Limits::default()
-    };
+    let limits = Limits { write_stall: Duration::from_millis(400), ..Limits::default() };
     let server = Server::start(limits, 10);
     let mut stream = server.connect();
     let requests = get("/big/1000000").repeat(50);
@@ -302,10 +269,7 @@ fn a_client_that_expects_it_is_told_to_continue() {
 #[test]
 fn head_has_the_length_and_no_body_and_close_closes() {
     let server = Server::default();
-    let answer = exchange(
-        &server,
-        b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-    );
+    let answer = exchange(&server, b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(answer.contains("Content-Length: 10\r\n"), "{answer}");
     assert!(answer.ends_with("Connection: close\r\nContent-Length: 10\r\n\r\n"));
     let answer = exchange(&server, b"GET /old HTTP/1.0\r\n\r\n");
@@ -357,22 +321,14 @@ fn an_idle_connection_and_a_slow_request_end_in_time() {
     slow.write_all(b"GET /never-ending").unwrap();
     assert!(is_closed(&mut silent));
     let answer = read_to_end(&mut slow);
-    assert!(
-        answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
     assert!(start.elapsed() >= Duration::from_millis(250));
     // Sending now and then does not buy more time.
     let mut dripping = server.connect();
     let start = Instant::now();
     while dripping.write_all(b"GET /").is_ok() && start.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(20));
-        if server
-            .stats
-            .try_iter()
-            .last()
-            .is_some_and(|(stats, _)| stats.connections == 0)
-        {
+        if server.stats.try_iter().last().is_some_and(|(stats, _)| stats.connections == 0) {
             break;
         }
     }
@@ -386,10 +342,7 @@ fn a_connection_over_the_limit_is_told_so() {
     server.wait_for(|stats, _| stats.connections == 2);
     let mut third = server.connect();
     let answer = read_to_end(&mut third);
-    assert!(
-        answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
     first.write_all(get("/").as_bytes()).unwrap();
     assert_eq!(read_answer(&mut first).1, "GET /?- ");
     drop(second);
@@ -401,10 +354,7 @@ fn a_connection_over_the_limit_is_told_so() {
 
 #[test]
 fn memory_for_all_connections_together_is_limited() {
-    let limits = Limits {
-        buffered_bytes: 1_000_000,
-        ..Limits::default()
-    };
+    let limits = Limits { buffered_bytes: 1_000_000, ..Limits::default() };
     let server = Server::start(limits, 10);
     let mut streams: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
     for stream in &mut streams {
@@ -431,10 +381,7 @@ fn websocket_messages_are_echoed_and_the_close_is_answered() {
     assert_eq!(client.read().unwrap(), Message::Pong("p".into()));
     client.close(None).unwrap();
     assert!(client.read().unwrap().is_close());
-    assert!(matches!(
-        client.read(),
-        Err(tungstenite::Error::ConnectionClosed)
-    ));
+    assert!(matches!(client.read(), Err(tungstenite::Error::ConnectionClosed)));
     server.wait_for(|stats, closed| stats.connections == 0 && closed == 1);
 }
 
@@ -465,10 +412,7 @@ fn the_service_can_close_a_websocket_and_nothing_follows() {
     let Message::Close(Some(frame)) = client.read().unwrap() else {
         panic!("no close frame");
     };
-    assert_eq!(
-        (u16::from(frame.code), frame.reason.as_str()),
-        (4001, "as you wish")
-    );
+    assert_eq!((u16::from(frame.code), frame.reason.as_str()), (4001, "as you wish"));
     server.wait_for(|stats, closed| stats.websockets == 0 && closed == 1);
 }
 
@@ -486,10 +430,7 @@ fn a_broken_frame_is_answered_with_its_close_code() {
 
 #[test]
 fn a_silent_websocket_is_closed_with_the_text_of_the_specification() {
-    let limits = Limits {
-        websocket_idle: Duration::from_millis(200),
-        ..Limits::default()
-    };
+    let limits = Limits { websocket_idle: Duration::from_millis(200), ..Limits::default() };
     let server = Server::start(limits, 10);
     let mut client = server.websocket();
     let Message::Close(Some(frame)) = client.read().unwrap() else {
@@ -567,9 +508,7 @@ fn shutting_down_says_goodbye() {
     idle.write_all(get("/").as_bytes()).unwrap();
     read_answer(&mut idle);
     let mut partial = server.connect();
-    partial
-        .write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\no")
-        .unwrap();
+    partial.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\no").unwrap();
     server.wait_for(|stats, _| stats.connections == 3 && stats.buffered_bytes > 0);
     server.stop.send(()).unwrap();
     assert!(is_closed(&mut idle));

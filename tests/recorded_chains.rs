@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use common::shared;
 use flate2::read::GzDecoder;
-use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, stored_header, tip};
+use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, rollback, stored_header, tip};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::config::{self, Settings};
 use nisd::model::{Height, Network};
-use nisd::state::dump;
+use nisd::state::{digest, dump};
 use nisd::store::{Identity, Options, Store};
 use serde_json::Value;
 
@@ -31,7 +31,8 @@ impl Chain {
     fn open(name: &str) -> Option<Chain> {
         let folder = shared(&format!("data/chains/{name}"))?;
         let Settings { network, nemesis, .. } =
-            config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder)).expect("the recorded configuration");
+            config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder))
+                .expect("the recorded configuration");
         let nemesis = nemesis.read().expect("the recorded nemesis block").into_owned();
         Some(Chain { folder, network, nemesis })
     }
@@ -98,7 +99,13 @@ fn differences(path: &str, expected: &Value, found: &Value, out: &mut Vec<String
 fn assert_same_state(chain: &Chain, store: &Store, expected: &Value) {
     let mut list = Vec::new();
     differences("", expected, &chain.dump(store), &mut list);
-    assert!(list.is_empty(), "height {}: {} differences, first {:#?}", expected["height"], list.len(), &list[..list.len().min(8)]);
+    assert!(
+        list.is_empty(),
+        "height {}: {} differences, first {:#?}",
+        expected["height"],
+        list.len(),
+        &list[..list.len().min(8)]
+    );
 }
 
 fn every_dump_is_equal_and_the_export_is_the_input(name: &str) {
@@ -152,4 +159,115 @@ fn all_forks_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() 
 #[test]
 fn one_year_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
     every_dump_is_equal_and_the_export_is_the_input("one-year");
+}
+
+/// At every recorded fork: the losing branch is applied and undone, then the winning one applied. A second
+/// store that never saw a losing branch tells what the state must be.
+fn every_losing_branch_leaves_no_trace(name: &str) {
+    let Some(chain) = Chain::open(name) else { return };
+    let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (straight, forked) = (chain.store(folders.0.path()), chain.store(folders.1.path()));
+    let digest_of = |store: &Store| digest(&store.snapshot().unwrap()).unwrap();
+    let mut forks = chain.lines("forks.jsonl.gz");
+    forks.sort_by_key(|fork| fork["commonHeight"].as_u64());
+    assert!(!forks.is_empty());
+    for fork in forks {
+        let common = fork["commonHeight"].as_u64().unwrap();
+        chain.import(&forked, common);
+        let before = digest_of(&forked);
+        let losing = losing_branch(&fork);
+        chain.take_in(&forked, vec![BlockFile::new(losing.as_slice()).unwrap()], None).unwrap();
+        assert_eq!(tip_height(&forked), common + fork["losingLength"].as_u64().unwrap());
+        assert_ne!(digest_of(&forked), before, "fork {}", fork["fork"]);
+        let mut batch = forked.begin().unwrap();
+        rollback(&mut batch, Height(common)).unwrap();
+        batch.commit().unwrap();
+        assert_eq!(digest_of(&forked), before, "fork {}: the losing branch left a trace", fork["fork"]);
+        let winner = fork["winningHeights"][1].as_u64().unwrap();
+        chain.import(&forked, winner);
+        chain.import(&straight, winner);
+        assert_eq!(digest_of(&forked), digest_of(&straight), "fork {}", fork["fork"]);
+        assert_eq!(tip_score(&forked), fork["winningScore"].as_str().unwrap(), "fork {}", fork["fork"]);
+    }
+}
+
+fn losing_branch(fork: &Value) -> Vec<u8> {
+    let mut file = Vec::new();
+    for block in fork["losingBranch"].as_array().unwrap() {
+        block_file::write_block(&mut file, &hex::decode(block["block"].as_str().unwrap()).unwrap()).unwrap();
+    }
+    file
+}
+
+fn tip_height(store: &Store) -> u64 {
+    tip(&store.snapshot().unwrap()).unwrap().unwrap().height.0
+}
+
+fn tip_score(store: &Store) -> String {
+    tip(&store.snapshot().unwrap()).unwrap().unwrap().score.to_string()
+}
+
+#[test]
+fn losing_branches_of_tiny_leave_no_trace() {
+    every_losing_branch_leaves_no_trace("tiny");
+}
+
+#[test]
+fn losing_branches_of_all_forks_leave_no_trace() {
+    every_losing_branch_leaves_no_trace("all-forks");
+}
+
+#[test]
+fn losing_branches_of_one_year_leave_no_trace() {
+    every_losing_branch_leaves_no_trace("one-year");
+}
+
+#[test]
+fn a_file_of_another_branch_is_refused_and_nothing_changes() {
+    let Some(chain) = Chain::open("tiny") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    chain.import(&store, u64::MAX);
+    let before = digest(&store.snapshot().unwrap()).unwrap();
+    let losing = losing_branch(&chain.lines("forks.jsonl.gz")[0]);
+    let refused = chain.take_in(&store, vec![BlockFile::new(losing.as_slice()).unwrap()], None);
+    assert!(matches!(refused, Err(IntakeError::OtherChain(_))), "{refused:?}");
+    assert_eq!(digest(&store.snapshot().unwrap()).unwrap(), before);
+}
+
+/// Some bits, such as those of the name of an unknown mosaic property, are lost when a block is brought into its
+/// normal form; with them changed it is still the same block.
+#[test]
+fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_it_stays() {
+    let Some(chain) = Chain::open("tiny") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    chain.import(&store, 20);
+    let before = digest(&store.snapshot().unwrap()).unwrap();
+    let recorded = chain.lines("blocks.jsonl.gz")[20]["hash"].clone();
+    let mut file = BlockFile::new(File::open(chain.blocks()).unwrap()).unwrap();
+    let mut block = Vec::new();
+    for _ in 2..=21 {
+        assert!(file.next(&mut block).unwrap());
+    }
+    let mut refused = 0;
+    for place in 0..block.len() {
+        let mut changed = block.clone();
+        changed[place] ^= 1 << (place % 8);
+        let mut bytes = Vec::new();
+        block_file::write_block(&mut bytes, &changed).unwrap();
+        match chain.take_in(&store, vec![BlockFile::new(bytes.as_slice()).unwrap()], None) {
+            Err(_) => refused += 1,
+            Ok(()) if tip_height(&store) == 20 => {}
+            Ok(()) => {
+                let hash = tip(&store.snapshot().unwrap()).unwrap().unwrap().hash.to_string();
+                assert_eq!(recorded, hash, "byte {place}");
+                let mut batch = store.begin().unwrap();
+                rollback(&mut batch, Height(20)).unwrap();
+                batch.commit().unwrap();
+            }
+        }
+        assert_eq!(digest(&store.snapshot().unwrap()).unwrap(), before, "byte {place}");
+    }
+    assert!(refused * 10 > block.len() * 9, "{refused} of {} changes were refused", block.len());
 }

@@ -27,23 +27,18 @@ fn rows(file: &str) -> Option<Vec<Value>> {
     if !folder.is_dir() {
         // Not `eprintln`, which the test harness would swallow.
         let word = format!("SKIPPED: {file}: there is no folder {}\n", folder.display());
-        std::io::stderr()
-            .write_all(word.as_bytes())
-            .expect("standard error is open");
+        std::io::stderr().write_all(word.as_bytes()).expect("standard error is open");
         return None;
     }
     let path = folder.join(file);
-    let text = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let rows: Vec<Value> = serde_json::from_str(&text).expect("a list of vectors");
     assert!(rows.len() >= 100, "{file} has only {} rows", rows.len());
     Some(rows)
 }
 
 fn text<'a>(row: &'a Value, name: &str) -> &'a str {
-    row[name]
-        .as_str()
-        .unwrap_or_else(|| panic!("{name} is missing in {row}"))
+    row[name].as_str().unwrap_or_else(|| panic!("{name} is missing in {row}"))
 }
 
 fn bytes(row: &Value, name: &str) -> Vec<u8> {
@@ -75,8 +70,7 @@ fn public_keys_follow_from_private_keys() {
 
 #[test]
 fn public_keys_in_the_address_vectors_are_those_of_the_key_vectors() {
-    let (Some(keys), Some(addresses)) = (rows("1.test-keys.json"), rows("1.test-address.json"))
-    else {
+    let (Some(keys), Some(addresses)) = (rows("1.test-keys.json"), rows("1.test-address.json")) else {
         return;
     };
     assert_eq!(keys.len(), addresses.len());

@@ -226,8 +226,8 @@ impl<'s> Intake<'s> {
         let Some((header, bytes)) = stored_header(&snapshot, height).map_err(|error| fail(error.into()))? else {
             return Ok(());
         };
-        let same = bytes == self.buffer
-            || Unverified::read(&self.buffer, self.network).map_err(fail)?.hash() == header.hash;
+        let same =
+            bytes == self.buffer || Unverified::read(&self.buffer, self.network).map_err(fail)?.hash() == header.hash;
         if same { Ok(()) } else { Err(IntakeError::OtherChain(height)) }
     }
 

@@ -136,11 +136,7 @@ impl<'a> BinarySource<'a> {
     }
 
     /// Reads an entity in `bytes` and turns its failure into one of the class S (specification 01 §1).
-    fn nested<T>(
-        &self,
-        bytes: &'a [u8],
-        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
+    fn nested<T>(&self, bytes: &'a [u8], read: impl FnOnce(&mut Self) -> Result<T, ReadError>) -> Result<T, ReadError> {
         if self.depth >= limits::NESTING {
             return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
         }

@@ -43,8 +43,7 @@ pub fn write(sink: &mut impl Sink, block: &Block, form: Form) {
 /// Reads the fields of a block.
 pub fn read<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, ReadError> {
     let code = source.need_i32("type")?;
-    let kind =
-        BlockKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown block type: {code}")))?;
+    let kind = BlockKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown block type: {code}")))?;
     Ok(Block {
         kind,
         version: source.need_i32("version")?,

@@ -59,6 +59,13 @@ impl JsonSink {
         self.finish(start, first);
     }
 
+    /// Appends one entity to `out`, using this sink's memory; what the sink itself holds stays as it is.
+    pub fn append_to(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut JsonSink)) {
+        std::mem::swap(&mut self.out, out);
+        self.entity(write);
+        std::mem::swap(&mut self.out, out);
+    }
+
     /// What was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out

@@ -51,10 +51,7 @@ impl Value {
         let Self::Object(members) = self else {
             return None;
         };
-        members
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value)
+        members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
     /// The text of a string.
@@ -95,9 +92,7 @@ pub enum LaxJsonError {
 impl fmt::Display for LaxJsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ByteOrderMark => {
-                f.write_str("the JSON text must not start with a byte order mark")
-            }
+            Self::ByteOrderMark => f.write_str("the JSON text must not start with a byte order mark"),
             Self::UnexpectedEnd => f.write_str("the JSON text ends too early"),
             Self::Unexpected { character, offset } => {
                 write!(f, "unexpected {character:?} in JSON at byte {offset}")
@@ -151,13 +146,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Self {
-        Self {
-            text,
-            at: 0,
-            open: Vec::new(),
-            values: Vec::new(),
-            keys: Vec::new(),
-        }
+        Self { text, at: 0, open: Vec::new(), values: Vec::new(), keys: Vec::new() }
     }
 
     fn run(mut self) -> Result<Value, LaxJsonError> {
@@ -237,11 +226,7 @@ impl<'a> Parser<'a> {
             return Err(LaxJsonError::TooDeep { offset: self.at });
         }
         self.at += 1;
-        self.open.push(Open {
-            is_object,
-            first_value: self.values.len(),
-            first_key: self.keys.len(),
-        });
+        self.open.push(Open { is_object, first_value: self.values.len(), first_key: self.keys.len() });
         Ok(())
     }
 
@@ -286,10 +271,7 @@ impl<'a> Parser<'a> {
 
     fn unexpected(&self) -> LaxJsonError {
         match self.rest().chars().next() {
-            Some(character) => LaxJsonError::Unexpected {
-                character,
-                offset: self.at,
-            },
+            Some(character) => LaxJsonError::Unexpected { character, offset: self.at },
             None => LaxJsonError::UnexpectedEnd,
         }
     }
@@ -450,10 +432,7 @@ mod tests {
 
     #[test]
     fn superfluous_commas_and_what_follows_the_first_value_are_ignored() {
-        assert_eq!(
-            read("[,1,,2,]"),
-            array([Value::Integer(1), Value::Integer(2)])
-        );
+        assert_eq!(read("[,1,,2,]"), array([Value::Integer(1), Value::Integer(2)]));
         assert_eq!(read("{,a:1,, b:2 , }").get("b"), Some(&Value::Integer(2)));
         assert_eq!(read("{} trailing"), object([]));
         assert_eq!(read("{}{\"a\":1}"), object([]));
@@ -464,20 +443,13 @@ mod tests {
     fn the_last_of_equal_keys_counts_and_keeps_the_place_of_the_first() {
         assert_eq!(
             read("{a:1,b:2,'a':3,c:4,\"a\":5,b:6}"),
-            object([
-                ("a", Value::Integer(5)),
-                ("b", Value::Integer(6)),
-                ("c", Value::Integer(4)),
-            ])
+            object([("a", Value::Integer(5)), ("b", Value::Integer(6)), ("c", Value::Integer(4)),])
         );
     }
 
     #[test]
     fn escapes_are_read_and_unknown_ones_dropped() {
-        assert_eq!(
-            read(r#""\t\n\r\f\b\\\/\'\"\u00e9\x41\q\😀.""#),
-            string("\t\n\r\u{c}\u{8}\\/'\"éA.")
-        );
+        assert_eq!(read(r#""\t\n\r\f\b\\\/\'\"\u00e9\x41\q\😀.""#), string("\t\n\r\u{c}\u{8}\\/'\"éA."));
         assert_eq!(read(r#""\ud83d\ude00""#), string("😀"));
         for short in [r#""\u12""#, r#""\x1""#, r#""\u+123""#, r#""\u00é""#] {
             let error = parse(short.as_bytes());
@@ -487,22 +459,13 @@ mod tests {
 
     #[test]
     fn malformed_utf8_is_repaired() {
-        assert_eq!(
-            parse(b"'a\xffb\xed\xa0\x80'"),
-            Ok(string("a\u{fffd}b\u{fffd}"))
-        );
+        assert_eq!(parse(b"'a\xffb\xed\xa0\x80'"), Ok(string("a\u{fffd}b\u{fffd}")));
     }
 
     #[test]
     fn what_does_not_complete_a_value_is_refused() {
-        for cut in [
-            "", " ", "{", "[", "{\"a", "{a", "{a:", "{\"a\":1", "[1", "[1,", "'a", "'\\",
-        ] {
-            assert_eq!(
-                parse(cut.as_bytes()),
-                Err(LaxJsonError::UnexpectedEnd),
-                "{cut}"
-            );
+        for cut in ["", " ", "{", "[", "{\"a", "{a", "{a:", "{\"a\":1", "[1", "[1,", "'a", "'\\"] {
+            assert_eq!(parse(cut.as_bytes()), Err(LaxJsonError::UnexpectedEnd), "{cut}");
         }
         for (text, character, offset) in [
             ("}", '}', 0),
@@ -531,27 +494,19 @@ mod tests {
     fn nesting_is_read_to_the_limit_and_refused_beyond() {
         let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
-        assert_eq!(
-            parse(nested(MAX_DEPTH + 1).as_bytes()),
-            Err(LaxJsonError::TooDeep { offset: MAX_DEPTH })
-        );
+        assert_eq!(parse(nested(MAX_DEPTH + 1).as_bytes()), Err(LaxJsonError::TooDeep { offset: MAX_DEPTH }));
         assert!(parse("{a:".repeat(1 << 18).as_bytes()).is_err());
     }
 
     #[test]
     fn a_megabyte_of_keys_takes_no_quadratic_time() {
-        let distinct: String = (0..90_000)
-            .map(|number| format!("{number}:{number},"))
-            .collect();
+        let distinct: String = (0..90_000).map(|number| format!("{number}:{number},")).collect();
         let Value::Object(members) = read(&format!("{{{distinct}}}")) else {
             panic!("an object was written");
         };
         assert_eq!(members.len(), 90_000);
         let equal = "a:1,".repeat(250_000);
-        assert_eq!(
-            read(&format!("{{{equal}a:2}}")),
-            object([("a", Value::Integer(2))])
-        );
+        assert_eq!(read(&format!("{{{equal}a:2}}")), object([("a", Value::Integer(2))]));
     }
 
     /// The value a strict reader would give.
@@ -565,16 +520,10 @@ mod tests {
                 _ => Value::HugeInteger,
             },
             serde_json::Value::String(text) => string(text),
-            serde_json::Value::Array(values) => {
-                Value::Array(values.iter().map(from_strict).collect())
-            }
+            serde_json::Value::Array(values) => Value::Array(values.iter().map(from_strict).collect()),
             serde_json::Value::Object(members) => {
                 let members = members.iter();
-                Value::Object(
-                    members
-                        .map(|(key, value)| (key.clone(), from_strict(value)))
-                        .collect(),
-                )
+                Value::Object(members.map(|(key, value)| (key.clone(), from_strict(value))).collect())
             }
         }
     }
@@ -591,8 +540,7 @@ mod tests {
         scalar.prop_recursive(4, 64, 6, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
-                prop::collection::btree_map("\\PC{0,4}", inner, 0..6)
-                    .prop_map(|members| members.into_iter().collect()),
+                prop::collection::btree_map("\\PC{0,4}", inner, 0..6).prop_map(|members| members.into_iter().collect()),
             ]
         })
     }

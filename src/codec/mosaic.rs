@@ -65,8 +65,9 @@ fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadEr
         None => 0,
     };
     let divisibility = u8::try_from(divisibility).ok().filter(|d| *d <= MAX_DIVISIBILITY);
-    let divisibility = divisibility
-        .ok_or_else(|| ReadError::Argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive")))?;
+    let divisibility = divisibility.ok_or_else(|| {
+        ReadError::Argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive"))
+    })?;
     let initial_supply = match find("initialSupply") {
         Some(text) => digits::parse_i64(text).ok_or_else(|| bad_number(text))?,
         None => 1000,

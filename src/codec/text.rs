@@ -99,10 +99,7 @@ pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut from = 0;
     let mut at = 0;
-    while let Some(skip) = bytes[at..]
-        .iter()
-        .position(|byte| MAY_NEED_ESCAPE[usize::from(*byte)])
-    {
+    while let Some(skip) = bytes[at..].iter().position(|byte| MAY_NEED_ESCAPE[usize::from(*byte)]) {
         at += skip;
         let Some((escaped, width)) = escape_at(&bytes[at..]) else {
             at += 1;
@@ -208,11 +205,7 @@ fn write_above_one(out: &mut Vec<u8>, first: &str, fraction: &str, places: usize
     out.extend_from_slice(whole.as_bytes());
     out.extend(std::iter::repeat_n(b'0', places - whole.len()));
     out.push(b'.');
-    out.extend_from_slice(if rest.is_empty() {
-        b"0"
-    } else {
-        rest.as_bytes()
-    });
+    out.extend_from_slice(if rest.is_empty() { b"0" } else { rest.as_bytes() });
 }
 
 /// A finite non-negative double as `d.ddde±n`, held on the stack.
@@ -273,10 +266,7 @@ mod tests {
 
     #[test]
     fn well_formed_text_is_borrowed() {
-        assert!(matches!(
-            repair_utf8("h\u{e9}llo".as_bytes()),
-            Cow::Borrowed("h\u{e9}llo")
-        ));
+        assert!(matches!(repair_utf8("h\u{e9}llo".as_bytes()), Cow::Borrowed("h\u{e9}llo")));
     }
 
     #[test]
@@ -296,9 +286,7 @@ mod tests {
     fn white_space_is_what_java_calls_so() {
         assert!(is_blank(""));
         assert!(is_blank(" \t\r\n\u{b}\u{c}\u{1c}\u{1f}\u{2028}\u{3000}"));
-        for solid in [
-            "\u{a0}", "\u{2007}", "\u{202f}", "\u{85}", "\u{180e}", "\0", "x",
-        ] {
+        for solid in ["\u{a0}", "\u{2007}", "\u{202f}", "\u{85}", "\u{180e}", "\0", "x"] {
             assert!(!is_blank(solid), "{solid:?}");
         }
     }

@@ -12,6 +12,9 @@ use crate::clock::ClockMode;
 use crate::model::address::Address;
 use crate::model::network::Network;
 
+pub use crate::api::Features;
+pub use crate::push::BlocksNewBody;
+
 /// The settings of a node.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -73,26 +76,6 @@ impl fmt::Debug for Nemesis {
     }
 }
 
-/// Features of a node (specification 06 §2.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// `TRANSACTION_HASH_LOOKUP`.
-    pub transaction_hash_lookup: bool,
-    /// `HISTORICAL_ACCOUNT_DATA`.
-    pub historical_account_data: bool,
-    /// `TRACK_EXPIRED_MOSAICS`.
-    pub track_expired_mosaics: bool,
-}
-
-impl Features {
-    /// The bits in the node's meta data.
-    pub fn bits(self) -> u32 {
-        u32::from(self.transaction_hash_lookup)
-            | u32::from(self.historical_account_data) << 1
-            | u32::from(self.track_expired_mosaics) << 2
-    }
-}
-
 /// The node's identity and how it starts (specification 08 §12.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
@@ -140,17 +123,6 @@ pub struct HttpSettings {
     pub dos_filter: bool,
     /// Whether answers to GET may be compressed.
     pub gzip: bool,
-}
-
-/// Body of `/blocks/new` (specification 07 §15, D1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlocksNewBody {
-    /// The number for raw sessions that connected without `accept-version`, the object for all others.
-    Auto,
-    /// `{"height":N}`.
-    Object,
-    /// `N`.
-    Number,
 }
 
 /// Settings of the websocket interface (specification 07 §15).

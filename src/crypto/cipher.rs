@@ -55,11 +55,7 @@ impl From<NotAPoint> for CipherError {
 
 /// The AES key of a message: Keccak-256 of the shared point with `salt` mixed in. It is the same
 /// seen from either side.
-pub fn shared_key(
-    own: &KeyPair,
-    other: &PublicKey,
-    salt: &[u8; 32],
-) -> Result<Zeroizing<[u8; 32]>, NotAPoint> {
+pub fn shared_key(own: &KeyPair, other: &PublicKey, salt: &[u8; 32]) -> Result<Zeroizing<[u8; 32]>, NotAPoint> {
     let mut mixed = own.shared_point(other)?;
     for (byte, salt) in mixed.iter_mut().zip(salt) {
         *byte ^= salt;
@@ -85,11 +81,7 @@ pub fn encrypt(
 /// The plain text of `payload`, or `None` if it is too short or its padding is wrong (which is what
 /// a wrong key gives, nearly always). `own` may be either side of the conversation, `other` is the
 /// opposite one.
-pub fn decrypt(
-    own: &KeyPair,
-    other: &PublicKey,
-    payload: &[u8],
-) -> Result<Option<Vec<u8>>, CipherError> {
+pub fn decrypt(own: &KeyPair, other: &PublicKey, payload: &[u8]) -> Result<Option<Vec<u8>>, CipherError> {
     if payload.len() < MIN_PAYLOAD_BYTES {
         return Ok(None);
     }
@@ -147,16 +139,10 @@ mod tests {
     fn a_partial_block_and_a_key_off_the_curve_are_errors() {
         let mut longer = payload(b"");
         longer.push(0);
-        assert_eq!(
-            decrypt(&pair(2), &pair(1).public(), &longer),
-            Err(CipherError::PartialBlock(17))
-        );
+        assert_eq!(decrypt(&pair(2), &pair(1).public(), &longer), Err(CipherError::PartialBlock(17)));
         let mut no_point = PublicKey([0; 32]);
         no_point.0[0] = 2;
-        assert_eq!(
-            decrypt(&pair(2), &no_point, &payload(b"")),
-            Err(CipherError::NotAPoint(NotAPoint))
-        );
+        assert_eq!(decrypt(&pair(2), &no_point, &payload(b"")), Err(CipherError::NotAPoint(NotAPoint)));
         let sent = encrypt(&pair(1), &no_point, [0; 32], [0; 16], b"");
         assert_eq!(sent, Err(NotAPoint));
     }

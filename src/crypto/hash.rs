@@ -36,18 +36,12 @@ mod tests {
     #[test]
     fn parts_hash_like_their_concatenation() {
         let whole = keccak256(b"generation and signer");
-        assert_eq!(
-            keccak256_parts(&[b"generation", b"", b" and ", b"signer"]),
-            whole
-        );
+        assert_eq!(keccak256_parts(&[b"generation", b"", b" and ", b"signer"]), whole);
         assert_eq!(keccak256_parts(&[]), keccak256(b""));
     }
 
     #[test]
     fn keccak_is_the_original_submission_and_not_fips_202() {
-        assert_eq!(
-            hex::encode(keccak256(b"")),
-            "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
-        );
+        assert_eq!(hex::encode(keccak256(b"")), "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470");
     }
 }

@@ -20,11 +20,7 @@ impl fmt::Display for HexError {
             1 => self.character,
             _ => '?',
         };
-        write!(
-            f,
-            "Illegal hexadecimal character {shown} at index {}",
-            self.index
-        )
+        write!(f, "Illegal hexadecimal character {shown} at index {}", self.index)
     }
 }
 
@@ -42,11 +38,7 @@ pub fn decode_hex(text: &str) -> Result<Vec<u8>, HexError> {
 /// Like [`decode_hex`], appending to `bytes`, which grows at most once and before the first digit
 /// is read, so that a secret leaves no copy behind.
 pub fn decode_hex_into(text: &str, bytes: &mut Vec<u8>) -> Result<(), HexError> {
-    let units = if text.is_ascii() {
-        text.len()
-    } else {
-        text.encode_utf16().count()
-    };
+    let units = if text.is_ascii() { text.len() } else { text.encode_utf16().count() };
     let padding = units % 2;
     bytes.reserve_exact(units.div_ceil(2));
 
@@ -56,10 +48,7 @@ pub fn decode_hex_into(text: &str, bytes: &mut Vec<u8>) -> Result<(), HexError> 
         let digit = match character.to_digit(16) {
             Some(digit) => digit as u8,
             None => {
-                return Err(HexError {
-                    character,
-                    index: index + padding,
-                });
+                return Err(HexError { character, index: index + padding });
             }
         };
         high = match high {

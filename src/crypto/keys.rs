@@ -134,10 +134,7 @@ impl PrivateKey {
         if sign_byte {
             text.push_str("00");
         }
-        let nibbles = self
-            .magnitude
-            .iter()
-            .flat_map(|byte| [byte >> 4, byte & 15]);
+        let nibbles = self.magnitude.iter().flat_map(|byte| [byte >> 4, byte & 15]);
         text.extend(nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)));
         text
     }
@@ -175,11 +172,7 @@ impl KeyPair {
         let mut raw_scalar = Zeroizing::new([0; 32]);
         raw_scalar.copy_from_slice(&expanded[..32]);
         let public = VerifyingKey::from(&secret);
-        Self {
-            secret,
-            raw_scalar,
-            public,
-        }
+        Self { secret, raw_scalar, public }
     }
 
     /// The public key of this pair.
@@ -258,15 +251,9 @@ mod tests {
 
     #[test]
     fn a_public_key_has_32_bytes() {
-        assert_eq!(
-            PublicKey::from_hex(ALICE_PUBLIC).unwrap().to_string(),
-            ALICE_PUBLIC
-        );
+        assert_eq!(PublicKey::from_hex(ALICE_PUBLIC).unwrap().to_string(), ALICE_PUBLIC);
         assert_eq!(PublicKey::from_hex("00"), Err(PublicKeyError::Length(1)));
-        assert_eq!(
-            PublicKey::from_hex("").unwrap_err().to_string(),
-            "publicKey must be in compressed form"
-        );
+        assert_eq!(PublicKey::from_hex("").unwrap_err().to_string(), "publicKey must be in compressed form");
         let not_hex = PublicKey::from_hex("g0");
         assert!(matches!(not_hex, Err(PublicKeyError::Hex(_))));
     }
@@ -275,9 +262,6 @@ mod tests {
     fn debug_output_shows_no_secret() {
         let pair = KeyPair::new(&alice());
         assert_eq!(format!("{:?}", alice()), "PrivateKey(hidden)");
-        assert_eq!(
-            format!("{pair:?}"),
-            format!("KeyPair(public {ALICE_PUBLIC}, private hidden)")
-        );
+        assert_eq!(format!("{pair:?}"), format!("KeyPair(public {ALICE_PUBLIC}, private hidden)"));
     }
 }

@@ -14,8 +14,8 @@ use super::keys::{PublicKey, Signature};
 
 /// The order L of the group, 32 bytes little-endian.
 const GROUP_ORDER: [u8; 32] = [
-    0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
+    0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
 ];
 
 /// The public key does not encode a point of the curve.
@@ -59,18 +59,11 @@ impl Verifier {
     /// A verifier that remembers at most `capacity` keys of about 200 bytes each; zero remembers
     /// none.
     pub fn new(capacity: usize) -> Self {
-        Self {
-            decoded: vec![None; capacity],
-        }
+        Self { decoded: vec![None; capacity] }
     }
 
     /// The same answer as [`verify`].
-    pub fn verify(
-        &mut self,
-        public: &PublicKey,
-        data: &[u8],
-        signature: &Signature,
-    ) -> Result<bool, NotAPoint> {
+    pub fn verify(&mut self, public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
         if !is_worth_decoding(public, signature) {
             return Ok(false);
         }
@@ -172,11 +165,7 @@ mod tests {
             CompressedEdwardsY(y).decompress().unwrap()
         };
         let (secret, nonce) = (Scalar::from(123_456_789_u64), Scalar::from(987_654_321_u64));
-        let public = PublicKey(
-            (EdwardsPoint::mul_base(&secret) + order_two)
-                .compress()
-                .to_bytes(),
-        );
+        let public = PublicKey((EdwardsPoint::mul_base(&secret) + order_two).compress().to_bytes());
         let r = EdwardsPoint::mul_base(&nonce).compress().to_bytes();
         let mut outcomes = [0; 2];
         for message in 0..32 {
@@ -203,10 +192,7 @@ mod tests {
                     let signature = pair(signer).sign(&[round]);
                     for claimed in 0..5 {
                         let public = pair(claimed).public();
-                        assert_eq!(
-                            verifier.verify(&public, &[round], &signature),
-                            Ok(claimed == signer)
-                        );
+                        assert_eq!(verifier.verify(&public, &[round], &signature), Ok(claimed == signer));
                     }
                 }
             }
@@ -218,14 +204,8 @@ mod tests {
     fn only_keys_that_have_signed_are_remembered() {
         let mut verifier = Verifier::new(1);
         let signature = pair(1).sign(b"data");
-        assert_eq!(
-            verifier.verify(&pair(1).public(), b"data", &signature),
-            Ok(true)
-        );
-        assert_eq!(
-            verifier.verify(&pair(2).public(), b"data", &signature),
-            Ok(false)
-        );
+        assert_eq!(verifier.verify(&pair(1).public(), b"data", &signature), Ok(true));
+        assert_eq!(verifier.verify(&pair(2).public(), b"data", &signature), Ok(false));
         let remembered = verifier.decoded[0].map(|key| PublicKey(key.to_bytes()));
         assert_eq!(remembered, Some(pair(1).public()));
     }

@@ -78,9 +78,9 @@ fn is_mosaic_name(name: &str) -> bool {
     let starts_well = name.bytes().next().is_some_and(letter);
     starts_well
         && name.len() <= MAX_NAME_LENGTH
-        && name.split(' ').all(|word| {
-            !word.is_empty() && word.bytes().all(|b| letter(b) || matches!(b, b'\'' | b'_' | b'-'))
-        })
+        && name
+            .split(' ')
+            .all(|word| !word.is_empty() && word.bytes().all(|b| letter(b) || matches!(b, b'\'' | b'_' | b'-')))
 }
 
 impl fmt::Display for MosaicId {

@@ -105,13 +105,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub fn new(
-        id: ConnectionId,
-        caller: Caller,
-        socket: TcpStream,
-        limits: &Limits,
-        now: Instant,
-    ) -> Self {
+    pub fn new(id: ConnectionId, caller: Caller, socket: TcpStream, limits: &Limits, now: Instant) -> Self {
         Self {
             id,
             caller,
@@ -270,11 +264,7 @@ impl Connection {
                 service.websocket_message(self.id, data, is_text, desk.now, desk.outbox);
                 Step::Answered
             }
-            Some(WsEvent::Closed {
-                code,
-                reason,
-                by_client,
-            }) => {
+            Some(WsEvent::Closed { code, reason, by_client }) => {
                 log::debug!("{:?}: websocket closed: {code} {reason}", self.id);
                 self.closing = match by_client {
                     true => Closing::AfterOutput,

@@ -44,8 +44,7 @@ impl Inbox {
 
     /// Removes a range of the unread bytes.
     pub fn remove(&mut self, range: Range<usize>) {
-        self.bytes
-            .drain(self.start + range.start..self.start + range.end);
+        self.bytes.drain(self.start + range.start..self.start + range.end);
     }
 
     /// Bytes of memory held.

@@ -69,9 +69,7 @@ impl Output {
 
     /// How long the oldest piece has waited.
     pub fn age(&self, now: Instant) -> Duration {
-        self.marks.front().map_or(Duration::ZERO, |mark| {
-            now.saturating_duration_since(mark.queued)
-        })
+        self.marks.front().map_or(Duration::ZERO, |mark| now.saturating_duration_since(mark.queued))
     }
 
     /// Drops every piece of which nothing has been sent.
@@ -90,15 +88,8 @@ impl Output {
     ///
     /// With `short_is_full` a write that takes only a part means that the next would take nothing,
     /// so it is not tried.
-    pub fn write_to(
-        &mut self,
-        socket: &mut impl Write,
-        short_is_full: bool,
-    ) -> io::Result<Written> {
-        let mut written = Written {
-            bytes: 0,
-            blocked: false,
-        };
+    pub fn write_to(&mut self, socket: &mut impl Write, short_is_full: bool) -> io::Result<Written> {
+        let mut written = Written { bytes: 0, blocked: false };
         while self.sent < self.buffer.len() {
             match socket.write(&self.buffer[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -181,22 +172,13 @@ mod tests {
     }
 
     fn sink(room: usize) -> Sink {
-        Sink {
-            taken: Vec::new(),
-            room,
-        }
+        Sink { taken: Vec::new(), room }
     }
 
     #[test]
     fn dropping_the_unsent_keeps_the_piece_under_way_whole() {
         let now = Instant::now();
-        for (room, kept) in [
-            (0, ""),
-            (3, "aaaa"),
-            (4, "aaaa"),
-            (5, "aaaabbbb"),
-            (8, "aaaabbbb"),
-        ] {
+        for (room, kept) in [(0, ""), (3, "aaaa"), (4, "aaaa"), (5, "aaaabbbb"), (8, "aaaabbbb")] {
             let mut output = Output::default();
             for piece in [b"aaaa", b"bbbb", b"cccc"] {
                 output.queue().extend_from_slice(piece);

@@ -155,8 +155,7 @@ impl Reactor {
         }
         let mut socket = TcpListener::bind(addr)?;
         let token = Token(EXTERNAL_TOKENS + id);
-        self.registry()
-            .register(&mut socket, token, Interest::READABLE)?;
+        self.registry().register(&mut socket, token, Interest::READABLE)?;
         self.listeners.push(Some(Listener {
             local_addr: socket.local_addr()?,
             socket,
@@ -182,21 +181,14 @@ impl Reactor {
 
     /// Figures at this moment.
     pub fn stats(&self) -> Stats {
-        Stats {
-            connections: self.connections.len(),
-            ..self.stats
-        }
+        Stats { connections: self.connections.len(), ..self.stats }
     }
 
     /// Waits until something is ready, `timeout` has passed or a timer is due; then deals with all
     /// that is ready and due. `None` waits as long as it takes.
     ///
     /// Returns at once if an earlier turn left something undone.
-    pub fn turn(
-        &mut self,
-        timeout: Option<Duration>,
-        service: &mut impl Service,
-    ) -> io::Result<Turn> {
+    pub fn turn(&mut self, timeout: Option<Duration>, service: &mut impl Service) -> io::Result<Turn> {
         let timeout = self.poll_timeout(timeout);
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() == ErrorKind::Interrupted => self.events.clear(),
@@ -351,9 +343,7 @@ impl Reactor {
                 return;
             }
         };
-        if listener.connections >= listener.max_connections
-            || self.connections.len() >= self.limits.connections
-        {
+        if listener.connections >= listener.max_connections || self.connections.len() >= self.limits.connections {
             self.stats.refused += 1;
             let mut answer = Vec::new();
             Reply::write_refusal(HttpError::Overloaded, &mut answer);
@@ -364,18 +354,15 @@ impl Reactor {
         let slot = entry.key();
         let registry = self.poll.registry();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let prepared = socket.set_nodelay(true).and_then(|()| {
-            registry.register(&mut socket, Token(FIRST_CONNECTION + slot), interest)
-        });
+        let prepared = socket
+            .set_nodelay(true)
+            .and_then(|()| registry.register(&mut socket, Token(FIRST_CONNECTION + slot), interest));
         if let Err(error) = prepared {
             log::warn!("cannot serve {peer}: {error}");
             return;
         }
         let id = ConnectionId::new(slot, self.next_serial);
-        let caller = Caller {
-            listener: ListenerId(index),
-            peer,
-        };
+        let caller = Caller { listener: ListenerId(index), peer };
         entry.insert(Connection::new(id, caller, socket, &self.limits, self.now));
         self.next_serial = self.next_serial.wrapping_add(1).max(1);
         listener.connections += 1;
@@ -629,10 +616,7 @@ fn trim(spare: &mut Vec<u8>) {
 
 /// Whether accepting failed because of the one connection that was to be accepted.
 fn is_of_the_client(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
-    )
+    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted)
 }
 
 fn open_websocket(connections: &mut Slab<Connection>, id: ConnectionId) -> Option<&mut Connection> {

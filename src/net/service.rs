@@ -112,34 +112,13 @@ pub trait Service {
     ///
     /// Setting `reply.upgrade` (see [`handshake`](super::websocket::handshake)) makes the
     /// connection a websocket. HEAD is answered like GET; the body is left out later.
-    fn request(
-        &mut self,
-        caller: Caller,
-        now: Instant,
-        request: &Request<'_>,
-        reply: &mut Reply,
-        outbox: &mut Outbox,
-    );
+    fn request(&mut self, caller: Caller, now: Instant, request: &Request<'_>, reply: &mut Reply, outbox: &mut Outbox);
 
     /// A websocket is open; `tag` is that of its [`Upgrade`](super::websocket::Upgrade).
-    fn websocket_opened(
-        &mut self,
-        id: ConnectionId,
-        caller: Caller,
-        tag: u64,
-        now: Instant,
-        outbox: &mut Outbox,
-    );
+    fn websocket_opened(&mut self, id: ConnectionId, caller: Caller, tag: u64, now: Instant, outbox: &mut Outbox);
 
     /// A message has arrived, possibly an empty one. Text is valid UTF-8.
-    fn websocket_message(
-        &mut self,
-        id: ConnectionId,
-        message: &[u8],
-        is_text: bool,
-        now: Instant,
-        outbox: &mut Outbox,
-    );
+    fn websocket_message(&mut self, id: ConnectionId, message: &[u8], is_text: bool, now: Instant, outbox: &mut Outbox);
 
     /// The websocket can be sent nothing any more. Comes exactly once for each one opened,
     /// whoever ended it and why.

@@ -86,9 +86,7 @@ impl Broker {
         self.close(session);
         let limits = &self.settings.limits;
         if self.hub.session_count() >= limits.sessions {
-            return Err(TooManySessions {
-                limit: limits.sessions,
-            });
+            return Err(TooManySessions { limit: limits.sessions });
         }
         let decoder = Decoder::new(limits.frame_bytes, self.settings.forgiving);
         let state = Session::new(session_name, Kind::Raw, decoder);
@@ -98,13 +96,7 @@ impl Broker {
 
     /// Handles one websocket message, text or binary. Messages of unknown and of closing sessions
     /// are ignored.
-    pub fn receive(
-        &mut self,
-        session: u64,
-        message: &[u8],
-        context: &dyn Context,
-        out: &mut Outbox,
-    ) {
+    pub fn receive(&mut self, session: u64, message: &[u8], context: &dyn Context, out: &mut Outbox) {
         let Some(state) = self.hub.session_mut(session) else {
             return;
         };
@@ -114,12 +106,7 @@ impl Broker {
         let mut decoder = std::mem::take(&mut state.decoder);
         self.incomplete_bytes -= decoder.buffered();
         decoder.feed(message);
-        let mut turn = Turn {
-            session,
-            context,
-            out,
-            errors_left: MAX_ERRORS_PER_MESSAGE,
-        };
+        let mut turn = Turn { session, context, out, errors_left: MAX_ERRORS_PER_MESSAGE };
         self.handle_frames(&mut decoder, &mut turn);
         let limit = self.settings.limits.incomplete_bytes;
         if self.incomplete_bytes + decoder.buffered() > limit {
@@ -224,9 +211,7 @@ impl Broker {
         };
         match state.connect(versions.as_deref(), forgiving) {
             Agreement::Version(version) => {
-                self.hub.send(turn.session, turn.out, |out| {
-                    encoder::connected(out, version)
-                });
+                self.hub.send(turn.session, turn.out, |out| encoder::connected(out, version));
             }
             Agreement::Silence => {}
             Agreement::Unsupported => {
@@ -280,8 +265,7 @@ impl Broker {
     fn request(&mut self, frame: &Frame<'_>, turn: &mut Turn<'_>) {
         let destination = self.header(frame, "destination");
         let is_address = |text: &str| turn.context.is_address(text);
-        let request = destination
-            .and_then(|destination| requests::parse(&destination, frame.body(), is_address));
+        let request = destination.and_then(|destination| requests::parse(&destination, frame.body(), is_address));
         match request {
             Some(Ok(request)) => self.execute(request, turn),
             Some(Err(error)) => self.report(&error, turn),
@@ -303,10 +287,7 @@ impl Broker {
                 if let ApiRequest::AccountGet(address) = &request {
                     self.registry.add(*address);
                 }
-                turn.out.push(Output::Request {
-                    session: turn.session,
-                    request,
-                });
+                turn.out.push(Output::Request { session: turn.session, request });
             }
         }
     }
@@ -331,9 +312,7 @@ impl Broker {
         match frame.header("receipt") {
             Some(receipt) => {
                 self.hub.unsubscribe(turn.session, |_| true);
-                self.hub.send(turn.session, turn.out, |out| {
-                    encoder::receipt(out, &receipt)
-                });
+                self.hub.send(turn.session, turn.out, |out| encoder::receipt(out, &receipt));
             }
             None => self.end(turn, "Session closed."),
         }
@@ -344,9 +323,7 @@ impl Broker {
         if self.settings.forgiving
             && let Some(receipt) = frame.header("receipt")
         {
-            self.hub.send(turn.session, turn.out, |out| {
-                encoder::receipt(out, &receipt)
-            });
+            self.hub.send(turn.session, turn.out, |out| encoder::receipt(out, &receipt));
         }
     }
 
@@ -359,8 +336,7 @@ impl Broker {
     }
 
     fn error(&mut self, turn: &mut Turn<'_>, message: &str) {
-        self.hub
-            .send(turn.session, turn.out, |out| encoder::error(out, message));
+        self.hub.send(turn.session, turn.out, |out| encoder::error(out, message));
     }
 
     /// Ends the session of this turn: ERROR, then close.
@@ -369,11 +345,7 @@ impl Broker {
         self.hub.unsubscribe(turn.session, |_| true);
         if let Some(state) = self.hub.session_mut(turn.session) {
             state.closing = true;
-            turn.out.push(Output::Close {
-                session: turn.session,
-                code: CLOSE_PROTOCOL_ERROR,
-                reason: String::new(),
-            });
+            turn.out.push(Output::Close { session: turn.session, code: CLOSE_PROTOCOL_ERROR, reason: String::new() });
         }
     }
 
@@ -431,10 +403,7 @@ mod tests {
         }
 
         fn strict() -> Self {
-            Self::new(Settings {
-                forgiving: false,
-                ..Settings::default()
-            })
+            Self::new(Settings { forgiving: false, ..Settings::default() })
         }
 
         /// Hands in a message and returns what came out, as text.
@@ -480,18 +449,13 @@ mod tests {
     #[test]
     fn a_client_without_headers_sees_exactly_what_the_interface_text_shows() {
         let mut bench = Bench::default();
-        assert_eq!(
-            bench.receive(1, "CONNECT\n\n\0"),
-            ["1 CONNECTED\nheart-beat:0,0\n\n\0"]
-        );
+        assert_eq!(bench.receive(1, "CONNECT\n\n\0"), ["1 CONNECTED\nheart-beat:0,0\n\n\0"]);
         let subscribe = "SUBSCRIBE\nid:sub-0\ndestination:/blocks/new\n\n\0";
         assert_eq!(bench.receive(1, subscribe), NOTHING);
         assert_eq!(
             bench.height(77),
-            [
-                "1 MESSAGE\ndestination:/blocks/new\nsubscription:sub-0\nmessage-id:1c884f9d-0\n\
-                 content-length:4\n\n77\r\n\0"
-            ]
+            ["1 MESSAGE\ndestination:/blocks/new\nsubscription:sub-0\nmessage-id:1c884f9d-0\n\
+                 content-length:4\n\n77\r\n\0"]
         );
     }
 
@@ -499,31 +463,22 @@ mod tests {
     fn a_stomp_library_gets_the_height_as_an_object() {
         let mut bench = Bench::default();
         let connect = "CONNECT\naccept-version:1.1,1.0\nheart-beat:10000,10000\n\n\0";
-        assert_eq!(
-            bench.receive(1, connect),
-            ["1 CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0"]
-        );
+        assert_eq!(bench.receive(1, connect), ["1 CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0"]);
         bench.receive(1, "SUBSCRIBE\nid:sub-0\ndestination:/blocks/new\n\n\0");
         assert_eq!(
             bench.height(2),
-            [
-                "1 MESSAGE\ndestination:/blocks/new\nsubscription:sub-0\nmessage-id:1c884f9d-0\n\
-                 content-length:14\n\n{\"height\":2}\r\n\0"
-            ]
+            ["1 MESSAGE\ndestination:/blocks/new\nsubscription:sub-0\nmessage-id:1c884f9d-0\n\
+                 content-length:14\n\n{\"height\":2}\r\n\0"]
         );
     }
 
     #[test]
     fn the_form_of_the_height_can_be_fixed() {
-        for (form, body) in [
-            (BlocksNewBody::Object, "\n\n{\"height\":7}\r\n\0"),
-            (BlocksNewBody::Number, "\n\n7\r\n\0"),
-        ] {
+        for (form, body) in
+            [(BlocksNewBody::Object, "\n\n{\"height\":7}\r\n\0"), (BlocksNewBody::Number, "\n\n7\r\n\0")]
+        {
             for connect in ["CONNECT\n\n\0", "STOMP\naccept-version:1.2\n\n\0"] {
-                let mut bench = Bench::new(Settings {
-                    blocks_new: form,
-                    ..Settings::default()
-                });
+                let mut bench = Bench::new(Settings { blocks_new: form, ..Settings::default() });
                 bench.receive(1, connect);
                 bench.receive(1, "SUBSCRIBE\nid:1\ndestination:/blocks/*\n\n\0");
                 let sent = bench.height(7);
@@ -535,10 +490,7 @@ mod tests {
     #[test]
     fn unknown_versions_are_ignored_or_refused() {
         let connect = "CONNECT\naccept-version:1.3\n\n\0CONNECT\n\n\0";
-        assert_eq!(
-            Bench::strict().receive(1, connect),
-            ["1 CONNECTED\nheart-beat:0,0\n\n\0"]
-        );
+        assert_eq!(Bench::strict().receive(1, connect), ["1 CONNECTED\nheart-beat:0,0\n\n\0"]);
         assert_eq!(
             Bench::default().receive(1, connect),
             [
@@ -554,25 +506,14 @@ mod tests {
         let mut bench = Bench::default();
         bench.receive(1, "SUBSCRIBE\nid:a\\cb\\nc\\\\d\ndestination:/blocks\n\n\0");
         let sent = bench.publish("/blocks", "{}");
-        assert!(
-            sent[0].contains("\nsubscription:a\\cb\\nc\\\\d\n"),
-            "{sent:?}"
-        );
+        assert!(sent[0].contains("\nsubscription:a\\cb\\nc\\\\d\n"), "{sent:?}");
     }
 
     #[test]
     fn subscriptions_are_pairs_of_id_and_destination() {
         let mut bench = Bench::default();
-        for (id, destination) in [
-            ("a", "/blocks"),
-            ("a", "/blocks"),
-            ("b", "/blocks"),
-            ("a", "/errors"),
-        ] {
-            bench.receive(
-                1,
-                &format!("SUBSCRIBE\nid:{id}\ndestination:{destination}\n\n\0"),
-            );
+        for (id, destination) in [("a", "/blocks"), ("a", "/blocks"), ("b", "/blocks"), ("a", "/errors")] {
+            bench.receive(1, &format!("SUBSCRIBE\nid:{id}\ndestination:{destination}\n\n\0"));
         }
         assert_eq!(bench.publish("/blocks", "{}").len(), 2);
         bench.receive(1, "UNSUBSCRIBE\nid:undefined\n\n\0UNSUBSCRIBE\n\n\0");
@@ -592,10 +533,7 @@ mod tests {
             "id:a",
             "destination:/blocks",
         ] {
-            assert_eq!(
-                bench.receive(1, &format!("SUBSCRIBE\n{head}\n\n\0")),
-                NOTHING
-            );
+            assert_eq!(bench.receive(1, &format!("SUBSCRIBE\n{head}\n\n\0")), NOTHING);
         }
         assert_eq!(bench.publish("/blocks", "{}"), NOTHING);
     }
@@ -604,20 +542,11 @@ mod tests {
     fn forgiving_input_is_understood() {
         let mut bench = Bench::default();
         let subscribe = "SUBSCRIBE\ndestination: /blocks \nreceipt:r:1\n\n\0";
-        assert_eq!(
-            bench.receive(1, subscribe),
-            ["1 RECEIPT\nreceipt-id:r\\c1\n\n\0"]
-        );
+        assert_eq!(bench.receive(1, subscribe), ["1 RECEIPT\nreceipt-id:r\\c1\n\n\0"]);
         let sent = bench.publish("/blocks", "{}");
         assert!(sent[0].contains("\nsubscription:sub-0\n"), "{sent:?}");
         let unsubscribe = "UNSUBSCRIBE\nid: sub-0\nreceipt:2\n\n\0SEND\nreceipt:3\n\n\0";
-        assert_eq!(
-            bench.receive(1, unsubscribe),
-            [
-                "1 RECEIPT\nreceipt-id:2\n\n\0",
-                "1 RECEIPT\nreceipt-id:3\n\n\0"
-            ]
-        );
+        assert_eq!(bench.receive(1, unsubscribe), ["1 RECEIPT\nreceipt-id:2\n\n\0", "1 RECEIPT\nreceipt-id:3\n\n\0"]);
         assert!(!bench.broker.wanted("/blocks"));
         assert_eq!(Bench::strict().receive(1, subscribe), NOTHING);
     }
@@ -626,10 +555,7 @@ mod tests {
     fn disconnect_with_receipt_leaves_the_connection_to_the_client() {
         let mut bench = Bench::default();
         bench.receive(1, "SUBSCRIBE\nid:a\ndestination:/blocks\n\n\0");
-        assert_eq!(
-            bench.receive(1, "DISCONNECT\nreceipt:close-1\n\n\0"),
-            ["1 RECEIPT\nreceipt-id:close-1\n\n\0"]
-        );
+        assert_eq!(bench.receive(1, "DISCONNECT\nreceipt:close-1\n\n\0"), ["1 RECEIPT\nreceipt-id:close-1\n\n\0"]);
         assert!(!bench.broker.wanted("/blocks"));
         bench.receive(1, "SUBSCRIBE\nid:a\ndestination:/blocks\n\n\0");
         assert!(bench.broker.wanted("/blocks"));
@@ -641,10 +567,7 @@ mod tests {
         bench.receive(1, "SUBSCRIBE\nid:a\ndestination:/blocks\n\n\0");
         assert_eq!(
             bench.receive(1, "DISCONNECT\n\n\0CONNECT\n\n\0"),
-            [
-                "1 ERROR\nmessage:Session closed.\ncontent-length:0\n\n\0",
-                "1 close 1002"
-            ]
+            ["1 ERROR\nmessage:Session closed.\ncontent-length:0\n\n\0", "1 close 1002"]
         );
         assert_eq!(bench.receive(1, "CONNECT\n\n\0"), NOTHING);
         assert_eq!(bench.publish("/blocks", "{}"), NOTHING);
@@ -665,10 +588,8 @@ mod tests {
         let mut bench = Bench::default();
         assert_eq!(
             bench.receive(1, "SEND\nbad\n\n\0CONNECT\n\n\0"),
-            [
-                "1 ERROR\nmessage:Illegal header\\c 'bad'. A header must be of the form \
-                 <name>\\c[<value>].\ncontent-length:0\n\n\0"
-            ]
+            ["1 ERROR\nmessage:Illegal header\\c 'bad'. A header must be of the form \
+                 <name>\\c[<value>].\ncontent-length:0\n\n\0"]
         );
         assert_eq!(bench.receive(1, "\n"), NOTHING);
         assert_eq!(bench.receive(1, "CONNECT\n\n\0").len(), 1);
@@ -714,17 +635,11 @@ mod tests {
         assert_eq!(bench.receive(1, &send("account/mosaic/owned", A1)).len(), 1);
         assert!(!bench.broker.is_registered(&address(A1)));
         let get = bench.receive(1, &send("account/get", A1));
-        assert!(
-            get.len() == 1 && get[0].starts_with("1 AccountGet("),
-            "{get:?}"
-        );
+        assert!(get.len() == 1 && get[0].starts_with("1 AccountGet("), "{get:?}");
         assert!(bench.broker.is_registered(&address(A1)));
         assert_eq!(bench.receive(1, &send("account/subscribe", A2)), NOTHING);
         assert!(bench.broker.is_registered(&address(A2)));
-        assert_eq!(
-            bench.receive(1, "SEND\ndestination:/w/api//block/last\n\nignored\0"),
-            ["1 LastBlock"]
-        );
+        assert_eq!(bench.receive(1, "SEND\ndestination:/w/api//block/last\n\nignored\0"), ["1 LastBlock"]);
     }
 
     #[test]
@@ -734,11 +649,9 @@ mod tests {
         bench.receive(2, "SUBSCRIBE\nid:sub-0\ndestination:/errors\n\n\0");
         assert_eq!(
             bench.receive(1, &send("account/get", "TALICE")),
-            [
-                "2 MESSAGE\ndestination:/errors\nsubscription:sub-0\nmessage-id:2-0\n\
+            ["2 MESSAGE\ndestination:/errors\nsubscription:sub-0\nmessage-id:2-0\n\
                  content-length:94\n\n{\"timeStamp\":367575434,\"error\":\"Bad Request\",\
-                 \"message\":\"address must be valid\",\"status\":400}\r\n\0"
-            ]
+                 \"message\":\"address must be valid\",\"status\":400}\r\n\0"]
         );
         bench.broker.publish_error(None, 1, &mut bench.out);
         assert!(bench.drain()[0].contains("\"message\":null"));
@@ -758,20 +671,14 @@ mod tests {
         for topic in ["transactions", "unconfirmed", "account"] {
             let subscribe = format!("SUBSCRIBE\nid:a\ndestination:/{topic}/{A1}\n\n\0");
             for register_on_subscribe in [false, true] {
-                let mut bench = Bench::new(Settings {
-                    register_on_subscribe,
-                    ..Settings::default()
-                });
+                let mut bench = Bench::new(Settings { register_on_subscribe, ..Settings::default() });
                 assert_eq!(bench.receive(1, &subscribe), NOTHING);
                 let registered = bench.broker.is_registered(&address(A1));
                 assert_eq!(registered, register_on_subscribe);
             }
         }
         let mut bench = Bench::default();
-        bench.receive(
-            1,
-            &format!("SUBSCRIBE\nid:a\ndestination:/recenttransactions/{A1}\n\n\0"),
-        );
+        bench.receive(1, &format!("SUBSCRIBE\nid:a\ndestination:/recenttransactions/{A1}\n\n\0"));
         assert!(!bench.broker.is_registered(&address(A1)));
     }
 
@@ -783,14 +690,8 @@ mod tests {
         bench.receive(1, &send("account/subscribe", A2));
         let topic = format!("/transactions/{A1}");
         let sent = bench.publish(&topic, "{}");
-        assert!(
-            sent.len() == 1 && sent[0].contains("\nsubscription:sub-0\n"),
-            "{sent:?}"
-        );
-        bench.receive(
-            1,
-            "SUBSCRIBE\nid:x\ndestination:/w/api/account/subscribe\n\n\0",
-        );
+        assert!(sent.len() == 1 && sent[0].contains("\nsubscription:sub-0\n"), "{sent:?}");
+        bench.receive(1, "SUBSCRIBE\nid:x\ndestination:/w/api/account/subscribe\n\n\0");
         assert!(bench.broker.wanted(&topic));
         bench.receive(1, "SUBSCRIBE\ndestination:/blocks\n\n\0");
         assert!(!bench.broker.wanted(&topic));
@@ -802,10 +703,7 @@ mod tests {
 
     #[test]
     fn implicit_subscriptions_can_be_switched_off() {
-        let mut bench = Bench::new(Settings {
-            implicit_subscription: false,
-            ..Settings::default()
-        });
+        let mut bench = Bench::new(Settings { implicit_subscription: false, ..Settings::default() });
         bench.receive(1, &send("account/subscribe", A1));
         assert!(!bench.broker.wanted(&format!("/transactions/{A1}")));
         assert!(bench.broker.is_registered(&address(A1)));
@@ -823,10 +721,7 @@ mod tests {
         assert_eq!(out.len(), 3);
         assert!(out[0].starts_with("1 RECEIPT") && out[1].starts_with("1 AccountGet"));
         let sent = bench.publish(&format!("/account/{A1}"), "{}");
-        assert!(
-            sent.len() == 1 && sent[0].contains("\nsubscription:b\n"),
-            "{sent:?}"
-        );
+        assert!(sent.len() == 1 && sent[0].contains("\nsubscription:b\n"), "{sent:?}");
     }
 
     #[test]
@@ -839,9 +734,7 @@ mod tests {
         for height in 0..50 {
             bench.broker.publish_height(height, &mut bench.out);
             let body = format!("block {height}");
-            bench
-                .broker
-                .publish("/blocks", body.as_bytes(), &mut bench.out);
+            bench.broker.publish("/blocks", body.as_bytes(), &mut bench.out);
         }
         let sent = bench.drain();
         for session in ["1 ", "2 "] {
@@ -863,13 +756,8 @@ mod tests {
 
     #[test]
     fn sessions_are_limited_and_their_ids_can_be_used_again() {
-        let mut bench = Bench::new(Settings {
-            limits: Limits {
-                sessions: 2,
-                ..Limits::default()
-            },
-            ..Settings::default()
-        });
+        let mut bench =
+            Bench::new(Settings { limits: Limits { sessions: 2, ..Limits::default() }, ..Settings::default() });
         let refused = bench.broker.open(3, "3".to_owned());
         assert_eq!(refused, Err(TooManySessions { limit: 2 }));
         bench.receive(1, "SUBSCRIBE\nid:a\ndestination:/blocks\n\n\0");
@@ -888,10 +776,8 @@ mod tests {
         }
         assert_eq!(
             bench.receive(1, "SUBSCRIBE\nid:x\ndestination:/blocks\nreceipt:1\n\n\0"),
-            [
-                "1 ERROR\nmessage:The session has too many subscriptions, unsubscribe first\n\
-                 content-length:0\n\n\0"
-            ]
+            ["1 ERROR\nmessage:The session has too many subscriptions, unsubscribe first\n\
+                 content-length:0\n\n\0"]
         );
         assert_eq!(bench.publish("/blocks", "{}").len(), 1_000);
     }
@@ -899,10 +785,7 @@ mod tests {
     #[test]
     fn a_full_registry_is_reported() {
         let mut bench = Bench::new(Settings {
-            limits: Limits {
-                registered_addresses: 1,
-                ..Limits::default()
-            },
+            limits: Limits { registered_addresses: 1, ..Limits::default() },
             ..Settings::default()
         });
         bench.receive(2, "SUBSCRIBE\nid:sub-0\ndestination:/errors\n\n\0");
@@ -915,10 +798,7 @@ mod tests {
     #[test]
     fn incomplete_frames_of_all_sessions_have_a_common_limit() {
         let mut bench = Bench::new(Settings {
-            limits: Limits {
-                incomplete_bytes: 100,
-                ..Limits::default()
-            },
+            limits: Limits { incomplete_bytes: 100, ..Limits::default() },
             ..Settings::default()
         });
         let part = "x".repeat(60);

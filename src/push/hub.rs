@@ -97,11 +97,7 @@ impl Hub {
 
     /// Gives `session` a subscription, if the limits allow it. One that exists already is left as
     /// it is; an unknown session is ignored.
-    pub fn subscribe(
-        &mut self,
-        session: u64,
-        subscription: Subscription,
-    ) -> Result<(), SubscribeError> {
+    pub fn subscribe(&mut self, session: u64, subscription: Subscription) -> Result<(), SubscribeError> {
         let Some(state) = self.sessions.get(&session) else {
             return Ok(());
         };
@@ -134,9 +130,7 @@ impl Hub {
             if patterns >= limits.patterns_per_session {
                 return Err(SubscribeError::SessionPatterns);
             }
-            if self.topics.is_new_pattern(&new.destination)
-                && self.topics.pattern_count() >= limits.patterns
-            {
+            if self.topics.is_new_pattern(&new.destination) && self.topics.pattern_count() >= limits.patterns {
                 return Err(SubscribeError::NodePatterns);
             }
         }
@@ -174,12 +168,7 @@ impl Hub {
 
     /// Sends a MESSAGE for each subscription to `topic`, with the body that `json` chooses for
     /// its session.
-    pub fn deliver<'b>(
-        &mut self,
-        topic: &str,
-        json: impl Fn(&Session) -> &'b [u8],
-        out: &mut Outbox,
-    ) {
+    pub fn deliver<'b>(&mut self, topic: &str, json: impl Fn(&Session) -> &'b [u8], out: &mut Outbox) {
         let mut receivers = std::mem::take(&mut self.receivers);
         self.topics.collect_sessions(topic, &mut receivers);
         for session in receivers.drain(..) {
@@ -240,14 +229,9 @@ mod tests {
     fn each_subscription_gets_its_message_and_the_counter_is_common() {
         let mut hub = hub(Limits::default());
         for (session, id, destination) in [(1, "a", "/b"), (2, "a", "/b"), (1, "b", "/**")] {
-            hub.subscribe(session, subscription(id, destination))
-                .unwrap();
+            hub.subscribe(session, subscription(id, destination)).unwrap();
         }
-        let expected = [
-            (1, "1-0".to_owned()),
-            (1, "1-1".to_owned()),
-            (2, "2-2".to_owned()),
-        ];
+        let expected = [(1, "1-0".to_owned()), (1, "1-1".to_owned()), (2, "2-2".to_owned())];
         assert_eq!(receivers(&mut hub, "/b"), expected);
         assert_eq!(receivers(&mut hub, "/c"), [(1, "1-3".to_owned())]);
     }
@@ -265,11 +249,7 @@ mod tests {
 
     #[test]
     fn the_limits_count_what_exists_and_not_what_has_been() {
-        let mut hub = hub(Limits {
-            subscriptions_per_session: 2,
-            subscriptions: 3,
-            ..Limits::default()
-        });
+        let mut hub = hub(Limits { subscriptions_per_session: 2, subscriptions: 3, ..Limits::default() });
         for _ in 0..5 {
             hub.subscribe(1, subscription("a", "/b")).unwrap();
             hub.subscribe(1, subscription("b", "/b")).unwrap();
@@ -289,11 +269,7 @@ mod tests {
 
     #[test]
     fn patterns_have_their_own_limits() {
-        let mut hub = hub(Limits {
-            patterns_per_session: 2,
-            patterns: 3,
-            ..Limits::default()
-        });
+        let mut hub = hub(Limits { patterns_per_session: 2, patterns: 3, ..Limits::default() });
         hub.subscribe(1, subscription("a", "/a*")).unwrap();
         hub.subscribe(1, subscription("a", "/b*")).unwrap();
         hub.subscribe(1, subscription("a", "/b")).unwrap();

@@ -8,6 +8,7 @@
 mod broker;
 pub mod http;
 mod hub;
+pub mod notify;
 mod outbox;
 mod pattern;
 mod registry;

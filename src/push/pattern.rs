@@ -10,12 +10,7 @@ pub fn is_pattern(destination: &str) -> bool {
 /// segment at all, so `/blocks/**` matches `/blocks`.
 pub fn matches(pattern: &str, topic: &str) -> bool {
     let any_segments = |segment: &str| segment == "**";
-    glob(
-        pattern.split('/'),
-        topic.split('/'),
-        any_segments,
-        matches_segment,
-    )
+    glob(pattern.split('/'), topic.split('/'), any_segments, matches_segment)
 }
 
 fn matches_segment(pattern: &str, segment: &str) -> bool {
@@ -76,16 +71,8 @@ mod tests {
             ("/account/**", "/account/mosaic/owned/TA", true),
             ("/account/**", "/account", true),
             ("/account/**/owned/*", "/account/mosaic/owned/TA", true),
-            (
-                "/account/**/owned/*",
-                "/account/mosaic/owned/definition/TA",
-                false,
-            ),
-            (
-                "/account/**/**/TA",
-                "/account/mosaic/owned/definition/TA",
-                true,
-            ),
+            ("/account/**/owned/*", "/account/mosaic/owned/definition/TA", false),
+            ("/account/**/**/TA", "/account/mosaic/owned/definition/TA", true),
             ("/blocks/*", "/blocks/new", true),
             ("/blocks/n?w", "/blocks/new", true),
             ("/blocks/n?w", "/blocks/nw", false),

@@ -15,10 +15,7 @@ pub struct Registry {
 impl Registry {
     /// An empty registry for at most `limit` addresses.
     pub fn new(limit: usize) -> Self {
-        Self {
-            addresses: BTreeSet::new(),
-            limit,
-        }
+        Self { addresses: BTreeSet::new(), limit }
     }
 
     /// Adds `address`; false when it is new and there is no room for it.

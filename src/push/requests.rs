@@ -89,17 +89,14 @@ pub fn parse(
         "account/transfers/all" => |a| Request::Api(ApiRequest::TransfersAll(a)),
         "account/transfers/unconfirmed" => |a| Request::Api(ApiRequest::TransfersUnconfirmed(a)),
         "account/mosaic/owned" => |a| Request::Api(ApiRequest::MosaicsOwned(a)),
-        "account/mosaic/owned/definition" => {
-            |a| Request::Api(ApiRequest::MosaicDefinitionsOwned(a))
-        }
+        "account/mosaic/owned/definition" => |a| Request::Api(ApiRequest::MosaicDefinitionsOwned(a)),
         "account/namespace/owned" => |a| Request::Api(ApiRequest::NamespacesOwned(a)),
         "node/info" => return Some(Ok(Request::Api(ApiRequest::NodeInfo))),
         "block/last" => return Some(Ok(Request::Api(ApiRequest::LastBlock))),
         _ => return None,
     };
-    let address = account_of(payload).and_then(|account| {
-        checked_address(&account, is_address).ok_or(RequestError::InvalidAddress)
-    });
+    let address = account_of(payload)
+        .and_then(|account| checked_address(&account, is_address).ok_or(RequestError::InvalidAddress));
     Some(address.map(request))
 }
 
@@ -207,26 +204,11 @@ mod tests {
         let cases = [
             ("account/subscribe", Request::Subscribe(a)),
             ("account/get", Request::Api(ApiRequest::AccountGet(a))),
-            (
-                "account/transfers/all",
-                Request::Api(ApiRequest::TransfersAll(a)),
-            ),
-            (
-                "account/transfers/unconfirmed",
-                Request::Api(ApiRequest::TransfersUnconfirmed(a)),
-            ),
-            (
-                "account/mosaic/owned",
-                Request::Api(ApiRequest::MosaicsOwned(a)),
-            ),
-            (
-                "account/mosaic/owned/definition",
-                Request::Api(ApiRequest::MosaicDefinitionsOwned(a)),
-            ),
-            (
-                "account/namespace/owned",
-                Request::Api(ApiRequest::NamespacesOwned(a)),
-            ),
+            ("account/transfers/all", Request::Api(ApiRequest::TransfersAll(a))),
+            ("account/transfers/unconfirmed", Request::Api(ApiRequest::TransfersUnconfirmed(a))),
+            ("account/mosaic/owned", Request::Api(ApiRequest::MosaicsOwned(a))),
+            ("account/mosaic/owned/definition", Request::Api(ApiRequest::MosaicDefinitionsOwned(a))),
+            ("account/namespace/owned", Request::Api(ApiRequest::NamespacesOwned(a))),
             ("node/info", Request::Api(ApiRequest::NodeInfo)),
             ("block/last", Request::Api(ApiRequest::LastBlock)),
         ];
@@ -262,18 +244,11 @@ mod tests {
             format!("{{'account':'{A1}'}}"),
             format!("{{\"account\":\"{A1}\"}}"),
             format!("{{account:{A1}}}"),
-            format!(
-                " {{ 'account' : '{}', 'more': [1,{{}}] }} tail",
-                A1.to_lowercase()
-            ),
+            format!(" {{ 'account' : '{}', 'more': [1,{{}}] }} tail", A1.to_lowercase()),
             format!("{{'account':1,'account':'{A1}'}}"),
         ] {
             let request = ask("/w/api/account/subscribe", &payload);
-            assert_eq!(
-                request,
-                Some(Ok(Request::Subscribe(address()))),
-                "{payload}"
-            );
+            assert_eq!(request, Some(Ok(Request::Subscribe(address()))), "{payload}");
         }
     }
 
@@ -286,16 +261,10 @@ mod tests {
         let cases = [
             ("null", "unexpected data: null"),
             ("{", "unexpected data: null"),
-            (
-                "{'account':'TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR'",
-                "unexpected data: null",
-            ),
+            ("{'account':'TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR'", "unexpected data: null"),
             ("", "unexpected data: null"),
             ("[]", "unexpected data: []"),
-            (
-                "[1, 'a', {b:null}]",
-                "unexpected data: [1,\"a\",{\"b\":null}]",
-            ),
+            ("[1, 'a', {b:null}]", "unexpected data: [1,\"a\",{\"b\":null}]"),
             ("\"x\"", "unexpected data: x"),
             ("xyz", "unexpected data: xyz"),
             ("17", "unexpected data: 17"),
@@ -311,10 +280,7 @@ mod tests {
             ("{'account':{}}", incompatible),
             ("{'account':'TALICE'}", invalid),
             (hyphens, invalid),
-            (
-                "{'account':' TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR'}",
-                invalid,
-            ),
+            ("{'account':' TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR'}", invalid),
         ];
         for (payload, text) in cases {
             let error = ask("/w/api/account/get", payload).unwrap().unwrap_err();

@@ -33,17 +33,12 @@ pub struct Subscription {
 impl Subscription {
     /// What a SUBSCRIBE asks for.
     pub fn explicit(id: String, destination: String) -> Self {
-        Self {
-            id,
-            destination,
-            is_implicit: false,
-        }
+        Self { id, destination, is_implicit: false }
     }
 
     fn matches(&self, topic: &str) -> bool {
         self.destination == topic
-            || (pattern::is_pattern(&self.destination)
-                && pattern::matches(&self.destination, topic))
+            || (pattern::is_pattern(&self.destination) && pattern::matches(&self.destination, topic))
     }
 }
 
@@ -78,15 +73,7 @@ pub enum Agreement {
 impl Session {
     /// A session that has not received anything yet.
     pub fn new(name: String, kind: Kind, decoder: Decoder) -> Self {
-        Self {
-            name,
-            kind,
-            decoder,
-            closing: false,
-            names_versions: false,
-            subscriptions: Vec::new(),
-            next_id: 0,
-        }
+        Self { name, kind, decoder, closing: false, names_versions: false, subscriptions: Vec::new(), next_id: 0 }
     }
 
     /// Handles a CONNECT with this `accept-version`.
@@ -96,10 +83,7 @@ impl Session {
             return Agreement::Version(None);
         };
         let accepts = |version: &str| {
-            versions
-                .split(',')
-                .map(|item| if forgiving { trim(item) } else { item })
-                .any(|item| item == version)
+            versions.split(',').map(|item| if forgiving { trim(item) } else { item }).any(|item| item == version)
         };
         if accepts("1.2") {
             Agreement::Version(Some("1.2"))
@@ -144,9 +128,7 @@ impl Session {
 
     /// The subscriptions a message on `topic` goes to, oldest first.
     pub fn matching(&self, topic: &str) -> impl Iterator<Item = &Subscription> {
-        self.subscriptions
-            .iter()
-            .filter(move |held| held.matches(topic))
+        self.subscriptions.iter().filter(move |held| held.matches(topic))
     }
 
     /// Adds a subscription that does not exist yet. Only for the hub, which keeps the index.
@@ -191,11 +173,7 @@ mod tests {
         let cases = [
             (None, Version(None), Version(None)),
             (Some("1.1,1.0"), Version(Some("1.1")), Version(Some("1.1"))),
-            (
-                Some("1.0,1.1,1.2"),
-                Version(Some("1.2")),
-                Version(Some("1.2")),
-            ),
+            (Some("1.0,1.1,1.2"), Version(Some("1.2")), Version(Some("1.2"))),
             (Some("1.0"), Silence, Version(Some("1.0"))),
             (Some(" 1.2"), Silence, Version(Some("1.2"))),
             (Some("1.1, 1.2"), Version(Some("1.1")), Version(Some("1.2"))),

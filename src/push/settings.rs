@@ -15,31 +15,6 @@ pub enum BlocksNewBody {
     Number,
 }
 
-impl std::str::FromStr for BlocksNewBody {
-    type Err = UnknownBlocksNewBody;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "object" => Ok(Self::Object),
-            "auto" => Ok(Self::Auto),
-            "number" => Ok(Self::Number),
-            _ => Err(UnknownBlocksNewBody),
-        }
-    }
-}
-
-/// The text names no [`BlocksNewBody`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownBlocksNewBody;
-
-impl std::fmt::Display for UnknownBlocksNewBody {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the body of /blocks/new must be one of: object, auto, number")
-    }
-}
-
-impl std::error::Error for UnknownBlocksNewBody {}
-
 /// How the broker deviates from NIS1, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -113,14 +88,6 @@ impl Default for Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_three_bodies_are_read_from_their_names() {
-        assert_eq!("object".parse(), Ok(BlocksNewBody::Object));
-        assert_eq!("auto".parse(), Ok(BlocksNewBody::Auto));
-        assert_eq!("number".parse(), Ok(BlocksNewBody::Number));
-        assert_eq!("Object".parse::<BlocksNewBody>(), Err(UnknownBlocksNewBody));
-    }
 
     #[test]
     fn the_defaults_are_those_decided() {

@@ -5,15 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::pattern;
 
 /// A client may subscribe to destinations with these prefixes, compared as plain text (§1).
-const BROKER_PREFIXES: [&str; 7] = [
-    "/blocks",
-    "/unconfirmed",
-    "/errors",
-    "/account",
-    "/transactions",
-    "/recenttransactions",
-    "/node",
-];
+const BROKER_PREFIXES: [&str; 7] =
+    ["/blocks", "/unconfirmed", "/errors", "/account", "/transactions", "/recenttransactions", "/node"];
 
 /// Longest destination that is kept, in bytes. The longest topic has 73, so a longer exact
 /// destination can never match and is ignored without anybody noticing; a longer pattern is
@@ -22,17 +15,12 @@ pub const MAX_DESTINATION_BYTES: usize = 128;
 
 /// Whether the broker takes a subscription to `destination` at all.
 pub fn is_broker_destination(destination: &str) -> bool {
-    BROKER_PREFIXES
-        .iter()
-        .any(|prefix| destination.starts_with(prefix))
-        && destination.len() <= MAX_DESTINATION_BYTES
+    BROKER_PREFIXES.iter().any(|prefix| destination.starts_with(prefix)) && destination.len() <= MAX_DESTINATION_BYTES
 }
 
 /// The address at the end of a destination whose subscription registers it (§15, D2).
 pub fn registering_address(destination: &str) -> Option<&str> {
-    ["/transactions/", "/unconfirmed/", "/account/"]
-        .iter()
-        .find_map(|prefix| destination.strip_prefix(prefix))
+    ["/transactions/", "/unconfirmed/", "/account/"].iter().find_map(|prefix| destination.strip_prefix(prefix))
 }
 
 /// The sessions of each destination. What exactly a session is subscribed to, and in which
@@ -70,11 +58,7 @@ impl Topics {
 
     /// Whether any session would get a message published on `topic`.
     pub fn wanted(&self, topic: &str) -> bool {
-        self.exact.contains_key(topic)
-            || self
-                .patterns
-                .keys()
-                .any(|text| pattern::matches(text, topic))
+        self.exact.contains_key(topic) || self.patterns.keys().any(|text| pattern::matches(text, topic))
     }
 
     /// Appends each session that gets a message published on `topic` once to the empty `sessions`.
@@ -103,11 +87,7 @@ impl Topics {
     }
 
     fn index(&mut self, destination: &str) -> &mut BTreeMap<String, BTreeSet<u64>> {
-        if pattern::is_pattern(destination) {
-            &mut self.patterns
-        } else {
-            &mut self.exact
-        }
+        if pattern::is_pattern(destination) { &mut self.patterns } else { &mut self.exact }
     }
 }
 
@@ -117,28 +97,13 @@ mod tests {
 
     #[test]
     fn prefixes_are_compared_as_plain_text() {
-        for destination in [
-            "/blocks",
-            "/blocksfoo",
-            "/node/info",
-            "/errors",
-            "/account/**",
-        ] {
+        for destination in ["/blocks", "/blocksfoo", "/node/info", "/errors", "/account/**"] {
             assert!(is_broker_destination(destination), "{destination}");
         }
-        for destination in [
-            "",
-            "blocks",
-            "/w/api/account/get",
-            "/user/errors",
-            "/Blocks",
-        ] {
+        for destination in ["", "blocks", "/w/api/account/get", "/user/errors", "/Blocks"] {
             assert!(!is_broker_destination(destination), "{destination}");
         }
-        assert!(!is_broker_destination(&format!(
-            "/blocks{}",
-            "x".repeat(122)
-        )));
+        assert!(!is_broker_destination(&format!("/blocks{}", "x".repeat(122))));
     }
 
     #[test]

@@ -73,5 +73,4 @@ impl<'a> Reader<'a> {
         self.bytes = rest;
         std::str::from_utf8(text).map_err(|_| StoreError::Damaged(self.what))
     }
-
 }

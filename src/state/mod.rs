@@ -17,7 +17,7 @@ mod pruning;
 mod queries;
 mod vesting;
 
-pub use account::{Account, LinkRole, RemoteLink, RemoteStatus};
+pub use account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
 pub use digest::digest;
 pub use dump::dump;
 pub use effects::{Effect, effects};
@@ -26,5 +26,5 @@ pub use history::{HashEntry, assign_ids, index_harvest, index_transaction};
 pub use ledger::{BlockContext, Ledger};
 pub use mosaics::MosaicEntry;
 pub use namespaces::Lease;
-pub use queries::{account, cosignatories, cosignatory_of, forwarded, hash_entry};
+pub use queries::{account, cosignatories, cosignatory_of, hash_entry, mosaic_definition};
 pub use vesting::VestedBalance;

@@ -2,7 +2,8 @@
 
 use super::account::Account;
 use super::history::HashEntry;
-use crate::model::{Address, Hash256, Height, address::ADDRESS_LENGTH};
+use super::mosaics;
+use crate::model::{Address, Hash256, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
 use crate::store::{Read, StoreError, Table};
 
 /// The account of an address; an unknown one has the default state.
@@ -31,14 +32,12 @@ fn linked(state: &impl Read, table: Table, address: &Address) -> Result<Vec<Addr
     Ok(addresses)
 }
 
-/// The account for which `address` harvests at a height: itself, or the owner if it is an active remote.
-pub fn forwarded(
-    state: &impl Read,
-    address: &Address,
-    height: Height,
-    rewrite_limit: u64,
-) -> Result<Address, StoreError> {
-    Ok(account(state, address)?.forwarded(height, rewrite_limit).unwrap_or(*address))
+/// The current definition of a mosaic; the built-in `nem:xem` included.
+pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<MosaicDefinition>, StoreError> {
+    if id.is_xem() {
+        return Ok(Some(MosaicDefinition::xem()));
+    }
+    Ok(mosaics::current(state, id)?.map(|(_, entry)| entry.definition))
 }
 
 /// Where the transaction with a hash is, unless it is unknown or forgotten.

@@ -37,13 +37,7 @@ impl<'env> Batch<'env> {
     }
 
     /// Sets a key whose old value the caller knows, which saves looking for it.
-    pub fn replace(
-        &mut self,
-        table: Table,
-        key: &[u8],
-        before: Option<&[u8]>,
-        value: &[u8],
-    ) -> Result<(), StoreError> {
+    pub fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
         self.journal.record(table, key, before);
         Ok(self.transaction.put(self.databases[table as usize], &key, &value, WriteFlags::empty())?)
     }

@@ -41,10 +41,9 @@ impl fmt::Display for StoreError {
             ),
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
-            StoreError::Damaged(what) => write!(
-                f,
-                "the store is damaged ({what}); restore the folder from a backup or import the chain again"
-            ),
+            StoreError::Damaged(what) => {
+                write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
+            }
         }
     }
 }

@@ -72,7 +72,10 @@ impl Store {
         if let Some(found) = stored_meta(&environment)? {
             check_schema(&found.0)?;
             if found.1 != identity.text {
-                return Err(StoreError::OtherNetwork { store: network_name(&found.1), configured: identity.name.clone() });
+                return Err(StoreError::OtherNetwork {
+                    store: network_name(&found.1),
+                    configured: identity.name.clone(),
+                });
             }
         }
         let store = Store { databases: create_tables(&environment)?, environment, _lock: lock };

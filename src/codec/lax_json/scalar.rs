@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn all_else_without_quotes_is_a_string() {
         for text in [
-            "+1", "0x10", ".5", "1.", "-", "1e", "1e+", "1.e5", "--1", "5/*c*/", "nul", "True",
-            "1 2", "inf", "nan", "-NaN",
+            "+1", "0x10", ".5", "1.", "-", "1e", "1e+", "1.e5", "--1", "5/*c*/", "nul", "True", "1 2", "inf", "nan",
+            "-NaN",
         ] {
             assert_eq!(unquoted(text), Value::String(text.to_owned()));
         }

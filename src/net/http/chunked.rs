@@ -35,10 +35,7 @@ pub(super) struct ChunkedBody {
 
 impl ChunkedBody {
     pub fn new() -> Self {
-        Self {
-            decoded: 0,
-            phase: Phase::SizeLine,
-        }
+        Self { decoded: 0, phase: Phase::SizeLine }
     }
 
     /// Whether the last chunk and the trailers have been read.
@@ -59,12 +56,7 @@ impl ChunkedBody {
     }
 
     /// One element of the coding at offset `at`: the offset behind it, or `None` for lack of bytes.
-    fn step(
-        &mut self,
-        bytes: &mut [u8],
-        at: usize,
-        body_limit: usize,
-    ) -> Result<Option<usize>, HttpError> {
+    fn step(&mut self, bytes: &mut [u8], at: usize, body_limit: usize) -> Result<Option<usize>, HttpError> {
         match self.phase {
             Phase::SizeLine => {
                 let Some(line) = line_at(bytes, at, SIZE_LINE_LIMIT, BAD_CHUNK)? else {
@@ -111,9 +103,7 @@ impl ChunkedBody {
                     [] => Phase::Done,
                     [b' ' | b'\t', ..] => return Err(BAD_CHUNK),
                     line if !line.contains(&b':') => return Err(BAD_CHUNK),
-                    line => Phase::Trailers {
-                        seen: seen + line.len() + 2,
-                    },
+                    line => Phase::Trailers { seen: seen + line.len() + 2 },
                 };
                 Ok(Some(at + line.len() + 2))
             }
@@ -123,12 +113,7 @@ impl ChunkedBody {
 }
 
 /// The line at offset `at` without its CR LF; `None` if its end has not arrived.
-fn line_at(
-    bytes: &[u8],
-    at: usize,
-    limit: usize,
-    too_long: HttpError,
-) -> Result<Option<&[u8]>, HttpError> {
+fn line_at(bytes: &[u8], at: usize, limit: usize, too_long: HttpError) -> Result<Option<&[u8]>, HttpError> {
     let rest = &bytes[at..];
     let window = &rest[..rest.len().min(limit.saturating_add(2))];
     match window.iter().position(|byte| *byte == b'\n') {
@@ -202,25 +187,12 @@ mod tests {
 
     #[test]
     fn every_limit_is_kept() {
-        assert_eq!(
-            decode("b\r\n", 10).unwrap_err(),
-            HttpError::BodyTooLarge,
-            "before the data"
-        );
-        assert_eq!(
-            decode("6\r\nabcdef\r\n5\r\n", 10).unwrap_err(),
-            HttpError::BodyTooLarge
-        );
-        assert_eq!(
-            decode("fffffffffffffffffffff\r\n", 10).unwrap_err(),
-            HttpError::BodyTooLarge
-        );
+        assert_eq!(decode("b\r\n", 10).unwrap_err(), HttpError::BodyTooLarge, "before the data");
+        assert_eq!(decode("6\r\nabcdef\r\n5\r\n", 10).unwrap_err(), HttpError::BodyTooLarge);
+        assert_eq!(decode("fffffffffffffffffffff\r\n", 10).unwrap_err(), HttpError::BodyTooLarge);
         let long = format!("1;{}", "x".repeat(SIZE_LINE_LIMIT + 10));
         assert_eq!(decode(&long, 10).unwrap_err(), BAD_CHUNK);
         let trailers = format!("0\r\n{}", "a: b\r\n".repeat(TRAILER_LIMIT));
-        assert_eq!(
-            decode(&trailers, 10).unwrap_err(),
-            HttpError::HeadersTooLarge
-        );
+        assert_eq!(decode(&trailers, 10).unwrap_err(), HttpError::HeadersTooLarge);
     }
 }

@@ -57,11 +57,7 @@ impl HttpError {
         reply.status = self.status();
         reply.close = true;
         reply.header("Content-Type", "text/html;charset=iso-8859-1");
-        let page = format!(
-            "<h1>Bad Message {}</h1><pre>reason: {}</pre>",
-            self.status(),
-            self.reason()
-        );
+        let page = format!("<h1>Bad Message {}</h1><pre>reason: {}</pre>", self.status(), self.reason());
         reply.body.extend_from_slice(page.as_bytes());
     }
 }

@@ -39,11 +39,7 @@ fn quality(parameter: &str) -> Option<f32> {
         return None;
     }
     let quality = value.trim().parse().unwrap_or(0.0_f32);
-    Some(if (0.0..=1.0).contains(&quality) {
-        quality
-    } else {
-        0.0
-    })
+    Some(if (0.0..=1.0).contains(&quality) { quality } else { 0.0 })
 }
 
 /// A compressor that is set up once and used for every answer.

@@ -100,25 +100,16 @@ fn too_large(window: &[u8]) -> HttpError {
 
 /// Bytes of empty lines before the request line, which RFC 9112 §2.2 asks servers to skip.
 fn empty_lines(bytes: &[u8]) -> usize {
-    bytes
-        .iter()
-        .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-        .count()
+    bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
 }
 
 fn position(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     let rest = bytes.get(from..)?;
-    rest.iter()
-        .position(|byte| *byte == wanted)
-        .map(|at| from + at)
+    rest.iter().position(|byte| *byte == wanted).map(|at| from + at)
 }
 
 /// Splits a request target that begins at offset `start` into path and query.
-fn split_target(
-    method: &str,
-    target: &str,
-    start: usize,
-) -> Result<(Range<usize>, Option<Range<usize>>), HttpError> {
+fn split_target(method: &str, target: &str, start: usize) -> Result<(Range<usize>, Option<Range<usize>>), HttpError> {
     let path_at = if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
         0
     } else {
@@ -211,9 +202,7 @@ impl Fields {
 
     fn framing(&self, body_limit: usize) -> Result<Framing, HttpError> {
         match (self.is_chunked, self.content_length) {
-            (true, Some(_)) => Err(HttpError::Malformed(
-                "Content-Length with Transfer-Encoding",
-            )),
+            (true, Some(_)) => Err(HttpError::Malformed("Content-Length with Transfer-Encoding")),
             (true, None) => Ok(Framing::Chunked),
             (false, length) => match length.unwrap_or(0) {
                 length if length > body_limit => Err(HttpError::BodyTooLarge),
@@ -266,11 +255,7 @@ mod tests {
     fn other_targets_are_refused() {
         for target in ["host:80", "*", "ftp://x/y", "a/b", "http:/x"] {
             let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-            assert_eq!(
-                parse_all(&text).unwrap_err(),
-                HttpError::Malformed("Bad URI"),
-                "{target}"
-            );
+            assert_eq!(parse_all(&text).unwrap_err(), HttpError::Malformed("Bad URI"), "{target}");
         }
         let text = "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!(&text[parse_all(text).unwrap().unwrap().path], "*");
@@ -320,15 +305,8 @@ mod tests {
     fn http_1_1_needs_exactly_one_host() {
         assert!(parse_all("GET / HTTP/1.1\r\n\r\n").is_err());
         assert!(parse_all("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n").is_err());
-        assert!(
-            parse_all("GET / HTTP/1.0\r\n\r\n")
-                .unwrap()
-                .is_some_and(|head| head.is_http_10 && !head.keep_alive)
-        );
-        assert_eq!(
-            parse_all("GET / HTTP/2.0\r\n\r\n").unwrap_err(),
-            HttpError::UnknownVersion
-        );
+        assert!(parse_all("GET / HTTP/1.0\r\n\r\n").unwrap().is_some_and(|head| head.is_http_10 && !head.keep_alive));
+        assert_eq!(parse_all("GET / HTTP/2.0\r\n\r\n").unwrap_err(), HttpError::UnknownVersion);
     }
 
     #[test]

@@ -43,11 +43,7 @@ enum Body {
 impl RequestReader {
     /// A reader that refuses bodies of more than `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
-        Self {
-            inbox: Inbox::default(),
-            stage: Stage::Head { searched: 0 },
-            body_limit,
-        }
+        Self { inbox: Inbox::default(), stage: Stage::Head { searched: 0 }, body_limit }
     }
 
     /// Appends received bytes.
@@ -156,16 +152,12 @@ impl RequestReader {
         // A head that arrives in pieces is parsed again only once its end is there, so that a
         // client sending single bytes costs no more than one sending them together.
         if unread.is_empty() || (searched > 0 && !may_end(unread, searched)) {
-            self.stage = Stage::Head {
-                searched: unread.len(),
-            };
+            self.stage = Stage::Head { searched: unread.len() };
             return Ok(None);
         }
         let head = head::parse(unread, self.body_limit)?;
         if head.is_none() {
-            self.stage = Stage::Head {
-                searched: unread.len(),
-            };
+            self.stage = Stage::Head { searched: unread.len() };
         }
         Ok(head)
     }
@@ -202,10 +194,7 @@ impl RequestReader {
 /// Whether the bytes added since `searched` can have completed the head, or filled its limit.
 fn may_end(unread: &[u8], searched: usize) -> bool {
     let from = searched.saturating_sub(3).min(unread.len());
-    unread.len() >= HEAD_LIMIT
-        || unread[from..]
-            .windows(2)
-            .any(|pair| pair == b"\n\r" || pair == b"\n\n")
+    unread.len() >= HEAD_LIMIT || unread[from..].windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
 
 /// A part of the head; the parser has made sure that it is UTF-8.
@@ -303,10 +292,7 @@ mod tests {
         reader.receive(b"GET / HTTP/1.1\r\nHost: h\r\nX-A:  1 \r\nBin: \xff\r\nx-a: 2,Tok\r\n\r\n");
         let request = reader.next_request().unwrap().unwrap();
         assert_eq!(request.header("X-a"), Some("1"));
-        assert_eq!(
-            request.header_values("x-A").collect::<Vec<_>>(),
-            ["1", "2,Tok"]
-        );
+        assert_eq!(request.header_values("x-A").collect::<Vec<_>>(), ["1", "2,Tok"]);
         assert_eq!(request.header("bin"), None);
         assert_eq!(request.header("none"), None);
         assert!(request.header_has_token("x-a", "tok"));
@@ -316,8 +302,7 @@ mod tests {
     #[test]
     fn a_waiting_client_is_told_to_continue_once() {
         let mut reader = RequestReader::new(10);
-        let head =
-            "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
+        let head = "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
         reader.receive(head.as_bytes());
         assert!(reader.next_request().unwrap().is_none());
         assert!(reader.take_continue());
@@ -350,10 +335,7 @@ mod tests {
     fn an_endless_head_is_refused_however_it_arrives() {
         let line = [b"GET /".as_slice(), &[b'a'; 9000]].concat();
         let headers = [b"GET / HTTP/1.1\r\n".as_slice(), &b"a: b\r\n".repeat(1500)].concat();
-        for (bytes, error) in [
-            (line, HttpError::UriTooLong),
-            (headers, HttpError::HeadersTooLarge),
-        ] {
+        for (bytes, error) in [(line, HttpError::UriTooLong), (headers, HttpError::HeadersTooLarge)] {
             let cuts: Vec<usize> = (0..bytes.len()).step_by(97).collect();
             assert_eq!(read_in_pieces(&bytes, &cuts), [Err(error)]);
         }
@@ -362,8 +344,7 @@ mod tests {
     fn any_request() -> impl Strategy<Value = Vec<u8>> {
         let body = prop::collection::vec(any::<u8>(), 0..80);
         let sizes = prop::option::of(prop::collection::vec(1..20usize, 0..6));
-        ("/[a-z%?=]{0,12}", body, sizes)
-            .prop_map(|(path, body, sizes)| request_bytes(&path, &body, sizes.as_deref()))
+        ("/[a-z%?=]{0,12}", body, sizes).prop_map(|(path, body, sizes)| request_bytes(&path, &body, sizes.as_deref()))
     }
 
     proptest! {

@@ -38,10 +38,7 @@ pub struct Reply {
 impl Reply {
     /// An empty answer of status 200.
     pub fn new() -> Self {
-        Self {
-            status: 200,
-            ..Self::default()
-        }
+        Self { status: 200, ..Self::default() }
     }
 
     /// Makes this an empty answer of status 200 again.
@@ -58,11 +55,7 @@ impl Reply {
     }
 
     /// Adds a header.
-    pub fn header(
-        &mut self,
-        name: impl Into<Cow<'static, str>>,
-        value: impl Into<Cow<'static, str>>,
-    ) {
+    pub fn header(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
         self.headers.push((name.into(), value.into()));
     }
 
@@ -169,8 +162,7 @@ fn has_body(status: u16) -> bool {
 }
 
 fn is_safe(text: &str) -> bool {
-    text.bytes()
-        .all(|byte| (byte >= b' ' || byte == b'\t') && byte != 0x7f)
+    text.bytes().all(|byte| (byte >= b' ' || byte == b'\t') && byte != 0x7f)
 }
 
 fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
@@ -222,10 +214,7 @@ mod tests {
         reply.header("A", "b");
         reply.body.extend(b"hello");
         let (text, _) = answer(&reply, &get(""));
-        assert_eq!(
-            text,
-            "HTTP/1.1 404 Not Found\r\nA: b\r\nContent-Length: 5\r\n\r\nhello"
-        );
+        assert_eq!(text, "HTTP/1.1 404 Not Found\r\nA: b\r\nContent-Length: 5\r\n\r\nhello");
         let (text, _) = answer(&reply, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(text.ends_with("Content-Length: 5\r\n\r\n"), "{text}");
         reply.reset();
@@ -254,10 +243,7 @@ mod tests {
         reply.header("B\n", "x");
         reply.header("C", "fine");
         let (text, _) = answer(&reply, &get(""));
-        assert_eq!(
-            text,
-            "HTTP/1.1 200 OK\r\nC: fine\r\nContent-Length: 0\r\n\r\n"
-        );
+        assert_eq!(text, "HTTP/1.1 200 OK\r\nC: fine\r\nContent-Length: 0\r\n\r\n");
     }
 
     #[test]

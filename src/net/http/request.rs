@@ -33,16 +33,12 @@ impl<'a> Request<'a> {
 
     /// All headers in the order received: name as sent, value without surrounding blanks.
     pub fn headers(&self) -> Headers<'a> {
-        Headers {
-            lines: self.header_lines,
-        }
+        Headers { lines: self.header_lines }
     }
 
     /// Whether a header called `name` holds `token` in its comma-separated list, ignoring case.
     pub fn header_has_token(&self, name: &str, token: &str) -> bool {
-        self.header_values(name)
-            .flat_map(|value| value.split(','))
-            .any(|item| item.trim().eq_ignore_ascii_case(token))
+        self.header_values(name).flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(token))
     }
 }
 

@@ -98,41 +98,26 @@ impl WsConnection {
                 Err(Violation(code, reason)) => {
                     write_close(code.into(), &reason, out);
                     self.close();
-                    return Some(WsEvent::Closed {
-                        code: code.into(),
-                        reason,
-                        by_client: false,
-                    });
+                    return Some(WsEvent::Closed { code: code.into(), reason, by_client: false });
                 }
             }
         };
         match step {
             Step::Wait | Step::Continue => None,
-            Step::Message(kind, length) => Some(WsEvent::Message {
-                data: self.inbox.taken(length),
-                is_text: kind == Kind::Text,
-            }),
-            Step::Assembled(kind) => Some(WsEvent::Message {
-                data: &self.message,
-                is_text: kind == Kind::Text,
-            }),
+            Step::Message(kind, length) => {
+                Some(WsEvent::Message { data: self.inbox.taken(length), is_text: kind == Kind::Text })
+            }
+            Step::Assembled(kind) => Some(WsEvent::Message { data: &self.message, is_text: kind == Kind::Text }),
             Step::Closed(code, reason) => {
                 self.close();
-                Some(WsEvent::Closed {
-                    code,
-                    reason,
-                    by_client: true,
-                })
+                Some(WsEvent::Closed { code, reason, by_client: true })
             }
         }
     }
 
     /// Ends the websocket from this side: nothing more is read or reported.
     pub fn close(&mut self) {
-        *self = Self {
-            is_closed: true,
-            ..Self::default()
-        };
+        *self = Self { is_closed: true, ..Self::default() };
     }
 
     /// Bytes of memory held for this websocket.
@@ -214,8 +199,7 @@ impl WsConnection {
                 Kind::Text => "Text",
                 Kind::Binary => "Binary",
             };
-            let reason =
-                format!("{name} message size [{size}] exceeds maximum size [{MESSAGE_LIMIT}]");
+            let reason = format!("{name} message size [{size}] exceeds maximum size [{MESSAGE_LIMIT}]");
             return Err(Violation(CloseCode::Size, reason.into()));
         }
         Ok(())
@@ -303,18 +287,11 @@ pub fn write_close(code: u16, reason: &str, out: &mut Vec<u8>) {
     let mut payload = [0; CONTROL_LIMIT];
     payload[..2].copy_from_slice(&code.to_be_bytes());
     payload[2..2 + fitting].copy_from_slice(&reason.as_bytes()[..fitting]);
-    write_frame(
-        OpCode::Control(Control::Close),
-        &payload[..2 + fitting],
-        out,
-    );
+    write_frame(OpCode::Control(Control::Close), &payload[..2 + fitting], out);
 }
 
 fn write_frame(opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) {
-    let header = FrameHeader {
-        opcode,
-        ..FrameHeader::default()
-    };
+    let header = FrameHeader { opcode, ..FrameHeader::default() };
     let length = payload.len() as u64;
     out.reserve(header.len(length) + payload.len());
     // Writing to a vector cannot fail.
@@ -350,11 +327,7 @@ mod tests {
                         Got::Text(String::from_utf8(data.to_vec()).unwrap())
                     }
                     WsEvent::Message { data, .. } => Got::Binary(data.to_vec()),
-                    WsEvent::Closed {
-                        code,
-                        reason,
-                        by_client,
-                    } => Got::Closed(code, reason.into_owned(), by_client),
+                    WsEvent::Closed { code, reason, by_client } => Got::Closed(code, reason.into_owned(), by_client),
                 });
             }
             ws.give_back(&mut spare);
@@ -422,27 +395,11 @@ mod tests {
             (masked(0x89, &[0; 126]), 1002, "Control frame too long"),
             (masked(0x81, b"\xc3\x28"), 1007, "Invalid UTF-8"),
             (masked(0x88, b"x"), 1002, "Invalid close frame"),
-            (
-                masked(0x88, &999_u16.to_be_bytes()),
-                1002,
-                "Invalid close code",
-            ),
-            (
-                masked(0x88, &1005_u16.to_be_bytes()),
-                1002,
-                "Invalid close code",
-            ),
+            (masked(0x88, &999_u16.to_be_bytes()), 1002, "Invalid close code"),
+            (masked(0x88, &1005_u16.to_be_bytes()), 1002, "Invalid close code"),
             (masked(0x88, b"\x03\xe8\xff"), 1007, "Invalid UTF-8"),
-            (
-                [masked(0x01, b"a"), masked(0x81, b"b")].concat(),
-                1002,
-                "Message within a message",
-            ),
-            (
-                [masked(0x01, b"\xc3"), masked(0x80, b"x")].concat(),
-                1007,
-                "Invalid UTF-8",
-            ),
+            ([masked(0x01, b"a"), masked(0x81, b"b")].concat(), 1002, "Message within a message"),
+            ([masked(0x01, b"\xc3"), masked(0x80, b"x")].concat(), 1007, "Invalid UTF-8"),
         ] {
             let bytes = [bytes, masked(0x81, b"after")].concat();
             let (got, out) = receive(&bytes, &[]);
@@ -458,14 +415,8 @@ mod tests {
         assert_eq!(got, [Got::Text(String::from_utf8(whole.clone()).unwrap())]);
         let fragments = [masked(0x02, &whole), masked(0x80, b"b")].concat();
         for (bytes, reason) in [
-            (
-                masked(0x81, &[&whole[..], b"b"].concat()),
-                "Text message size [65537] exceeds maximum size [65536]",
-            ),
-            (
-                fragments,
-                "Binary message size [65537] exceeds maximum size [65536]",
-            ),
+            (masked(0x81, &[&whole[..], b"b"].concat()), "Text message size [65537] exceeds maximum size [65536]"),
+            (fragments, "Binary message size [65537] exceeds maximum size [65536]"),
         ] {
             let (_, out) = receive(&bytes, &[]);
             assert_eq!(close_frame(&out), (1009, reason));

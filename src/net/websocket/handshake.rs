@@ -62,26 +62,16 @@ pub fn handshake(request: &Request<'_>, tag: u64) -> Result<Upgrade, Refusal> {
         return Err(Refusal::WrongVersion);
     }
     let key = request.header("Sec-WebSocket-Key").ok_or(Refusal::NoKey)?;
-    Ok(Upgrade {
-        accept: derive_accept_key(key.as_bytes()),
-        tag,
-    })
+    Ok(Upgrade { accept: derive_accept_key(key.as_bytes()), tag })
 }
 
 /// The first name in the client's `Sec-WebSocket-Protocol` headers that is `supported` (case does
 /// not matter), as the client spelt it.
-pub fn negotiate_subprotocol<'a>(
-    offers: impl Iterator<Item = &'a str>,
-    supported: &[&str],
-) -> Option<&'a str> {
+pub fn negotiate_subprotocol<'a>(offers: impl Iterator<Item = &'a str>, supported: &[&str]) -> Option<&'a str> {
     offers
         .flat_map(|value| value.split(','))
         .map(str::trim)
-        .find(|offer| {
-            supported
-                .iter()
-                .any(|name| name.eq_ignore_ascii_case(offer))
-        })
+        .find(|offer| supported.iter().any(|name| name.eq_ignore_ascii_case(offer)))
 }
 
 #[cfg(test)]
@@ -105,44 +95,17 @@ mod tests {
         let upgrade = decide(&[UPGRADE, CONNECTION, VERSION, KEY].concat()).unwrap();
         assert_eq!(upgrade.accept, "BACScCJPNqyz+UBoqMH89VmURoA=");
         assert_eq!(upgrade.tag, 7);
-        assert!(
-            decide(&[UPGRADE, CONNECTION, VERSION, "Sec-WebSocket-Key: x\r\n"].concat()).is_ok()
-        );
+        assert!(decide(&[UPGRADE, CONNECTION, VERSION, "Sec-WebSocket-Key: x\r\n"].concat()).is_ok());
     }
 
     #[test]
     fn each_missing_header_has_its_own_answer() {
         for (headers, refusal, status, body) in [
-            (
-                [CONNECTION, VERSION, KEY].concat(),
-                Refusal::NotWebSocket,
-                400,
-                34,
-            ),
-            (
-                ["Upgrade: h2c\r\n", CONNECTION, VERSION, KEY].concat(),
-                Refusal::NotWebSocket,
-                400,
-                34,
-            ),
-            (
-                [UPGRADE, "Connection: close\r\n", VERSION, KEY].concat(),
-                Refusal::NotAnUpgrade,
-                400,
-                54,
-            ),
-            (
-                [UPGRADE, CONNECTION, "Sec-WebSocket-Version: 8\r\n", KEY].concat(),
-                Refusal::WrongVersion,
-                426,
-                0,
-            ),
-            (
-                [UPGRADE, CONNECTION, VERSION].concat(),
-                Refusal::NoKey,
-                400,
-                0,
-            ),
+            ([CONNECTION, VERSION, KEY].concat(), Refusal::NotWebSocket, 400, 34),
+            (["Upgrade: h2c\r\n", CONNECTION, VERSION, KEY].concat(), Refusal::NotWebSocket, 400, 34),
+            ([UPGRADE, "Connection: close\r\n", VERSION, KEY].concat(), Refusal::NotAnUpgrade, 400, 54),
+            ([UPGRADE, CONNECTION, "Sec-WebSocket-Version: 8\r\n", KEY].concat(), Refusal::WrongVersion, 426, 0),
+            ([UPGRADE, CONNECTION, VERSION].concat(), Refusal::NoKey, 400, 0),
         ] {
             assert_eq!(decide(&headers).unwrap_err(), refusal);
             let mut reply = Reply::new();

@@ -49,28 +49,22 @@ impl DecodeError {
     /// Whether the session cannot go on: NIS1 leaves it open but deaf, this node closes it with
     /// code 1002 after the ERROR frame.
     pub fn is_fatal(&self) -> bool {
-        matches!(
-            self,
-            Self::ContentLengthLimit { .. } | Self::FrameLimit { .. }
-        )
+        matches!(self, Self::ContentLengthLimit { .. } | Self::FrameLimit { .. })
     }
 }
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownCommand(line) => write!(
-                f,
-                "No enum constant org.springframework.messaging.simp.stomp.StompCommand.{line}"
-            ),
-            Self::UnexpectedBody { command, length } => write!(
-                f,
-                "{command} shouldn't have a payload: length={length}, headers={{}}"
-            ),
-            Self::IllegalHeader(line) => write!(
-                f,
-                "Illegal header: '{line}'. A header must be of the form <name>:[<value>]."
-            ),
+            Self::UnknownCommand(line) => {
+                write!(f, "No enum constant org.springframework.messaging.simp.stomp.StompCommand.{line}")
+            }
+            Self::UnexpectedBody { command, length } => {
+                write!(f, "{command} shouldn't have a payload: length={length}, headers={{}}")
+            }
+            Self::IllegalHeader(line) => {
+                write!(f, "Illegal header: '{line}'. A header must be of the form <name>:[<value>].")
+            }
             Self::IllegalEscape { index, text } => {
                 write!(f, "Illegal escape sequence at index {index}: {text}")
             }
@@ -81,10 +75,9 @@ impl fmt::Display for DecodeError {
                 "STOMP 'content-length' header value {length}  exceeds configured buffer size \
                  limit {limit}"
             ),
-            Self::FrameLimit { limit } => write!(
-                f,
-                "The configured STOMP buffer size limit of {limit} bytes has been exceeded"
-            ),
+            Self::FrameLimit { limit } => {
+                write!(f, "The configured STOMP buffer size limit of {limit} bytes has been exceeded")
+            }
             Self::IllegalContentType(value) => {
                 write!(f, "Invalid mime type \"{value}\": does not contain '/'")
             }

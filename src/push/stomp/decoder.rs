@@ -40,18 +40,9 @@ enum Stage {
     /// The command line.
     Command,
     /// A header line or the empty line, for the head that starts at `head`.
-    Header {
-        command: Command,
-        head: usize,
-        length: Length,
-    },
+    Header { command: Command, head: usize, length: Length },
     /// The body that starts at `body`, and its NUL.
-    Body {
-        command: Command,
-        head: usize,
-        body: usize,
-        length: Option<usize>,
-    },
+    Body { command: Command, head: usize, body: usize, length: Option<usize> },
 }
 
 /// The first `content-length` of a head.
@@ -83,15 +74,7 @@ impl Decoder {
     /// A decoder that accepts frames of up to `limit` bytes; `trims` says whether blanks around
     /// the value of `content-length` are ignored (specification 07 §15, D4).
     pub fn new(limit: usize, trims: bool) -> Self {
-        Self {
-            buffer: Vec::new(),
-            start: 0,
-            line: 0,
-            scan: 0,
-            stage: Stage::Between,
-            limit,
-            trims,
-        }
+        Self { buffer: Vec::new(), start: 0, line: 0, scan: 0, stage: Stage::Between, limit, trims }
     }
 
     /// Appends one message of the session. Take all frames before feeding the next one: what is
@@ -131,24 +114,10 @@ impl Decoder {
             let progressed = match self.stage {
                 Stage::Between => self.skip_between()?,
                 Stage::Command => self.read_command()?,
-                Stage::Header {
-                    command,
-                    head,
-                    length,
-                } => self.read_header(command, head, length)?,
-                Stage::Body {
-                    command,
-                    head,
-                    body,
-                    length,
-                } => match self.find_end(body, length)? {
+                Stage::Header { command, head, length } => self.read_header(command, head, length)?,
+                Stage::Body { command, head, body, length } => match self.find_end(body, length)? {
                     Some(end) => {
-                        let span = Span {
-                            command,
-                            head,
-                            body,
-                            end,
-                        };
+                        let span = Span { command, head, body, end };
                         return self.finish(span).map(Some);
                     }
                     None => false,
@@ -188,36 +157,18 @@ impl Decoder {
         let Some(command) = Command::from_line(line) else {
             return Err(DecodeError::UnknownCommand(lossy(line)));
         };
-        self.stage = Stage::Header {
-            command,
-            head: self.line,
-            length: Length::Unseen,
-        };
+        self.stage = Stage::Header { command, head: self.line, length: Length::Unseen };
         Ok(true)
     }
 
-    fn read_header(
-        &mut self,
-        command: Command,
-        head: usize,
-        length: Length,
-    ) -> Result<bool, DecodeError> {
+    fn read_header(&mut self, command: Command, head: usize, length: Length) -> Result<bool, DecodeError> {
         let Some((from, to)) = self.take_line()? else {
             return Ok(false);
         };
         self.stage = if from == to {
-            Stage::Body {
-                command,
-                head,
-                body: self.line,
-                length: self.body_length(length)?,
-            }
+            Stage::Body { command, head, body: self.line, length: self.body_length(length)? }
         } else {
-            Stage::Header {
-                command,
-                head,
-                length: self.check_header(self.slice(from, to), length)?,
-            }
+            Stage::Header { command, head, length: self.check_header(self.slice(from, to), length)? }
         };
         Ok(true)
     }
@@ -244,11 +195,7 @@ impl Decoder {
 
     fn parse_length(&self, value: &[u8]) -> Length {
         let text = std::str::from_utf8(value).unwrap_or_default();
-        let text = if self.trims {
-            text.trim_matches([' ', '\t'])
-        } else {
-            text
-        };
+        let text = if self.trims { text.trim_matches([' ', '\t']) } else { text };
         let number = text.parse::<i32>().ok().map(usize::try_from);
         match number {
             Some(Ok(bytes)) => Length::Bytes(bytes),
@@ -258,21 +205,16 @@ impl Decoder {
 
     fn body_length(&self, length: Length) -> Result<Option<usize>, DecodeError> {
         match length {
-            Length::Bytes(length) if length > self.limit => Err(DecodeError::ContentLengthLimit {
-                length,
-                limit: self.limit,
-            }),
+            Length::Bytes(length) if length > self.limit => {
+                Err(DecodeError::ContentLengthLimit { length, limit: self.limit })
+            }
             Length::Bytes(length) => Ok(Some(length)),
             Length::Unseen | Length::Useless => Ok(None),
         }
     }
 
     /// The position of the NUL that ends the frame, if it has arrived.
-    fn find_end(
-        &mut self,
-        body: usize,
-        length: Option<usize>,
-    ) -> Result<Option<usize>, DecodeError> {
+    fn find_end(&mut self, body: usize, length: Option<usize>) -> Result<Option<usize>, DecodeError> {
         let Some(length) = length else {
             let found = self.rest().iter().position(|&byte| byte == 0);
             let end = found.map(|offset| self.scan + offset);
@@ -291,10 +233,7 @@ impl Decoder {
         self.check_size(span.end + 1)?;
         let length = span.end - span.body;
         if length > 0 && !span.command.allows_body() {
-            return Err(DecodeError::UnexpectedBody {
-                command: span.command.name(),
-                length,
-            });
+            return Err(DecodeError::UnexpectedBody { command: span.command.name(), length });
         }
         check_values(&self.frame(&span))?;
         self.scan = span.end + 1;
@@ -331,11 +270,7 @@ impl Decoder {
     }
 
     fn frame(&self, span: &Span) -> Frame<'_> {
-        Frame {
-            command: span.command,
-            head: self.slice(span.head, span.body),
-            body: self.slice(span.body, span.end),
-        }
+        Frame { command: span.command, head: self.slice(span.head, span.body), body: self.slice(span.body, span.end) }
     }
 
     /// Drops the frames already taken and returns memory an idle session does not need.
@@ -403,11 +338,7 @@ mod tests {
 
     fn read(frame: &Frame<'_>) -> Read {
         let headers = frame.headers();
-        (
-            frame.command().name(),
-            headers.map(|(n, v)| (n.into(), v.into())).collect(),
-            frame.body().to_vec(),
-        )
+        (frame.command().name(), headers.map(|(n, v)| (n.into(), v.into())).collect(), frame.body().to_vec())
     }
 
     /// All frames of a stream of messages, and the error texts met on the way.
@@ -469,89 +400,51 @@ mod tests {
     #[test]
     fn the_body_ends_after_content_length_bytes_or_at_the_first_nul() {
         let with = |length: &str| format!("SEND\n{length}\n\nab\0").into_bytes();
-        for length in [
-            "a:b",
-            "content-length:-1",
-            "content-length:x",
-            "content-length:2",
-        ] {
+        for length in ["a:b", "content-length:-1", "content-length:x", "content-length:2"] {
             assert_eq!(one(&with(length)).2, b"ab", "{length}");
         }
         assert_eq!(one(&with("content-length:99999999999")).2, b"ab");
         assert_eq!(one(&with("content-length:\t2 ")).2, b"ab");
         assert_eq!(one(b"SEND\ncontent-length:3\n\na\0b\0").2, b"a\0b");
-        assert_eq!(
-            one(b"SEND\ncontent-length:3\ncontent-length:1\n\na\0b\0").2,
-            b"a\0b"
-        );
+        assert_eq!(one(b"SEND\ncontent-length:3\ncontent-length:1\n\na\0b\0").2, b"a\0b");
     }
 
     #[test]
     fn several_frames_and_stray_nuls_fit_in_one_message() {
         let (frames, errors) = decode(&[b"\0\nSEND\n\nx\0\n\0\r\nCONNECT\n\n\0\n"]);
         assert_eq!(errors, Vec::<String>::new());
-        assert_eq!(
-            frames.iter().map(|f| f.0).collect::<Vec<_>>(),
-            ["SEND", "CONNECT"]
-        );
+        assert_eq!(frames.iter().map(|f| f.0).collect::<Vec<_>>(), ["SEND", "CONNECT"]);
     }
 
     #[test]
     fn a_heartbeat_is_no_frame_and_is_not_kept() {
         let mut decoder = Decoder::default();
-        assert_eq!(
-            decode_with(&mut decoder, &[b"\n", b"\r\n\n"]),
-            (vec![], vec![])
-        );
+        assert_eq!(decode_with(&mut decoder, &[b"\n", b"\r\n\n"]), (vec![], vec![]));
         assert_eq!(decoder.buffered(), 0);
     }
 
     #[test]
     fn the_error_texts_are_those_of_nis1() {
         let cases: [(&[u8], &str); 13] = [
-            (
-                b"X\n\n\0",
-                "No enum constant org.springframework.messaging.simp.stomp.StompCommand.X",
-            ),
-            (
-                b"SUBSCRIBE\n\nabcd\0",
-                "SUBSCRIBE shouldn't have a payload: length=4, headers={}",
-            ),
-            (
-                b"SEND\nbadheader\n\n\0",
-                "Illegal header: 'badheader'. A header must be of the form <name>:[<value>].",
-            ),
-            (
-                b"SEND\n:x\n\n\0",
-                "Illegal header: ':x'. A header must be of the form <name>:[<value>].",
-            ),
+            (b"X\n\n\0", "No enum constant org.springframework.messaging.simp.stomp.StompCommand.X"),
+            (b"SUBSCRIBE\n\nabcd\0", "SUBSCRIBE shouldn't have a payload: length=4, headers={}"),
+            (b"SEND\nbadheader\n\n\0", "Illegal header: 'badheader'. A header must be of the form <name>:[<value>]."),
+            (b"SEND\n:x\n\n\0", "Illegal header: ':x'. A header must be of the form <name>:[<value>]."),
             (
                 b"SEND\ndestination:/w/api/node/info\\x\n\n\0",
                 "Illegal escape sequence at index 16: /w/api/node/info\\x",
             ),
-            (
-                b"SEND\na:\xc3\xa9\\\n\n\0",
-                "Illegal escape sequence at index 1: \u{e9}\\",
-            ),
+            (b"SEND\na:\xc3\xa9\\\n\n\0", "Illegal escape sequence at index 1: \u{e9}\\"),
             (b"SEND\ra:b\n\n\0", "'\\r' must be followed by '\\n'"),
             (b"\rSEND\n\n\0", "'\\r' must be followed by '\\n'"),
-            (
-                b"SEND\ncontent-length:1\n\nab\0",
-                "Frame must be terminated with a null octet",
-            ),
+            (b"SEND\ncontent-length:1\n\nab\0", "Frame must be terminated with a null octet"),
             (
                 b"SEND\ncontent-length:70000\n\nab",
                 "STOMP 'content-length' header value 70000  exceeds configured buffer size limit 65536",
             ),
-            (
-                b"SEND\ncontent-type:bad\n\n\0",
-                "Invalid mime type \"bad\": does not contain '/'",
-            ),
+            (b"SEND\ncontent-type:bad\n\n\0", "Invalid mime type \"bad\": does not contain '/'"),
             (b"CONNECT\nheart-beat:a,b\n\n\0", "For input string: \"a\""),
-            (
-                b"CONNECT\nheart-beat: 10 , 20 \n\n\0",
-                "For input string: \" 10 \"",
-            ),
+            (b"CONNECT\nheart-beat: 10 , 20 \n\n\0", "For input string: \" 10 \""),
         ];
         for (bytes, text) in cases {
             assert_eq!(error(bytes), text);
@@ -570,10 +463,7 @@ mod tests {
     fn an_error_drops_the_rest_of_the_message_and_nothing_of_the_next() {
         let (frames, errors) = decode(&[b"SEND\n\n1\0X\n\n\0SEND\n\n2\0", b"SEND\n\n3\0"]);
         assert_eq!(errors.len(), 1);
-        assert_eq!(
-            frames.iter().map(|f| &f.2[..]).collect::<Vec<_>>(),
-            [b"1", b"3"]
-        );
+        assert_eq!(frames.iter().map(|f| &f.2[..]).collect::<Vec<_>>(), [b"1", b"3"]);
     }
 
     #[test]
@@ -592,10 +482,7 @@ mod tests {
         decoder.feed(&[b'x'; 65_537]);
         let error = decoder.next_frame().unwrap_err();
         assert!(error.is_fatal());
-        assert_eq!(
-            error.to_string(),
-            "The configured STOMP buffer size limit of 65536 bytes has been exceeded"
-        );
+        assert_eq!(error.to_string(), "The configured STOMP buffer size limit of 65536 bytes has been exceeded");
         assert_eq!(decoder.buffered(), 0);
     }
 
@@ -609,8 +496,7 @@ mod tests {
         assert!(decoder.buffer.capacity() <= IDLE_CAPACITY_BYTES);
     }
 
-    const STREAM: &[u8] =
-        b"CONNECT\r\naccept-version:1.1,1.0\r\nheart-beat:10000,10000\r\n\r\n\0\r\n\
+    const STREAM: &[u8] = b"CONNECT\r\naccept-version:1.1,1.0\r\nheart-beat:10000,10000\r\n\r\n\0\r\n\
         SUBSCRIBE\nid:sub\\c0\ndestination:/blocks\n\n\0\0\
         SEND\ndestination:/w/api/account/get\ncontent-length:5\n\na\0\r\nb\0\
         SEND\ndestination:/w/api/node/info\n\nxyz\0DISCONNECT\n\n\0";

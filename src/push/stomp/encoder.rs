@@ -122,26 +122,14 @@ mod tests {
 
     #[test]
     fn connected_has_a_version_only_if_one_was_agreed() {
-        assert_eq!(
-            written(|out| connected(out, None)),
-            b"CONNECTED\nheart-beat:0,0\n\n\0"
-        );
-        assert_eq!(
-            written(|out| connected(out, Some("1.2"))),
-            b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0"
-        );
+        assert_eq!(written(|out| connected(out, None)), b"CONNECTED\nheart-beat:0,0\n\n\0");
+        assert_eq!(written(|out| connected(out, Some("1.2"))), b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0");
     }
 
     #[test]
     fn receipt_has_no_content_length_and_error_always_has_one() {
-        assert_eq!(
-            written(|out| receipt(out, "close-1")),
-            b"RECEIPT\nreceipt-id:close-1\n\n\0"
-        );
-        assert_eq!(
-            written(|out| error(out, "a:b\\\r\n")),
-            b"ERROR\nmessage:a\\cb\\\\\\r\\n\ncontent-length:0\n\n\0"
-        );
+        assert_eq!(written(|out| receipt(out, "close-1")), b"RECEIPT\nreceipt-id:close-1\n\n\0");
+        assert_eq!(written(|out| error(out, "a:b\\\r\n")), b"ERROR\nmessage:a\\cb\\\\\\r\\n\ncontent-length:0\n\n\0");
     }
 
     #[test]
@@ -149,12 +137,8 @@ mod tests {
         let hex = "4d4553534147450a64657374696e6174696f6e3a2f626c6f636b732f6e65770a73756273637269\
                    7074696f6e3a7375622d300a6d6573736167652d69643a31633838346639642d300a636f6e74656e\
                    742d6c656e6774683a31340a0a7b22686569676874223a327d0d0a00";
-        let headers = Message {
-            destination: "/blocks/new",
-            subscription: "sub-0",
-            session_name: "1c884f9d",
-            number: 0,
-        };
+        let headers =
+            Message { destination: "/blocks/new", subscription: "sub-0", session_name: "1c884f9d", number: 0 };
         let bytes = written(|out| message(out, headers, b"{\"height\":2}"));
         let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(text, hex);
@@ -162,12 +146,7 @@ mod tests {
 
     #[test]
     fn the_room_reserved_for_a_message_is_enough() {
-        let headers = Message {
-            destination: "/d",
-            subscription: "s",
-            session_name: "n",
-            number: u64::MAX,
-        };
+        let headers = Message { destination: "/d", subscription: "s", session_name: "n", number: u64::MAX };
         let mut out = Vec::new();
         message(&mut out, headers, &[b'x'; 70_000]);
         let fixed = out.len() - 70_000 - 4;

@@ -84,16 +84,13 @@ impl<'a> Frame<'a> {
     /// All headers in order, unescaped; bytes that are not UTF-8 appear as U+FFFD. Repeated
     /// headers are all listed.
     pub fn headers(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
-        self.lines()
-            .map(|(name, value)| (unescape(name), unescape(value)))
+        self.lines().map(|(name, value)| (unescape(name), unescape(value)))
     }
 
     /// The effective (first) value of header `name`, unescaped. `name` must not contain
     /// characters that are escaped on the wire; none of the names STOMP defines does.
     pub fn header(&self, name: &str) -> Option<Cow<'a, str>> {
-        self.lines()
-            .find(|&(raw, _)| raw == name.as_bytes())
-            .map(|(_, value)| unescape(value))
+        self.lines().find(|&(raw, _)| raw == name.as_bytes()).map(|(_, value)| unescape(value))
     }
 
     fn lines(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
@@ -164,11 +161,7 @@ mod tests {
 
     #[test]
     fn the_first_value_of_a_repeated_header_wins() {
-        let frame = Frame {
-            command: Command::Send,
-            head: b"a:1\r\nb:x\\cy\\nz\\r\\\\\na:2\n",
-            body: b"",
-        };
+        let frame = Frame { command: Command::Send, head: b"a:1\r\nb:x\\cy\\nz\\r\\\\\na:2\n", body: b"" };
         assert_eq!(frame.header("a").as_deref(), Some("1"));
         assert_eq!(frame.header("b").as_deref(), Some("x:y\nz\r\\"));
         assert_eq!(frame.header("c"), None);

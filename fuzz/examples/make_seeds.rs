@@ -1,0 +1,267 @@
+//! Writes the seeds of all targets anew: `cargo run --example make_seeds` in this folder.
+//!
+//! Entities come from the project's test vectors and its smallest recorded chain, everything else is written by
+//! hand here. What fuzzing has found is kept in files called `found-…`, which stay.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use nisd::codec::Form;
+use nisd_fuzz::entities::selector;
+use nisd_fuzz::pieces::with_sizes;
+use nisd_fuzz::stomp::SEPARATOR;
+use serde_json::Value;
+
+fn main() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let vectors = fs::read(project.join("tests/data/vectors-encoding.json")).expect("the test vectors");
+    let vectors: Value = serde_json::from_slice(&vectors).expect("JSON");
+    let tiny = project.join("tests/data/tiny");
+    http_request();
+    websocket();
+    stomp();
+    lax_json();
+    entities(&vectors);
+    block_files(&fs::read(tiny.join("blocks.bin")).expect("a recorded chain"));
+    configuration(&fs::read(tiny.join("config.json")).expect("its configuration"));
+}
+
+/// The seeds of one target.
+struct Seeds(PathBuf);
+
+impl Seeds {
+    /// Removes those of the last time.
+    fn of(target: &str) -> Seeds {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+        fs::create_dir_all(&folder).expect("a folder for seeds");
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let entry = entry.expect("an entry");
+            if !entry.file_name().to_string_lossy().starts_with("found-") {
+                fs::remove_file(entry.path()).expect("an old seed");
+            }
+        }
+        Seeds(folder)
+    }
+
+    fn add(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.0.join(name), bytes).expect("a new seed");
+    }
+}
+
+fn http_request() {
+    let seeds = Seeds::of("http_request");
+    let pipelined = "GET /chain/height HTTP/1.1\r\nHost: localhost:7890\r\n\r\n\
+                     GET /account/get?address=TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU HTTP/1.1\r\nhost: a\r\n\
+                     Accept-Encoding: gzip\r\nConnection: close\r\n\r\n";
+    let sized = "POST /block/at/public HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+                 Content-Length: 12\r\nExpect: 100-continue\r\n\r\n{\"height\":1}GET / HTTP/1.0\r\n\r\n";
+    let chunked = "POST http://a:7890/block/at/public HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   5;x=y\r\n{\"hei\r\n7\r\nght\":1}\r\n0\r\nX-Sum: 1\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
+    let ambiguous = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc";
+    for (name, text) in [("pipelined", pipelined), ("sized", sized), ("chunked", chunked), ("ambiguous", ambiguous)] {
+        seeds.add(name, &with_sizes(text.as_bytes(), &[1, 7, 40]));
+    }
+    seeds.add("chunked-by-bytes", &with_sizes(chunked.as_bytes(), &[1]));
+    seeds.add("whole", &with_sizes(pipelined.as_bytes(), &[]));
+}
+
+fn websocket() {
+    let seeds = Seeds::of("websocket");
+    let handshake = b"GET /w/messages/websocket HTTP/1.1\r\nHost: localhost:7778\r\nUpgrade: websocket\r\n\
+                      Connection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                      Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: v12.stomp, v11.stomp\r\nOrigin: http://a\r\n\
+                      Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
+    let connect = client_frame(0x81, b"CONNECT\naccept-version:1.2\n\n\0");
+    seeds.add("handshake-and-text", &with_sizes(&[handshake, &connect[..]].concat(), &[1, 90]));
+    let refused = b"GET /w/messages/websocket HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
+                    Connection: Upgrade\r\nSec-WebSocket-Version: 8\r\n\r\nGET /w/messages/info HTTP/1.1\r\nHost: a\r\n\r\n";
+    seeds.add("refused-handshake", &with_sizes(refused, &[50]));
+    let fragments = [
+        client_frame(0x01, "Gr\u{fc}\u{df}e, ".as_bytes()),
+        client_frame(0x89, b"ping"),
+        client_frame(0x00, b""),
+        client_frame(0x80, b"fragments"),
+        client_frame(0x82, &[0xff, 0x00]),
+        client_frame(0x8a, b"unasked pong"),
+        client_frame(0x88, b"\x03\xe8bye"),
+    ]
+    .concat();
+    seeds.add("fragments-ping-close", &with_sizes(&fragments, &[1, 3, 12]));
+    seeds.add("by-bytes", &with_sizes(&fragments, &[1]));
+    seeds.add("empty-close", &with_sizes(&client_frame(0x88, b""), &[]));
+    seeds.add("long-text", &with_sizes(&client_frame(0x81, &[b'x'; 300]), &[100]));
+    seeds.add("unmasked", &with_sizes(b"\x81\x02hi", &[]));
+    seeds.add("too-large", &with_sizes(&[0x81, 0xff, 0, 0, 0, 0, 0, 1, 0, 1, 1, 2, 3, 4], &[2]));
+    seeds.add("not-utf8", &with_sizes(&client_frame(0x81, b"\xc3\x28"), &[]));
+}
+
+/// A masked frame whose first byte is `first`.
+fn client_frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    const MASK: [u8; 4] = [1, 2, 3, 4];
+    let mut frame = vec![first];
+    match payload.len() {
+        short @ 0..126 => frame.push(0x80 | short as u8),
+        longer => {
+            frame.push(0x80 | 126);
+            frame.extend((longer as u16).to_be_bytes());
+        }
+    }
+    frame.extend(MASK);
+    frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, key)| byte ^ key));
+    frame
+}
+
+fn stomp() {
+    const ADDRESS: &str = "TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU";
+    let seeds = Seeds::of("stomp");
+    let records = |records: &[(char, &str)]| {
+        let bytes = records.iter().map(|(selector, message)| [&[*selector as u8], message.as_bytes()].concat());
+        bytes.collect::<Vec<_>>().join(&SEPARATOR)
+    };
+    let subscribe = format!("SUBSCRIBE\nid:sub-1\ndestination:/transactions/{ADDRESS}\n\n\0");
+    let json = format!("{{'account':'{ADDRESS}'}}");
+    let request = format!("SEND\ndestination:/w/api/account/subscribe\ncontent-length:{}\n\n{json}\0", json.len());
+    let get = format!("SEND\r\ndestination:/w/api/account/get\r\n\r\n{{account:{ADDRESS}}}\0\n");
+    seeds.add(
+        "wallet",
+        &records(&[
+            ('0', "CONNECT\naccept-version:1.1,1.0\nheart-beat:10000,10000\n\n\0"),
+            ('0', "SUBSCRIBE\nid:sub-0\ndestination:/blocks/new\n\n\0"),
+            ('0', &subscribe),
+            ('8', &request),
+            ('0', &get),
+            ('8', "UNSUBSCRIBE\nid:sub-1\n\n\0DISCONNECT\nreceipt:77\n\n\0"),
+        ]),
+    );
+    seeds.add(
+        "two-sessions",
+        &records(&[
+            ('0', "CONNECT\n\n\0"),
+            ('1', "STOMP\naccept-version : 1.2 \nhost:a\n\n\0"),
+            ('0', &request),
+            ('1', "SUBSCRIBE\ndestination:/blocks*\nreceipt:r\\c1\n\n\0SUBSCRIBE\nid:2\ndestination:/errors\n\n\0"),
+            ('9', "SEND\ndestination:/w/api/account/get\n\nno JSON\0"),
+            ('2', "SUBSCRIBE\nid:1\ndestination:/blocks\n\n\0"),
+            ('=', "SEND\ndestination:/w/api/block/last\n\n\0"),
+        ]),
+    );
+    seeds.add("cut-frames", &records(&[('0', "SUBSCRIBE\nid:1\nde"), ('0', "stination:/blocks/"), ('8', "*\n\n\0\n\n")]));
+    seeds.add(
+        "errors",
+        &records(&[
+            ('0', "HELLO\n\n\0"),
+            ('0', "SEND\na\\x:b\n\n\0"),
+            ('0', "SEND\nno colon\n\n\0"),
+            ('0', "SUBSCRIBE\nid:1\n\nbody\0"),
+            ('0', "SEND\ncontent-length:3\n\nabcd\0"),
+            ('0', "CONNECT\nheart-beat:a,b\n\n\0"),
+            ('0', "SEND\ncontent-type:json\n\n\0"),
+            ('0', "CONNECT\naccept-version:9\n\n\0"),
+            ('0', "SEND\ncontent-length:99999\n\n"),
+        ]),
+    );
+}
+
+fn lax_json() {
+    let seeds = Seeds::of("lax_json");
+    for (name, text) in [
+        ("strict", r#"{"a":[1,-2,3.5,1e-2,true,false,null,"x\u00e9\ud83d\ude00\n\/"],"b":{},"c":[]}"#),
+        ("single-quotes", r"{'account':'TALICE','it\'s':'\x41'}"),
+        ("no-quotes", "{ account : TALICE , b:[a b,1}c,005,NaN,-0] }"),
+        ("commas-and-trailing", "[,1,,2,] trailing"),
+        ("repeated-keys", "{a:1,b:2,'a':3,\"a\":{}}"),
+        ("huge", "[9223372036854775808,-9223372036854775808,1e999,1.7976931348623157e308,5e-324]"),
+        ("half-surrogates", r#"["\ud83d","\ude00\ud83d\u0041","\q"]"#),
+        ("deep", "[[[[[[[[{a:[[[{}]]]}]]]]]]]]"),
+    ] {
+        seeds.add(name, text.as_bytes());
+    }
+    seeds.add("not-utf8", b"{'a\xff':'\xed\xa0\x80'}");
+}
+
+/// Transactions and blocks in both formats, and from the reading cases those that are read as something else than
+/// they are.
+fn entities(vectors: &Value) {
+    let transactions = Seeds::of("binary_transaction");
+    let blocks = Seeds::of("binary_block");
+    let json = Seeds::of("json_transaction_and_block");
+    let text = |row: &Value, name: &str| row[name].as_str().expect("a text").to_owned();
+    let bytes = |row: &Value, name: &str| hex::decode(text(row, name)).expect("hex");
+    for (section, seeds) in [("transactions", &transactions), ("blocks", &blocks)] {
+        for row in vectors[section].as_array().expect("a list") {
+            let (name, network) = (text(row, "name"), text(row, "network"));
+            let with = |form, bytes: &[u8]| [&[selector(form, &network)], bytes].concat();
+            seeds.add(&name, &with(Form::Verifiable, &bytes(row, "verifiable")));
+            seeds.add(&format!("{name}.data"), &with(Form::NonVerifiable, &bytes(row, "data")));
+            json.add(&name, &with(Form::Verifiable, text(row, "json").as_bytes()));
+        }
+    }
+    let reading = vectors["reading"].as_array().expect("a list").iter().enumerate();
+    for (number, row) in reading.filter(|(_, row)| row["result"] == "ok" && row["changed"] == true) {
+        let form = if row["mode"] == "verifiable" { Form::Verifiable } else { Form::NonVerifiable };
+        let first = selector(form, &text(row, "network"));
+        let name = format!("reading-{number:03}");
+        if row["format"] == "json" {
+            json.add(&name, &[&[first], text(row, "input").as_bytes()].concat());
+        } else {
+            let seeds = if row["entity"] == "block" { &blocks } else { &transactions };
+            seeds.add(&name, &[&[first], &bytes(row, "input")[..]].concat());
+        }
+    }
+}
+
+fn block_files(chain: &[u8]) {
+    let seeds = Seeds::of("block_file");
+    let mut blocks = Vec::new();
+    let mut rest = chain;
+    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+        let (block, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
+        blocks.push([&length[..], block].concat());
+        rest = behind;
+    }
+    // The first block of the chain is the nemesis block, which is large.
+    let small = blocks.get(1..4).expect("a chain of more than three blocks").concat();
+    let small = small.as_slice();
+    let tiny: &[u8] = &[1, 0, 0, 0, 7, 2, 0, 0, 0, 8, 9];
+    seeds.add("chain", &with_sizes(small, &[1, 100]));
+    seeds.add("chain.gz", &with_sizes(&gzip(small), &[7]));
+    seeds.add("tiny", &with_sizes(tiny, &[]));
+    seeds.add("tiny.gz", &with_sizes(&gzip(tiny), &[]));
+    seeds.add("two-members.gz", &with_sizes(&[gzip(tiny), gzip(tiny)].concat(), &[20]));
+    seeds.add("cut", &with_sizes(&tiny[..10], &[3]));
+    seeds.add("too-large", &with_sizes(&[1, 0, 0, 0, 7, 1, 0, 0, 1, 0], &[]));
+    // A megabyte of zeros after a length that promises as much takes a kilobyte.
+    let zeros = [&(1u32 << 20).to_le_bytes()[..], &vec![0; 1 << 20]].concat();
+    seeds.add("inflating.gz", &with_sizes(&gzip(&zeros), &[]));
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("a vector takes everything")
+}
+
+fn configuration(recorded: &[u8]) {
+    let seeds = Seeds::of("configuration");
+    let with = |selector: char, bytes: &[u8]| [&[selector as u8], bytes].concat();
+    seeds.add("recorded.json", &with('0', recorded));
+    let recorded: Value = serde_json::from_slice(recorded).expect("JSON");
+    let members = recorded["nisConfiguration"].as_object().expect("settings");
+    let lines = members.iter().map(|(key, value)| format!("{key} = {}\n", value.as_str().unwrap_or_default()));
+    let private: String = lines.collect();
+    seeds.add("private.properties", &with('0', private.as_bytes()));
+    let pairs: Vec<String> = members.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+    seeds.add("members.json", &with('6', pairs.join(",\n").as_bytes()));
+    let operator = "# An operator's file\nnem.network=testnet\nnem.host = 127.0.0.1\nnem.httpPort:7890\n\
+                    nem.folder=%h/nem\nnis.bootName=\\u00dcber\\\n   all\nnis.shouldAutoBoot=true\n\
+                    nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA\n\
+                    nis.additionalLocalIps=10.*.*.7|fe80:0:0:0:*:*:*:1|wallet.example\n\
+                    nisd.maxBacklog=512K\nnisd.clock=1000+\nnis.httpport=1\n";
+    for selector in ['0', '1', '2', '3', '4', '5', '7'] {
+        seeds.add(&format!("operator-{selector}.properties"), &with(selector, operator.as_bytes()));
+    }
+    seeds.add("wrong.properties", &with('2', b"nem.network=Mainnet\nnem.httpPort=0x1\nnisd.nothing=1\n\xfc=\\u12\n"));
+    seeds.add("wrong.json", &with('0', b"{\"nisConfiguration\":{\"nem.httpPort\":[1],\"a\":1.5}}"));
+}

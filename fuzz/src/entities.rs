@@ -1,0 +1,123 @@
+//! What holds for every transaction and every block that can be read.
+
+use std::sync::LazyLock;
+
+use nisd::codec::binary::{BinarySink, BinarySource};
+use nisd::codec::json::{JsonSink, JsonSource};
+use nisd::codec::lax_json;
+use nisd::codec::{Context, Form, ReadError, block, transaction};
+use nisd::model::{Address, Block, NetworkByte, Transaction};
+
+/// The three networks with the accounts of their nemesis blocks, whose fees are read as none. For testnet it is
+/// the nemesis account of the chain in `tests/data/tiny`.
+static CONTEXTS: LazyLock<[Context; 3]> = LazyLock::new(|| {
+    [
+        (NetworkByte::TESTNET, "TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK"),
+        (NetworkByte::MAINNET, "NANEMOABLAGR72AZ2RV3V4ZHDCXW25XQ73O7OBT5"),
+        (NetworkByte::MIJINNET, "MDY6LYMYW4BV5H5QIVRSDXVEYFC4HABIUSTJ57QQ"),
+    ]
+    .map(|(network, nemesis)| Context {
+        network,
+        nemesis_signer: Address::parse(nemesis, network).expect("a valid constant"),
+        trusted: false,
+    })
+});
+
+/// Takes the first byte of an input for what it is read as: bit 0 is the non-verifiable form, bits 1 and 2 the
+/// network (testnet, mainnet, mijinnet).
+pub fn read_as(data: &[u8]) -> Option<(Form, Context, &[u8])> {
+    let (selector, bytes) = data.split_first()?;
+    let form = if selector & 1 == 0 { Form::Verifiable } else { Form::NonVerifiable };
+    let context = CONTEXTS.get(usize::from(selector >> 1 & 3))?;
+    Some((form, *context, bytes))
+}
+
+/// The first byte for [`read_as`], as a digit.
+pub fn selector(form: Form, network: &str) -> u8 {
+    let network = ["testnet", "mainnet", "mijinnet"].iter().position(|name| *name == network);
+    b'0' + 2 * network.expect("one of the three") as u8 + u8::from(form == Form::NonVerifiable)
+}
+
+/// An entity with both its formats.
+pub trait Entity: Sized + PartialEq + std::fmt::Debug {
+    /// Reads the binary format.
+    fn from_binary(bytes: &[u8], form: Form, context: Context) -> Result<Self, ReadError>;
+    /// Writes the binary format.
+    fn to_binary(&self, form: Form) -> Vec<u8>;
+    /// Reads the JSON format.
+    fn from_json(source: JsonSource<'_>, form: Form) -> Result<Self, ReadError>;
+    /// Writes the JSON format.
+    fn to_json(&self, form: Form) -> Vec<u8>;
+    /// Its hash.
+    fn hash_bytes(&self) -> [u8; 32];
+}
+
+impl Entity for Transaction {
+    fn from_binary(bytes: &[u8], form: Form, context: Context) -> Result<Self, ReadError> {
+        Transaction::from_bytes(bytes, form, context)
+    }
+
+    fn to_binary(&self, form: Form) -> Vec<u8> {
+        self.to_bytes(form)
+    }
+
+    fn from_json(mut source: JsonSource<'_>, form: Form) -> Result<Self, ReadError> {
+        transaction::read(&mut source, form)
+    }
+
+    fn to_json(&self, form: Form) -> Vec<u8> {
+        JsonSink::document(|sink| transaction::write(sink, self, form))
+    }
+
+    fn hash_bytes(&self) -> [u8; 32] {
+        self.hash().0
+    }
+}
+
+impl Entity for Block {
+    fn from_binary(bytes: &[u8], form: Form, context: Context) -> Result<Self, ReadError> {
+        block::read(&mut BinarySource::new(bytes, context), form)
+    }
+
+    fn to_binary(&self, form: Form) -> Vec<u8> {
+        let mut sink = BinarySink::default();
+        block::write(&mut sink, self, form);
+        sink.into_bytes()
+    }
+
+    fn from_json(mut source: JsonSource<'_>, form: Form) -> Result<Self, ReadError> {
+        block::read(&mut source, form)
+    }
+
+    fn to_json(&self, form: Form) -> Vec<u8> {
+        JsonSink::document(|sink| block::write(sink, self, form))
+    }
+
+    fn hash_bytes(&self) -> [u8; 32] {
+        self.hash().0
+    }
+}
+
+/// Written and read again, in either format, an entity is the same, down to its bytes and its hash.
+pub fn check_entity<E: Entity>(entity: &E, form: Form, context: Context) {
+    let bytes = entity.to_binary(form);
+    check_binary(entity, &bytes, form, context);
+    // What this node wrote to its store is read with fewer checks, and not otherwise.
+    check_binary(entity, &bytes, form, context.trusting());
+
+    let json = entity.to_json(form);
+    serde_json::from_slice::<serde_json::Value>(&json).expect("the JSON form is JSON");
+    let value = lax_json::parse(&json).expect("the JSON form is read");
+    let source = JsonSource::new(&value, context).expect("an entity is an object");
+    let again = E::from_json(source, form).expect("the JSON form is that of an entity");
+    assert_eq!(again.to_json(form), json);
+    assert_eq!(again.to_binary(form), bytes);
+    assert_eq!(again, *entity);
+}
+
+fn check_binary<E: Entity>(entity: &E, bytes: &[u8], form: Form, context: Context) {
+    let again = E::from_binary(bytes, form, context).expect("the binary form is read");
+    assert_eq!(again.to_binary(form), bytes);
+    assert_eq!(again.hash_bytes(), entity.hash_bytes());
+    assert_eq!(again, *entity);
+}

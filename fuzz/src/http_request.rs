@@ -1,0 +1,79 @@
+//! The reader of HTTP requests.
+
+use nisd::net::http::{HEAD_LIMIT, HttpError, RequestReader};
+
+use crate::pieces::{MAX_PIECE, Pieces};
+
+/// Bytes of a body; small, so that the limit is reached.
+const BODY_LIMIT: usize = 1024;
+
+/// Most bytes that wait in a reader between pieces: a head, a body, and a chunk's size line or trailers.
+const MAX_UNREAD: usize = HEAD_LIMIT + BODY_LIMIT + 4096 + 256;
+
+/// What a service sees of a request.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    method: String,
+    path: String,
+    query: Option<String>,
+    body: Vec<u8>,
+    keep_alive: bool,
+    is_http_10: bool,
+    headers: Vec<(String, Vec<u8>)>,
+}
+
+/// However a stream is cut, its reader gives the same requests and in the end the same error, and never holds
+/// more than the limits allow.
+///
+/// A reader may notice late that a head in pieces is wrong, so the stream is completed by an empty line.
+pub fn check(data: &[u8]) -> usize {
+    const END: &[u8] = b"\r\n\r\n";
+    let pieces = Pieces::of(data);
+    let whole = [pieces.bytes, END].concat();
+    let expected = read(std::iter::once(whole.as_slice()));
+    let cut = read(pieces.iter().chain([END]));
+    assert_eq!(cut, expected, "the way a stream is cut must not matter");
+    expected.0.len()
+}
+
+/// Reads as the reactor does: with lent storage, and no further after an error.
+fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Seen>, Option<HttpError>) {
+    let mut reader = RequestReader::new(BODY_LIMIT);
+    let mut storage = Vec::with_capacity(4096);
+    let mut seen = Vec::new();
+    for piece in pieces {
+        reader.lend(&mut storage);
+        reader.receive(piece);
+        if let Err(error) = drain(&mut reader, &mut seen) {
+            assert_eq!(reader.next_request().err(), Some(error), "an error stays");
+            return (seen, Some(error));
+        }
+        reader.give_back(&mut storage);
+        let unread = reader.rest().len();
+        assert!(unread <= MAX_UNREAD, "{unread} bytes are unread");
+        assert!(reader.is_partial() || reader.held_bytes() == 0, "an idle reader holds nothing");
+        assert!(reader.held_bytes() <= 2 * (MAX_UNREAD + piece.len().max(MAX_PIECE)));
+    }
+    (seen, None)
+}
+
+fn drain(reader: &mut RequestReader, seen: &mut Vec<Seen>) -> Result<(), HttpError> {
+    loop {
+        match reader.next_request()? {
+            Some(request) => seen.push(Seen {
+                method: request.method.to_owned(),
+                path: request.path.to_owned(),
+                query: request.query.map(str::to_owned),
+                body: request.body.to_vec(),
+                keep_alive: request.keep_alive,
+                is_http_10: request.is_http_10,
+                headers: request.headers().map(|(name, value)| (name.to_owned(), value.to_vec())).collect(),
+            }),
+            None => {
+                reader.take_continue();
+                assert!(!reader.take_continue(), "100 Continue is due once");
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What must hold for every input: one module per fuzz target, its property in the documentation of `check`.
+//!
+//! `check` panics where the property does not hold, and otherwise returns how much of value it found in the
+//! input (requests, frames, entities …), so that the tests can tell that the seeds reach what they are for.
+#![forbid(unsafe_code)]
+
+pub mod binary_block;
+pub mod binary_transaction;
+pub mod block_file;
+pub mod configuration;
+pub mod entities;
+pub mod http_request;
+pub mod json_transaction_and_block;
+pub mod lax_json;
+pub mod pieces;
+pub mod stomp;
+pub mod websocket;
+
+/// The body of a fuzz target.
+pub type Check = fn(&[u8]) -> usize;
+
+/// All targets by name.
+pub const TARGETS: [(&str, Check); 9] = [
+    ("http_request", http_request::check),
+    ("websocket", websocket::check),
+    ("stomp", stomp::check),
+    ("lax_json", lax_json::check),
+    ("binary_transaction", binary_transaction::check),
+    ("binary_block", binary_block::check),
+    ("json_transaction_and_block", json_transaction_and_block::check),
+    ("block_file", block_file::check),
+    ("configuration", configuration::check),
+];

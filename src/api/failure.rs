@@ -1,0 +1,141 @@
+//! Why a request fails, and the object that says so (specification 06 §3).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::views::View;
+use crate::codec::text::cut_units;
+use crate::codec::{ReadError, Sink, limits};
+use crate::model::{Height, Timestamp};
+
+/// Why a request fails. The text is what the client sees, before it is cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// 400: a value is not allowed.
+    Argument(Cow<'static, str>),
+    /// 401: the caller may not do this.
+    Refused(String),
+    /// 404: what was asked for does not exist.
+    NotFound(String),
+    /// 500: everything else.
+    Internal(Cow<'static, str>),
+    /// 503: the node is not in the state to answer.
+    Unavailable(&'static str),
+}
+
+impl Failure {
+    /// The node is still reading its chain.
+    pub const LOADING: Failure = Failure::Unavailable("NIS_ILLEGAL_STATE_LOADING_CHAIN");
+    /// The node has not joined the network.
+    pub const NOT_BOOTED: Failure = Failure::Unavailable("NIS_ILLEGAL_STATE_NOT_BOOTED");
+
+    /// A 400 with a fixed text.
+    pub const fn argument(text: &'static str) -> Failure {
+        Failure::Argument(Cow::Borrowed(text))
+    }
+
+    /// A 500 with a fixed text.
+    pub const fn internal(text: &'static str) -> Failure {
+        Failure::Internal(Cow::Borrowed(text))
+    }
+
+    /// There is no block at this height.
+    pub fn no_block(height: Height) -> Failure {
+        Failure::NotFound(format!("block not found in the db '{height}' (org.nem.core.model.Block)"))
+    }
+
+    /// Status of the answer.
+    pub fn status(&self) -> u16 {
+        match self {
+            Failure::Argument(_) => 400,
+            Failure::Refused(_) => 401,
+            Failure::NotFound(_) => 404,
+            Failure::Internal(_) => 500,
+            Failure::Unavailable(_) => 503,
+        }
+    }
+
+    /// The text.
+    pub fn message(&self) -> &str {
+        match self {
+            Failure::Argument(text) | Failure::Internal(text) => text,
+            Failure::Refused(text) | Failure::NotFound(text) => text,
+            Failure::Unavailable(text) => text,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status(), self.message())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
+        let text = error.to_string();
+        match error.http_status() {
+            400 => Failure::Argument(text.into()),
+            404 => Failure::NotFound(text),
+            _ => Failure::Internal(text.into()),
+        }
+    }
+}
+
+/// The object that tells a client of a failure.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorObject<'a> {
+    /// The HTTP status.
+    pub status: u16,
+    /// Cut to [`limits::TEXT_UNITS`] when written.
+    pub message: Option<&'a str>,
+    /// Network time at which it was made.
+    pub timestamp: Timestamp,
+}
+
+impl View for ErrorObject<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        let message = self.message.map(|text| cut_units(text, limits::TEXT_UNITS));
+        sink.i32("status", self.status.into());
+        sink.string("error", reason_phrase(self.status));
+        sink.string("message", message.as_deref());
+        sink.i32("timeStamp", self.timestamp.0);
+    }
+}
+
+fn reason_phrase(status: u16) -> Option<&'static str> {
+    Some(match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        404 => "Not Found",
+        406 => "Not Acceptable",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        503 => "Service Unavailable",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::json::JsonSink;
+
+    #[test]
+    fn a_message_is_cut_at_128_units() {
+        let long = format!("{}😀", "x".repeat(127));
+        let object = ErrorObject { status: 400, message: Some(&long), timestamp: Timestamp(7) };
+        let text = String::from_utf8(JsonSink::document(|sink| object.write(sink))).unwrap();
+        let cut = format!("{}?", "x".repeat(127));
+        assert_eq!(text, format!(r#"{{"timeStamp":7,"error":"Bad Request","message":"{cut}","status":400}}"#));
+    }
+
+    #[test]
+    fn errors_of_reading_keep_their_class() {
+        assert_eq!(Failure::from(ReadError::Missing("x")).status(), 500);
+        assert_eq!(Failure::from(ReadError::Argument("x".into())), Failure::argument("x"));
+        assert_eq!(Failure::from(ReadError::UnknownAddress("X".into())).status(), 404);
+    }
+}

@@ -1,0 +1,276 @@
+//! Media types: which format a client wants, and which one it sends (specification 06 §1.6, §1.7).
+
+use std::borrow::Cow;
+
+/// A representation of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `application/json`.
+    Json,
+    /// `application/binary`.
+    Binary,
+}
+
+impl Format {
+    /// Its media type.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Binary => "application/binary",
+        }
+    }
+
+    fn of(kind: &str, subtype: &str) -> Option<Format> {
+        if !kind.eq_ignore_ascii_case("application") {
+            return None;
+        }
+        [Format::Json, Format::Binary].into_iter().find(|format| subtype.eq_ignore_ascii_case(format.subtype()))
+    }
+
+    fn subtype(self) -> &'static str {
+        match self {
+            Format::Json => "json",
+            Format::Binary => "binary",
+        }
+    }
+}
+
+/// In which format the answer goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// `None` if the client takes neither.
+    pub format: Option<Format>,
+    /// Charset that the client named; repeated in the answer.
+    pub charset: Option<&'a str>,
+    /// `Content-Disposition` of the answer, for a path with an extension nobody knows.
+    pub disposition: Option<&'static str>,
+}
+
+impl<'a> Wanted<'a> {
+    /// JSON, as if the client had said nothing.
+    pub const JSON: Wanted<'static> = Wanted { format: Some(Format::Json), charset: None, disposition: None };
+    const NOTHING: Wanted<'static> = Wanted { format: None, charset: None, disposition: None };
+
+    /// What an `Accept` header asks for: the format with the highest quality; of several the one that is named
+    /// most exactly, then the one named first.
+    pub fn by_accept(accept: Option<&'a str>) -> Wanted<'a> {
+        let accept = accept.unwrap_or_default();
+        if accept.trim().is_empty() {
+            return Wanted::JSON;
+        }
+        let mut best: Option<(Range<'a>, Format)> = None;
+        for text in accept.split(',') {
+            let Some(range) = Range::parse(text) else { return Wanted::NOTHING };
+            let Some(format) = range.format else { continue };
+            if best.is_none_or(|(best, _)| range.is_before(&best)) {
+                best = Some((range, format));
+            }
+        }
+        match best {
+            Some((range, format)) => Wanted { format: Some(format), charset: range.charset, disposition: None },
+            None => Wanted::NOTHING,
+        }
+    }
+
+    /// What the extension of a path asks for; it replaces `Accept` (specification 06 §1.3).
+    pub fn by_extension(extension: &str) -> Wanted<'static> {
+        const KNOWN: [&str; 21] = [
+            "xml", "html", "htm", "txt", "css", "js", "csv", "png", "gif", "jpg", "jpeg", "svg", "ico", "bmp", "pdf",
+            "zip", "gz", "tar", "bin", "mp3", "mp4",
+        ];
+        if extension == "json" {
+            Wanted::JSON
+        } else if KNOWN.contains(&extension) {
+            Wanted::NOTHING
+        } else {
+            Wanted { disposition: Some("inline;filename=f.txt"), ..Wanted::JSON }
+        }
+    }
+
+    /// `Content-Type` of the answer.
+    pub fn content_type(&self, format: Format) -> Cow<'static, str> {
+        match self.charset {
+            Some(charset) => format!("{};charset={}", format.content_type(), charset.to_ascii_lowercase()).into(),
+            None => format.content_type().into(),
+        }
+    }
+}
+
+/// One element of an `Accept` header.
+#[derive(Clone, Copy)]
+struct Range<'a> {
+    /// The first format that lies in it.
+    format: Option<Format>,
+    /// 2 for `type/subtype`, 1 for `type/*`, 0 for `*/*`.
+    exactness: u8,
+    /// From 0 to 1.
+    quality: f64,
+    charset: Option<&'a str>,
+}
+
+impl<'a> Range<'a> {
+    fn parse(text: &'a str) -> Option<Range<'a>> {
+        let mut parts = text.split(';').map(str::trim);
+        let (kind, subtype) = match parts.next()? {
+            "*" => ("*", "*"),
+            name => name.split_once('/')?,
+        };
+        if !is_token(kind) || !is_token(subtype) {
+            return None;
+        }
+        let (format, exactness) = match (kind, subtype) {
+            ("*", "*") => (Some(Format::Json), 0),
+            ("*", _) => return None,
+            (kind, "*") => (kind.eq_ignore_ascii_case("application").then_some(Format::Json), 1),
+            (kind, subtype) => (Format::of(kind, subtype), 2),
+        };
+        let mut range = Range { format, exactness, quality: 1.0, charset: None };
+        for parameter in parts.filter(|part| !part.is_empty()) {
+            range.parameter(parameter)?;
+        }
+        Some(range)
+    }
+
+    fn parameter(&mut self, text: &'a str) -> Option<()> {
+        let Some((name, value)) = text.split_once('=') else { return Some(()) };
+        if name.eq_ignore_ascii_case("q") {
+            self.quality = value.parse().ok().filter(|quality| (0.0..=1.0).contains(quality))?;
+        } else if name.eq_ignore_ascii_case("charset") {
+            let charset = unquoted(value);
+            self.charset = Some(is_charset(charset).then_some(charset)?);
+        }
+        Some(())
+    }
+
+    fn is_before(&self, other: &Range<'_>) -> bool {
+        (self.quality, self.exactness) > (other.quality, other.exactness)
+    }
+}
+
+/// Why the body of a request cannot be read, as the client is told.
+pub fn body_format(content_type: Option<&str>) -> Result<Format, Cow<'static, str>> {
+    let content_type = match content_type {
+        None | Some("") => return Err("Content type 'application/octet-stream' not supported".into()),
+        Some("application/json") => return Ok(Format::Json),
+        Some(other) => other,
+    };
+    let invalid = |problem: &str| Err(format!("Invalid mime type \"{content_type}\": {problem}").into());
+    let mut parts = content_type.split(';').map(str::trim);
+    let full = parts.next().unwrap_or_default();
+    let Some((kind, subtype)) = full.split_once('/') else { return invalid("does not contain '/'") };
+    if subtype.is_empty() {
+        return invalid("does not contain subtype after '/'");
+    }
+    for parameter in parts {
+        let Some((name, value)) = parameter.split_once('=') else { continue };
+        let charset = unquoted(value);
+        if name.eq_ignore_ascii_case("charset") && !is_charset(charset) {
+            return invalid(&format!("unsupported charset '{charset}'"));
+        }
+    }
+    Format::of(kind, subtype).ok_or_else(|| format!("Content type '{content_type}' not supported").into())
+}
+
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// Whether this names a charset in common use. Bodies are UTF-8 whatever it says.
+fn is_charset(name: &str) -> bool {
+    const NAMES: [&str; 22] = [
+        "utf-8",
+        "utf8",
+        "us-ascii",
+        "ascii",
+        "iso-8859-1",
+        "iso8859-1",
+        "iso-8859-15",
+        "latin1",
+        "utf-16",
+        "utf-16be",
+        "utf-16le",
+        "utf-32",
+        "windows-1250",
+        "windows-1251",
+        "windows-1252",
+        "koi8-r",
+        "gbk",
+        "gb2312",
+        "gb18030",
+        "big5",
+        "shift_jis",
+        "euc-jp",
+    ];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_gets_the_format_it_prefers() {
+        use Format::{Binary, Json};
+        for (accept, format) in [
+            ("", Some(Json)),
+            ("*/*", Some(Json)),
+            ("*", Some(Json)),
+            ("application/*", Some(Json)),
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Some(Json)),
+            ("application/json, application/binary", Some(Json)),
+            ("application/binary, application/json", Some(Binary)),
+            ("application/json;q=0.5, application/binary", Some(Binary)),
+            ("application/binary;q=0.5, application/json", Some(Json)),
+            ("*/*, application/binary", Some(Binary)),
+            ("Application/Binary", Some(Binary)),
+            ("application/json;q=0", Some(Json)),
+            ("text/html, application/json", Some(Json)),
+            ("text/plain", None),
+            ("image/*", None),
+            ("garbage", None),
+            ("application/json, garbage", None),
+            ("*/json", None),
+            ("application/json;q=2", None),
+            ("application/json;charset=foo", None),
+        ] {
+            assert_eq!(Wanted::by_accept(Some(accept)).format, format, "{accept}");
+        }
+        assert_eq!(Wanted::by_accept(None), Wanted::JSON);
+    }
+
+    #[test]
+    fn a_charset_is_repeated_in_lower_case() {
+        let wanted = Wanted::by_accept(Some("application/json; charset=\"UTF-8\""));
+        assert_eq!(wanted.content_type(Format::Json), "application/json;charset=utf-8");
+    }
+
+    #[test]
+    fn the_type_of_a_body_is_refused_with_the_specified_texts() {
+        for (content_type, text) in [
+            ("text/plain", "Content type 'text/plain' not supported"),
+            ("garbage", "Invalid mime type \"garbage\": does not contain '/'"),
+            (
+                "application/json;charset=foo",
+                "Invalid mime type \"application/json;charset=foo\": unsupported charset 'foo'",
+            ),
+        ] {
+            assert_eq!(body_format(Some(content_type)), Err(text.into()));
+        }
+        assert_eq!(body_format(None), Err("Content type 'application/octet-stream' not supported".into()));
+        for json in ["application/json", "APPLICATION/JSON", "application/json;charset=iso-8859-1"] {
+            assert_eq!(body_format(Some(json)), Ok(Format::Json));
+        }
+        assert_eq!(body_format(Some("application/binary")), Ok(Format::Binary));
+    }
+
+    #[test]
+    fn an_extension_replaces_accept() {
+        assert_eq!(Wanted::by_extension("json"), Wanted::JSON);
+        assert_eq!(Wanted::by_extension("xml").format, None);
+        assert!(Wanted::by_extension("foo").disposition.is_some());
+    }
+}

@@ -1,0 +1,130 @@
+//! Spellings of a path that mean the same route (specification 06 §1.3).
+
+use super::media::Wanted;
+use super::request::decode_percent;
+
+/// A path after normalisation.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Normalised {
+    /// The path without its last extension.
+    pub path: String,
+    /// The extension, without its dot.
+    pub extension: Option<String>,
+}
+
+impl Normalised {
+    /// The format that the extension asks for.
+    pub fn wanted(&self) -> Option<Wanted<'static>> {
+        self.extension.as_deref().map(Wanted::by_extension)
+    }
+}
+
+/// What an unusual path comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unusual {
+    /// Another spelling of a path that may have a route.
+    Spelling(Normalised),
+    /// Nothing unusual about it.
+    No,
+    /// No path at all; the web container refuses it.
+    Malformed,
+}
+
+/// Without the one slash that may follow any path.
+pub fn without_trailing_slash(path: &str) -> &str {
+    match path.strip_suffix('/') {
+        Some("") | None => path,
+        Some(shorter) => shorter,
+    }
+}
+
+/// Collapses slashes, decodes escapes, strips path parameters and splits off the extension.
+pub fn normalise(raw: &str) -> Unusual {
+    if !raw.bytes().any(|byte| matches!(byte, b'%' | b';' | b'.')) && !raw.contains("//") {
+        return Unusual::No;
+    }
+    let Some(decoded) = decode_path(raw) else { return Unusual::Malformed };
+    if leaves_the_root(&decoded) {
+        return Unusual::Malformed;
+    }
+    let mut path = String::with_capacity(decoded.len());
+    for segment in decoded.split('/').filter(|segment| !segment.is_empty()) {
+        path.push('/');
+        path.push_str(segment);
+    }
+    let name = path.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = path[name..].rfind('.').map(|dot| name + dot);
+    let extension = dot.map(|dot| path[dot + 1..].to_owned());
+    path.truncate(dot.unwrap_or(path.len()));
+    Unusual::Spelling(Normalised { path, extension })
+}
+
+/// The path with escapes decoded and without path parameters, which end with their segment.
+fn decode_path(raw: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(raw.len());
+    for (index, segment) in raw.split('/').enumerate() {
+        if index > 0 {
+            decoded.push(b'/');
+        }
+        let plain = segment.split(';').next().unwrap_or_default();
+        // The escapes of parameters must be well-formed as well.
+        decode_percent(segment, false)?;
+        decoded.extend(decode_percent(plain, false)?);
+    }
+    String::from_utf8(decoded).ok().filter(|path| !path.contains('\0'))
+}
+
+fn leaves_the_root(path: &str) -> bool {
+    let mut depth = 0usize;
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => match depth.checked_sub(1) {
+                Some(above) => depth = above,
+                None => return true,
+            },
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exotic_spellings_are_brought_to_the_plain_one() {
+        for (raw, extension) in [
+            ("//chain//height", None),
+            ("/chain/height;a=b", None),
+            ("/chain;x/height", None),
+            ("/chain%2Fheight", None),
+            ("/%63hain/height", None),
+            ("/chain/height.json", Some("json")),
+            ("/chain/height.foo", Some("foo")),
+            ("//chain/height/", None),
+        ] {
+            let Unusual::Spelling(normalised) = normalise(raw) else { panic!("{raw}") };
+            assert_eq!((normalised.path.as_str(), normalised.extension.as_deref()), ("/chain/height", extension));
+        }
+        assert_eq!(normalise("/chain/height"), Unusual::No);
+        assert_eq!(without_trailing_slash("/chain/height/"), "/chain/height");
+        assert_eq!(without_trailing_slash("/"), "/");
+    }
+
+    #[test]
+    fn dots_are_not_resolved() {
+        for raw in ["/chain/./height", "/chain/../chain/height", "/chain/height%20"] {
+            let Unusual::Spelling(normalised) = normalise(raw) else { panic!("{raw}") };
+            assert_ne!(normalised.path, "/chain/height", "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for raw in ["/../x", "/chain/%00", "/chain/height%", "/%ff", "/a/../../b", "/a;%zz"] {
+            assert_eq!(normalise(raw), Unusual::Malformed, "{raw}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What a node answers to requests and sessions, from the committed chain.
+
+use std::cell::OnceCell;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use super::ledger::{ChainLedger, height_of};
+use super::setup::Listeners;
+use crate::api::{self, Answer, Api, Failure, Headers, NodeStatus, Now, rate_limit::RateLimiter};
+use crate::clock::NetworkClock;
+use crate::codec::Context;
+use crate::config::Settings;
+use crate::model::{Address, Height, Network, NetworkByte, Timestamp};
+use crate::net::http::{Reply, Request};
+use crate::net::websocket::{handshake, negotiate_subprotocol};
+use crate::net::{Caller, ConnectionId, Outbox as NetOutbox, Outgoing, Service};
+use crate::push::http::{HttpAnswer, HttpView, SUBPROTOCOLS};
+use crate::push::notify::Notifier;
+use crate::push::{self, ApiRequest, Broker, Output};
+use crate::store::{Snapshot, Store, StoreError};
+
+/// Close code for a session that the node has no room for.
+const TRY_AGAIN_LATER: u16 = 1013;
+
+/// A node between two looks at its sockets.
+pub struct Node<'s> {
+    store: &'s Store,
+    network: &'s Network,
+    listeners: Listeners,
+    clock: NetworkClock,
+    api: Api,
+    answer: Answer,
+    broker: Broker,
+    outbox: push::Outbox,
+    sessions: u32,
+    rate_limit: Option<RateLimiter>,
+    random: RandomState,
+    moment: Moment,
+    height: Height,
+    /// Heights that were committed and are still to be published.
+    unpublished: std::ops::RangeInclusive<u64>,
+    /// Taken when first asked for in a turn and given back at its end, so that the store can use old pages
+    /// again.
+    snapshot: OnceCell<Snapshot<'s>>,
+}
+
+/// The present turn of the loop, by two clocks.
+#[derive(Clone, Copy, Default)]
+struct Moment {
+    network: Timestamp,
+    running: Duration,
+}
+
+impl<'s> Node<'s> {
+    /// A node on a store that holds at least the nemesis block.
+    pub fn new(
+        store: &'s Store,
+        settings: &'s Settings,
+        listeners: Listeners,
+        clock: NetworkClock,
+    ) -> Result<Node<'s>, StoreError> {
+        let local = settings.local.clone();
+        let api = Api::new(api::Settings {
+            context: Context::of(&settings.network),
+            features: settings.features,
+            limits_rate: settings.http.dos_filter,
+            is_local: Box::new(move |caller| local.contains(caller)),
+        });
+        let websocket = &settings.websocket;
+        let broker = Broker::new(push::Settings {
+            blocks_new: websocket.blocks_new_body,
+            register_on_subscribe: websocket.register_on_subscribe,
+            implicit_subscription: websocket.implicit_subscription,
+            forgiving: websocket.forgiving_stomp,
+            limits: push::Limits {
+                sessions: settings.limits.connections,
+                subscriptions_per_session: settings.limits.subscriptions,
+                registered_addresses: settings.limits.registered_addresses,
+                ..push::Limits::default()
+            },
+        });
+        let height = height_of(&store.snapshot()?)?;
+        Ok(Node {
+            store,
+            network: &settings.network,
+            listeners,
+            clock,
+            api,
+            answer: Answer::default(),
+            broker,
+            outbox: push::Outbox::new(),
+            sessions: 0,
+            rate_limit: settings.http.dos_filter.then(RateLimiter::default),
+            random: RandomState::new(),
+            moment: Moment::default(),
+            height,
+            unpublished: height.0 + 1..=height.0,
+            snapshot: OnceCell::new(),
+        })
+    }
+
+    /// Height of the last committed block.
+    pub fn height(&self) -> Height {
+        self.height
+    }
+
+    /// The network's clock.
+    pub fn clock(&self) -> &NetworkClock {
+        &self.clock
+    }
+
+    /// Begins a turn of the loop.
+    pub fn begin_turn(&mut self, network: Timestamp, running: Duration) {
+        self.moment = Moment { network, running };
+    }
+
+    /// Ends a turn of the loop.
+    pub fn end_turn(&mut self) {
+        self.snapshot.take();
+    }
+
+    /// Takes note of blocks that have become visible and durable.
+    pub fn committed(&mut self, first: Height, last: Height) {
+        self.snapshot.take();
+        self.height = last;
+        let begin = if self.unpublished.is_empty() { first.0 } else { *self.unpublished.start() };
+        self.unpublished = begin..=last.0;
+    }
+
+    /// Whether blocks are still to be published.
+    pub fn has_unpublished(&self) -> bool {
+        !self.unpublished.is_empty()
+    }
+
+    /// Publishes the next few blocks.
+    pub fn publish(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(height) = self.unpublished.next() else { return };
+            self.notify(|notifier| notifier.block_added(Height(height)));
+        }
+    }
+
+    /// Answers what a session asked for, by publishing.
+    pub fn answer_request(&mut self, request: ApiRequest) {
+        let height = self.height;
+        let network = self.network.byte;
+        self.notify(|notifier| match request {
+            ApiRequest::AccountGet(address) => match parse_address(&address, network) {
+                Some(address) => notifier.account(&address),
+                None => Ok(()),
+            },
+            ApiRequest::LastBlock => notifier.block(height),
+            _ => Err(Failure::internal("this node does not answer this request yet")),
+        });
+    }
+
+    /// The next thing that a session is to be sent.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.outbox.pop()
+    }
+
+    /// Publishes from the committed state. What fails is told on `/errors`.
+    fn notify(&mut self, publish: impl FnOnce(&mut Notifier<'_, ChainLedger<'_>>) -> Result<(), Failure>) {
+        let Node { store, network, height, snapshot, broker, outbox, .. } = self;
+        let result = ledger(store, snapshot, network, *height)
+            .and_then(|ledger| publish(&mut Notifier { broker, ledger: &ledger, network: network.byte, out: outbox }));
+        if let Err(failure) = result {
+            self.broker.publish_error(Some(failure.message()), self.moment.network.0, &mut self.outbox);
+        }
+    }
+
+    fn answer_http(&mut self, caller: Caller, request: &Request<'_>, reply: &mut Reply) {
+        let now = Now { network: self.moment.network, monotonic_millis: self.moment.running.as_millis() as u64 };
+        let view = api::Request {
+            method: request.method,
+            path: request.path,
+            query: request.query,
+            body: request.body,
+            peer: caller.peer.ip(),
+            headers: request,
+        };
+        // The answer is put together in the reply's own memory.
+        self.answer.body = std::mem::take(&mut reply.body);
+        std::mem::swap(&mut self.answer.headers, &mut reply.headers);
+        match ledger(self.store, &self.snapshot, self.network, self.height) {
+            Ok(ledger) => self.api.answer(&view, &ledger, now, &mut self.answer),
+            Err(_) => self.answer.status = 500,
+        }
+        std::mem::swap(&mut self.answer.headers, &mut reply.headers);
+        reply.body = std::mem::take(&mut self.answer.body);
+        reply.status = self.answer.status;
+        reply.close |= self.answer.close;
+        reply.compress = true;
+    }
+
+    fn answer_websocket_port(&mut self, caller: Caller, request: &Request<'_>, reply: &mut Reply) {
+        let (time, millis) = (self.moment.network.0, self.moment.running.as_millis() as u64);
+        let refused = self.rate_limit.as_mut().is_some_and(|limit| limit.refuses(caller.peer.ip(), millis));
+        let view = HttpView { method: request.method, path: request.path, header: &|name: &str| request.header(name) };
+        let answer = match refused {
+            true => push::http::too_many_requests(time),
+            false => push::http::answer(&view, time, self.random.hash_one(self.moment.running) as i32),
+        };
+        let (headers, websocket) = match answer {
+            HttpAnswer::Reply { status, headers, body } => {
+                reply.status = status;
+                reply.body = body;
+                (headers, false)
+            }
+            HttpAnswer::Websocket { headers } => (headers, true),
+        };
+        for (name, value) in headers {
+            match name {
+                "Connection" => reply.close |= value == "close",
+                _ => reply.header(name, value),
+            }
+        }
+        if websocket {
+            upgrade(request, reply);
+        }
+    }
+}
+
+fn upgrade(request: &Request<'_>, reply: &mut Reply) {
+    let offers = request.header_values("Sec-WebSocket-Protocol");
+    match handshake(request, 0) {
+        Ok(upgrade) => {
+            if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {
+                reply.header("Sec-WebSocket-Protocol", protocol.to_owned());
+            }
+            reply.upgrade = Some(upgrade);
+        }
+        Err(refusal) => refusal.answer(reply),
+    }
+}
+
+fn ledger<'a, 's>(
+    store: &'s Store,
+    snapshot: &'a OnceCell<Snapshot<'s>>,
+    network: &'a Network,
+    height: Height,
+) -> Result<ChainLedger<'a>, Failure>
+where
+    's: 'a,
+{
+    if snapshot.get().is_none() {
+        let _ = snapshot.set(store.snapshot()?);
+    }
+    let snapshot = snapshot.get().ok_or(Failure::internal("the node's store failed"))?;
+    // No other node is known yet, so the status is that of a node without partners.
+    Ok(ChainLedger { snapshot, network, height, status: NodeStatus::NoRemoteNode })
+}
+
+fn parse_address(text: &push::AddressText, network: NetworkByte) -> Option<Address> {
+    std::str::from_utf8(text).ok().and_then(|text| Address::parse(text, network))
+}
+
+impl Headers for Request<'_> {
+    fn header(&self, name: &str) -> Option<&str> {
+        Request::header(self, name)
+    }
+}
+
+/// What the broker asks of the node.
+struct Surroundings {
+    network: NetworkByte,
+    time: i32,
+}
+
+impl push::Context for Surroundings {
+    fn network_time(&self) -> i32 {
+        self.time
+    }
+
+    fn is_address(&self, text: &str) -> bool {
+        Address::parse(text, self.network).is_some()
+    }
+}
+
+impl Service for Node<'_> {
+    fn request(&mut self, caller: Caller, _: Instant, request: &Request<'_>, reply: &mut Reply, _: &mut NetOutbox) {
+        if caller.listener == self.listeners.http {
+            self.answer_http(caller, request, reply);
+        } else {
+            self.answer_websocket_port(caller, request, reply);
+        }
+    }
+
+    fn websocket_opened(&mut self, id: ConnectionId, _: Caller, _: u64, _: Instant, outbox: &mut NetOutbox) {
+        self.sessions = self.sessions.wrapping_add(1);
+        if self.broker.open(id.to_u64(), format!("{:x}", self.sessions)).is_err() {
+            outbox.push(id, Outgoing::Close { code: TRY_AGAIN_LATER, reason: "too many sessions".to_owned() });
+        }
+    }
+
+    fn websocket_message(&mut self, id: ConnectionId, message: &[u8], _: bool, _: Instant, _: &mut NetOutbox) {
+        let surroundings = Surroundings { network: self.network.byte, time: self.moment.network.0 };
+        self.broker.receive(id.to_u64(), message, &surroundings, &mut self.outbox);
+    }
+
+    fn websocket_closed(&mut self, id: ConnectionId) {
+        self.broker.close(id.to_u64());
+    }
+}
