@@ -41,7 +41,6 @@ fn without_any_configuration_the_embedded_chain_is_served() {
     assert_eq!((settings.http.port, settings.websocket.port), (7890, 7778));
     assert_eq!((settings.http.bind, settings.clock), (Bind::All, ClockMode::System));
     assert_eq!(settings.websocket.blocks_new_body, BlocksNewBody::Auto);
-    assert_eq!(settings.websocket.ping, None);
     assert!(settings.websocket.register_on_subscribe && settings.websocket.implicit_subscription);
     assert!(settings.websocket.forgiving_stomp && settings.http.dos_filter && settings.boot.auto);
     assert_eq!(settings.limits.idle_timeout, Duration::from_secs(30));
@@ -236,7 +235,7 @@ fn bounds_that_depend_on_other_settings_are_checked() {
     assert!(said.contains("from 120 (nis.maxTransactionsPerBlock) to 2880"), "{said}");
     assert!(problem("nis.maxTransactions = 119", "nis.maxTransactions").contains("is too small"));
     assert!(problem("nem.httpPort = 7778", "nem.websocketPort").contains("the port of the HTTP interface"));
-    assert!(problem("nisd.maxBodySize = 3M", "nisd.maxBodySize").contains("2097152 bytes"));
+    assert!(problem("nisd.maxBuffered = 2M\nnisd.maxBodySize = 3M", "nisd.maxBodySize").contains("2097152 bytes"));
     problem("nem.httpPort = x\nnem.websocketPort = 7890", "nem.httpPort");
     assert!(file("nem.httpPort = 0\nnem.websocketPort = 0").is_ok());
 }
@@ -376,7 +375,7 @@ proptest! {
             Ok(settings) => {
                 let chain = &settings.network.chain;
                 prop_assert!((10..=chain.blocks_per_day()).contains(&chain.rewrite_limit));
-                prop_assert!(settings.limits.body_size <= settings.limits.memory_per_connection);
+                prop_assert!(settings.limits.body_size <= settings.limits.buffered);
             }
             Err(ConfigError::Wrong(problems)) => prop_assert!(!problems.is_empty()),
             Err(ConfigError::Syntax { error, .. }) => prop_assert!(!error.what.is_empty()),

@@ -1,15 +1,15 @@
 //! Applying a verified block to the state (specification 03 §5).
 
-use super::difficulty::{WINDOW, difficulty};
+use super::difficulty::Window;
 use super::error::BlockError;
-use super::stored::{StoredBlock, block_key, stored_header};
+use super::stored::{StoredBlock, block_key};
 use super::verify::{Hashes, Verified};
 use crate::crypto::hash::keccak256_parts;
 use crate::model::{Block, BlockKind, Body, Hash256, Height, Network, Transaction};
 use crate::state::{
     BlockContext, Effect, HashEntry, Ledger, StateError, assign_ids, effects, index_harvest, index_transaction,
 };
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::store::{Batch, StoreError, Table};
 
 /// Checks that a block can stand on top of `parent`, `None` being an empty chain.
 pub fn check_place(block: &Block, parent: Option<&StoredBlock>) -> Result<(), BlockError> {
@@ -63,6 +63,7 @@ pub fn finish(
     ledger: &mut Ledger<'_, '_>,
     verified: &Verified,
     parent: Option<&StoredBlock>,
+    window: &Window,
 ) -> Result<StoredBlock, BlockError> {
     let block = &verified.block;
     let signer = crate::model::Address::from_public_key(&block.signer, ledger.network.byte);
@@ -84,7 +85,7 @@ pub fn finish(
         hash: verified.hash,
         generation_hash: generation_hash(block, parent, ledger.network),
         timestamp: block.timestamp,
-        difficulty: next_difficulty(ledger.batch, block.height, ledger.network)?,
+        difficulty: window.difficulty(ledger.network.chain.target_time).ok_or(BlockError::Difficulty)?,
         score: 0,
         total_fee: block.total_fee(),
         lessor: Some(beneficiary).filter(|beneficiary| *beneficiary != signer),
@@ -118,18 +119,6 @@ fn generation_hash(block: &Block, parent: Option<&StoredBlock>, network: &Networ
         Some(parent) => Hash256(keccak256_parts(&[&parent.generation_hash.0, &block.signer.0])),
         None => network.generation_hash,
     }
-}
-
-/// Difficulty of the block at `height`, from those of the blocks below it.
-fn next_difficulty(state: &impl Read, height: Height, network: &Network) -> Result<u64, BlockError> {
-    let parent = height.0 - 1;
-    let first = parent.saturating_sub(WINDOW as u64 - 1).max(1);
-    let mut window = Vec::with_capacity(WINDOW);
-    for below in first..=parent {
-        let (header, _) = stored_header(state, Height(below))?.ok_or(StoreError::Damaged("a block is missing"))?;
-        window.push((header.difficulty, header.timestamp.0));
-    }
-    difficulty(&window, network.chain.target_time).ok_or(BlockError::Difficulty)
 }
 
 /// Difficulty minus seconds since the block before, summed up from height 2 on (specification 02 §4.6).

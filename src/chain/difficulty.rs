@@ -1,25 +1,56 @@
 //! The difficulty of a block (specification 02 §4.2).
 
+use std::collections::VecDeque;
+
+use super::stored::stored_header;
+use crate::model::{Height, Timestamp};
+use crate::store::{Read, StoreError};
+
 const INITIAL: u64 = 100_000_000_000_000;
 const MIN: i64 = 10_000_000_000_000;
 const MAX: i64 = 1_000_000_000_000_000;
 
 /// Blocks whose difficulties and time stamps decide on the next difficulty.
-pub const WINDOW: usize = 60;
+const WINDOW: usize = 60;
 
-/// Difficulty of the block after a window of blocks, given as difficulty and time stamp, the oldest first.
-/// `None` if no time passed within the window, which no valid chain does.
-pub fn difficulty(window: &[(u64, i32)], target_time: u32) -> Option<u64> {
-    let (Some(first), Some(last)) = (window.first(), window.last()) else { return Some(INITIAL) };
-    if window.len() < 2 {
-        return Some(INITIAL);
+/// Difficulties and time stamps of the last blocks of a chain, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Window(VecDeque<(u64, Timestamp)>);
+
+impl Window {
+    /// The window that ends with the block at `height`; height 0 is before the first block.
+    pub fn load(state: &impl Read, height: Height) -> Result<Window, StoreError> {
+        let mut window = Window::default();
+        let first = height.0.saturating_sub(WINDOW as u64 - 1).max(1);
+        for height in first..=height.0 {
+            let block = stored_header(state, Height(height))?;
+            let (header, _) = block.ok_or(StoreError::Damaged("a block is missing"))?;
+            window.push(header.difficulty, header.timestamp);
+        }
+        Ok(window)
     }
-    let count = window.len() as i64;
-    let elapsed = i128::from(last.1.wrapping_sub(first.1));
-    let average = window.iter().map(|(difficulty, _)| *difficulty as i64).sum::<i64>() / count;
-    let product = i128::from(average) * i128::from(target_time) * i128::from(count - 1);
-    let next = product.checked_div(elapsed)? as i64;
-    Some(limit_change(next, last.0 as i64).clamp(MIN, MAX) as u64)
+
+    /// Moves on by one block.
+    pub fn push(&mut self, difficulty: u64, timestamp: Timestamp) {
+        if self.0.len() == WINDOW {
+            self.0.pop_front();
+        }
+        self.0.push_back((difficulty, timestamp));
+    }
+
+    /// Difficulty of the next block. `None` if no time passed within the window, which no valid chain does.
+    pub fn difficulty(&self, target_time: u32) -> Option<u64> {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return Some(INITIAL) };
+        if self.0.len() < 2 {
+            return Some(INITIAL);
+        }
+        let count = self.0.len() as i64;
+        let elapsed = i128::from(last.1.0) - i128::from(first.1.0);
+        let average = self.0.iter().map(|(difficulty, _)| *difficulty as i64).sum::<i64>() / count;
+        let product = i128::from(average) * i128::from(target_time) * i128::from(count - 1);
+        let next = product.checked_div(elapsed)? as i64;
+        Some(limit_change(next, last.0 as i64).clamp(MIN, MAX) as u64)
+    }
 }
 
 /// No block changes the difficulty by more than a twentieth.
@@ -36,6 +67,12 @@ fn limit_change(next: i64, old: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn difficulty(blocks: &[(u64, i32)], target_time: u32) -> Option<u64> {
+        let mut window = Window::default();
+        blocks.iter().for_each(|(difficulty, time)| window.push(*difficulty, Timestamp(*time)));
+        window.difficulty(target_time)
+    }
 
     #[test]
     fn a_chain_begins_with_the_initial_difficulty() {

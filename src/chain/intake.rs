@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::Read as _;
 
 use super::apply::{apply_transaction, begin, check_place, finish};
+use super::difficulty::Window;
 use super::error::BlockError;
 use super::nemesis::nemesis_block;
 use super::stored::{StoredBlock, stored_header, tip};
@@ -87,6 +88,7 @@ pub struct Intake<'s> {
     first_of_batch: Option<Height>,
     steps: u32,
     tip: Option<StoredBlock>,
+    window: Window,
     stage: Stage,
     failure: Option<IntakeError>,
 }
@@ -100,7 +102,9 @@ impl<'s> Intake<'s> {
         files: Vec<BlockFile<'s>>,
         options: IntakeOptions,
     ) -> Result<Intake<'s>, BlockError> {
-        let tip = tip(&store.snapshot()?)?;
+        let snapshot = store.snapshot()?;
+        let tip = tip(&snapshot)?;
+        let window = Window::load(&snapshot, tip.as_ref().map_or(Height(0), |tip| tip.height))?;
         Ok(Intake {
             store,
             network,
@@ -114,6 +118,7 @@ impl<'s> Intake<'s> {
             first_of_batch: None,
             steps: 0,
             tip,
+            window,
             stage: Stage::Reading,
             failure: None,
         })
@@ -259,7 +264,8 @@ impl<'s> Intake<'s> {
             self.stage = Stage::Applying(verified, context, applied + 1);
             return Ok(Progress::Working);
         }
-        let header = finish(&mut ledger, &verified, self.tip.as_ref())?;
+        let header = finish(&mut ledger, &verified, self.tip.as_ref(), &self.window)?;
+        self.window.push(header.difficulty, header.timestamp);
         let first = *self.first_of_batch.get_or_insert(header.height);
         let blocks = header.height.0 - first.0 + 1;
         self.tip = Some(header);

@@ -9,7 +9,7 @@ mod rollback;
 mod stored;
 mod verify;
 
-pub use difficulty::difficulty;
+pub use difficulty::Window;
 pub use error::BlockError;
 pub use intake::{Intake, IntakeError, IntakeOptions, Progress};
 pub use nemesis::nemesis_block;

@@ -173,7 +173,6 @@ fn websocket(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Web
     let register_on_subscribe = reader.boolean("nisd.registerOnSubscribe");
     let implicit_subscription = reader.boolean("nisd.implicitSubscription");
     let forgiving_stomp = reader.boolean("nisd.forgivingStomp");
-    let ping = seconds(reader, "nisd.websocketPing").filter(|ping| !ping.is_zero());
     let port = port(reader, "nem.websocketPort");
     Some(WebsocketSettings {
         bind: http?.bind,
@@ -182,7 +181,6 @@ fn websocket(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Web
         register_on_subscribe,
         implicit_subscription,
         forgiving_stomp,
-        ping,
     })
 }
 
@@ -202,7 +200,7 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
     // A wrong value stands as its default here, so nothing is skipped.
     Some(Limits {
         connections: count(reader, "nisd.maxConnections")?,
-        memory_per_connection: bytes(reader, "nisd.maxMemoryPerConnection")?,
+        buffered: bytes(reader, "nisd.maxBuffered")?,
         body_size: bytes(reader, "nisd.maxBodySize")?,
         idle_timeout: seconds(reader, "nisd.idleTimeout")?,
         request_timeout: seconds(reader, "nisd.requestTimeout")?,
@@ -222,10 +220,9 @@ fn check_together(reader: &mut Reader<'_>, settings: Option<&Settings>) {
         reader.problem("nem.websocketPort", "is the port of the HTTP interface", allowed);
     }
     for (name, size) in [("nisd.maxBodySize", limits.body_size), ("nisd.maxBacklog", limits.backlog)] {
-        if size > limits.memory_per_connection && !reader.is_wrong("nisd.maxMemoryPerConnection") {
-            let allowed =
-                format!("at most nisd.maxMemoryPerConnection, which is {} bytes", limits.memory_per_connection);
-            reader.problem(name, "is more than a connection may hold", allowed);
+        if size > limits.buffered && !reader.is_wrong("nisd.maxBuffered") {
+            let allowed = format!("at most nisd.maxBuffered, which is {} bytes", limits.buffered);
+            reader.problem(name, "is more than all connections together may hold", allowed);
         }
     }
 }

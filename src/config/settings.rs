@@ -140,8 +140,6 @@ pub struct WebsocketSettings {
     pub implicit_subscription: bool,
     /// D4: frames are read forgivingly.
     pub forgiving_stomp: bool,
-    /// Time between pings; `None` sends none.
-    pub ping: Option<Duration>,
 }
 
 /// Limits on connections and sessions. Sizes are in bytes.
@@ -149,8 +147,8 @@ pub struct WebsocketSettings {
 pub struct Limits {
     /// Open connections of both interfaces together.
     pub connections: usize,
-    /// Memory held for one connection.
-    pub memory_per_connection: usize,
+    /// Requests and unsent answers of all connections.
+    pub buffered: usize,
     /// Body of a request.
     pub body_size: usize,
     /// Idle HTTP connection.

@@ -280,12 +280,6 @@ const WEBSOCKET: &[Key] = &[
         "true",
         "Whether STOMP frames are read forgivingly: blanks around header values, SUBSCRIBE without id, receipts",
     ),
-    Key::new(
-        "nisd.websocketPing",
-        Integer { min: 0, max: 3_600 },
-        "0",
-        "Seconds between websocket pings that keep quiet sessions alive; 0 sends none",
-    ),
 ];
 
 const LIMITS: &[Key] = &[
@@ -296,10 +290,10 @@ const LIMITS: &[Key] = &[
         "Most open connections of both interfaces together; further ones are closed at once",
     ),
     Key::new(
-        "nisd.maxMemoryPerConnection",
-        Size { min: 64 * K, max: G },
-        "2M",
-        "Most bytes held for one connection, requests and unsent answers together; it is closed above",
+        "nisd.maxBuffered",
+        Size { min: M, max: 64 * G },
+        "128M",
+        "Most bytes of requests and unsent answers of all connections; the one that exceeds it is closed",
     ),
     Key::new(
         "nisd.maxBodySize",

@@ -1,11 +1,12 @@
 //! What a node answers to requests and sessions, from the committed chain.
 
 use std::cell::OnceCell;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use super::ledger::{ChainLedger, height_of};
-use super::setup::Listeners;
+use super::setup::{self, Listeners};
 use crate::api::{self, Answer, Api, Failure, Headers, NodeStatus, Now, rate_limit::RateLimiter};
 use crate::clock::NetworkClock;
 use crate::codec::Context;
@@ -21,6 +22,10 @@ use crate::store::{Snapshot, Store, StoreError};
 
 /// Close code for a session that the node has no room for.
 const TRY_AGAIN_LATER: u16 = 1013;
+/// Close code for a session whose client does not do its part.
+const SESSION_NOT_RELIABLE: u16 = 4500;
+/// Time within which a session must send its first message.
+const FIRST_MESSAGE_TIME: Duration = Duration::from_secs(60);
 
 /// A node between two looks at its sockets.
 pub struct Node<'s> {
@@ -33,6 +38,11 @@ pub struct Node<'s> {
     broker: Broker,
     outbox: push::Outbox,
     sessions: u32,
+    /// Sessions that have said nothing yet, and when each of them was opened, the oldest first.
+    silent: HashSet<u64>,
+    opened: VecDeque<(Duration, u64)>,
+    context_path: &'s str,
+    compress: bool,
     rate_limit: Option<RateLimiter>,
     random: RandomState,
     moment: Moment,
@@ -59,7 +69,7 @@ impl<'s> Node<'s> {
         listeners: Listeners,
         clock: NetworkClock,
     ) -> Result<Node<'s>, StoreError> {
-        let local = settings.local.clone();
+        let local = setup::resolve_local(settings);
         let api = Api::new(api::Settings {
             context: Context::of(&settings.network),
             features: settings.features,
@@ -90,6 +100,10 @@ impl<'s> Node<'s> {
             broker,
             outbox: push::Outbox::new(),
             sessions: 0,
+            silent: HashSet::new(),
+            opened: VecDeque::new(),
+            context_path: &settings.http.context,
+            compress: settings.http.gzip,
             rate_limit: settings.http.dos_filter.then(RateLimiter::default),
             random: RandomState::new(),
             moment: Moment::default(),
@@ -112,6 +126,20 @@ impl<'s> Node<'s> {
     /// Begins a turn of the loop.
     pub fn begin_turn(&mut self, network: Timestamp, running: Duration) {
         self.moment = Moment { network, running };
+        self.close_silent_sessions();
+    }
+
+    /// Ends sessions that have been open for long without a message (specification 07 §3.2).
+    fn close_silent_sessions(&mut self) {
+        while let Some((opened, session)) = self.opened.front().copied() {
+            if self.moment.running < opened + FIRST_MESSAGE_TIME {
+                break;
+            }
+            self.opened.pop_front();
+            if self.silent.remove(&session) {
+                self.outbox.push(Output::Close { session, code: SESSION_NOT_RELIABLE, reason: String::new() });
+            }
+        }
     }
 
     /// Ends a turn of the loop.
@@ -173,7 +201,8 @@ impl<'s> Node<'s> {
         let now = Now { network: self.moment.network, monotonic_millis: self.moment.running.as_millis() as u64 };
         let view = api::Request {
             method: request.method,
-            path: request.path,
+            // A path outside of the configured context is none that is known.
+            path: request.path.strip_prefix(self.context_path).unwrap_or_default(),
             query: request.query,
             body: request.body,
             peer: caller.peer.ip(),
@@ -190,7 +219,7 @@ impl<'s> Node<'s> {
         reply.body = std::mem::take(&mut self.answer.body);
         reply.status = self.answer.status;
         reply.close |= self.answer.close;
-        reply.compress = true;
+        reply.compress = self.compress;
     }
 
     fn answer_websocket_port(&mut self, caller: Caller, request: &Request<'_>, reply: &mut Reply) {
@@ -291,14 +320,20 @@ impl Service for Node<'_> {
         if self.broker.open(id.to_u64(), format!("{:x}", self.sessions)).is_err() {
             outbox.push(id, Outgoing::Close { code: TRY_AGAIN_LATER, reason: "too many sessions".to_owned() });
         }
+        self.silent.insert(id.to_u64());
+        self.opened.push_back((self.moment.running, id.to_u64()));
     }
 
     fn websocket_message(&mut self, id: ConnectionId, message: &[u8], _: bool, _: Instant, _: &mut NetOutbox) {
         let surroundings = Surroundings { network: self.network.byte, time: self.moment.network.0 };
+        if !message.is_empty() {
+            self.silent.remove(&id.to_u64());
+        }
         self.broker.receive(id.to_u64(), message, &surroundings, &mut self.outbox);
     }
 
     fn websocket_closed(&mut self, id: ConnectionId) {
+        self.silent.remove(&id.to_u64());
         self.broker.close(id.to_u64());
     }
 }

@@ -1,14 +1,14 @@
 //! Starting a node.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use super::{BATCH_BLOCKS, BATCH_STEPS, Node, NodeError};
 use crate::chain::{Intake, IntakeOptions};
 use crate::codec::block_file::BlockFile;
 use crate::commands;
-use crate::config::{Bind, Settings, embedded};
+use crate::config::{Bind, LocalAddresses, Settings, embedded};
 use crate::net::{Limits, ListenerId, Reactor};
 use crate::store::Store;
 
@@ -41,6 +41,7 @@ pub fn reactor(settings: &Settings) -> Result<(Reactor, Listeners), NodeError> {
         connections: limits.connections,
         body_bytes: limits.body_size,
         websocket_backlog_bytes: limits.backlog,
+        buffered_bytes: limits.buffered,
         keep_alive: limits.idle_timeout,
         request_time: limits.request_timeout,
         write_stall: limits.request_timeout,
@@ -72,6 +73,18 @@ fn listen(reactor: &mut Reactor, bind: Bind, port: u16, connections: usize) -> R
         }
     }
     Err(NodeError::Listen(SocketAddr::new(addresses[addresses.len() - 1], port), failure))
+}
+
+/// The callers that count as local, with the host names among them looked up once.
+pub fn resolve_local(settings: &Settings) -> LocalAddresses {
+    let mut local = settings.local.clone();
+    for host in settings.local.hosts() {
+        match (host.as_str(), 0).to_socket_addrs() {
+            Ok(addresses) => addresses.for_each(|address| local.add(address.ip())),
+            Err(error) => log::warn!("nis.additionalLocalIps: {host} cannot be looked up and is left out: {error}"),
+        }
+    }
+    local
 }
 
 /// Tells the operator what runs where.
