@@ -195,7 +195,6 @@ impl Loop<'_> {
                 Ok(Progress::Done) => {
                     import.report(true);
                     self.intake = None;
-                    log::info!("height {}: all blocks are taken in", node.height());
                     return Ok(());
                 }
                 // The node goes on with the chain as it is, for that may be what the operator needs most.

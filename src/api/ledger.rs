@@ -101,7 +101,8 @@ pub struct AccountInfo {
 pub struct MultisigInfo {
     /// Number of cosignatories.
     pub cosignatories: u32,
-    /// Signatures needed; the effective number.
+    /// Signatures needed, as the state holds it: 0 stands for all. (Specification 06 §6.2 speaks of the effective
+    /// number, but a real node shows this one.)
     pub min_cosignatories: u32,
 }
 

@@ -255,7 +255,7 @@ fn read_multisig<'a, S: Source<'a>>(source: &mut S, form: Form, signer: &PublicK
             }
         }
         // The sort is stable, so of several by one signer the first stays.
-        cosignatures.sort_by(|(a, _), (b, _)| a.cmp(b));
+        cosignatures.sort_by_key(|(address, _)| *address);
         cosignatures.dedup_by(|(later, _), (earlier, _)| later == earlier);
     }
     Ok(Multisig { inner, cosignatures: cosignatures.into_iter().map(|(_, cosignature)| cosignature).collect() })

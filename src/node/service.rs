@@ -10,7 +10,7 @@ use super::setup::{self, Listeners};
 use crate::api::{self, Answer, Api, Failure, Headers, NodeStatus, Now, rate_limit::RateLimiter};
 use crate::clock::NetworkClock;
 use crate::codec::Context;
-use crate::config::Settings;
+use crate::config::{Boot, Settings};
 use crate::model::{Address, Height, Network, NetworkByte, Timestamp};
 use crate::net::http::{Reply, Request};
 use crate::net::websocket::{handshake, negotiate_subprotocol};
@@ -47,6 +47,7 @@ pub struct Node<'s> {
     random: RandomState,
     moment: Moment,
     height: Height,
+    status: NodeStatus,
     /// Heights that were committed and are still to be published.
     unpublished: std::ops::RangeInclusive<u64>,
     /// Taken when first asked for in a turn and given back at its end, so that the store can use old pages
@@ -108,6 +109,7 @@ impl<'s> Node<'s> {
             random: RandomState::new(),
             moment: Moment::default(),
             height,
+            status: if is_booted(&settings.boot) { NodeStatus::NoRemoteNode } else { NodeStatus::Running },
             unpublished: height.0 + 1..=height.0,
             snapshot: OnceCell::new(),
         })
@@ -189,8 +191,8 @@ impl<'s> Node<'s> {
 
     /// Publishes from the committed state. What fails is told on `/errors`.
     fn notify(&mut self, publish: impl FnOnce(&mut Notifier<'_, ChainLedger<'_>>) -> Result<(), Failure>) {
-        let Node { store, network, height, snapshot, broker, outbox, .. } = self;
-        let result = ledger(store, snapshot, network, *height)
+        let Node { store, network, height, status, snapshot, broker, outbox, .. } = self;
+        let result = ledger(store, snapshot, network, *height, *status)
             .and_then(|ledger| publish(&mut Notifier { broker, ledger: &ledger, network: network.byte, out: outbox }));
         if let Err(failure) = result {
             self.broker.publish_error(Some(failure.message()), self.moment.network.0, &mut self.outbox);
@@ -211,7 +213,7 @@ impl<'s> Node<'s> {
         // The answer is put together in the reply's own memory.
         self.answer.body = std::mem::take(&mut reply.body);
         std::mem::swap(&mut self.answer.headers, &mut reply.headers);
-        match ledger(self.store, &self.snapshot, self.network, self.height) {
+        match ledger(self.store, &self.snapshot, self.network, self.height, self.status) {
             Ok(ledger) => self.api.answer(&view, &ledger, now, &mut self.answer),
             Err(_) => self.answer.status = 500,
         }
@@ -268,6 +270,7 @@ fn ledger<'a, 's>(
     snapshot: &'a OnceCell<Snapshot<'s>>,
     network: &'a Network,
     height: Height,
+    status: NodeStatus,
 ) -> Result<ChainLedger<'a>, Failure>
 where
     's: 'a,
@@ -276,8 +279,12 @@ where
         let _ = snapshot.set(store.snapshot()?);
     }
     let snapshot = snapshot.get().ok_or(Failure::internal("the node's store failed"))?;
-    // No other node is known yet, so the status is that of a node without partners.
-    Ok(ChainLedger { snapshot, network, height, status: NodeStatus::NoRemoteNode })
+    Ok(ChainLedger { snapshot, network, height, status })
+}
+
+/// Whether the node counts as one that has joined its network; it has no partners there yet.
+fn is_booted(boot: &Boot) -> bool {
+    boot.auto || boot.key.is_some()
 }
 
 fn parse_address(text: &push::AddressText, network: NetworkByte) -> Option<Address> {

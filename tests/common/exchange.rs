@@ -1,0 +1,301 @@
+//! Recorded exchanges: reading them, and comparing an answer with the recorded one.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::IpAddr;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::http::Response;
+use super::json_text::Json;
+
+/// How an answer is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// As JSON values.
+    Json,
+    /// Byte for byte.
+    Bytes,
+    /// Status and headers only.
+    Status,
+}
+
+/// A request and the answer that NIS1 gave.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    pub id: String,
+    pub variant: Option<String>,
+    pub note: String,
+    pub method: String,
+    pub path: String,
+    pub query: Option<String>,
+    pub headers: Vec<(String, String)>,
+    pub body: Option<Vec<u8>>,
+    pub source: Option<IpAddr>,
+    pub expected: Response,
+    pub compare: Compare,
+    pub mask: Vec<String>,
+    pub mask_ranges: Vec<(i64, usize)>,
+    pub unordered: Vec<String>,
+    pub is_setup: bool,
+    pub is_optional: bool,
+}
+
+/// All exchanges of a file, which may be compressed.
+pub fn read_file(path: &Path) -> Vec<Exchange> {
+    let file = std::fs::File::open(path).expect("the recording can be opened");
+    let input: Box<dyn Read> = match path.extension().is_some_and(|extension| extension == "gz") {
+        true => Box::new(flate2::read::GzDecoder::new(file)),
+        false => Box::new(file),
+    };
+    let lines = BufReader::new(input).lines();
+    lines.map(|line| Exchange::parse(&line.expect("the recording is text"))).collect()
+}
+
+impl Exchange {
+    /// Reads a line of a recording.
+    pub fn parse(line: &str) -> Exchange {
+        let row: Value = serde_json::from_str(line).expect("a line is JSON");
+        let text = |name: &str| row[name].as_str().map(str::to_owned);
+        let body = |body: &str, encoding: &str| {
+            row[body].as_str().map(|text| match row[encoding].as_str() {
+                Some("base64") => decode_base64(text).unwrap_or_else(|| panic!("{line}: bad base64")),
+                _ => text.as_bytes().to_vec(),
+            })
+        };
+        Exchange {
+            id: text("id").expect("an id"),
+            variant: text("variant"),
+            note: text("note").unwrap_or_default(),
+            method: text("method").expect("a method"),
+            path: text("path").expect("a path"),
+            query: text("query"),
+            headers: pairs(&row["headers"]),
+            body: body("body", "bodyEncoding"),
+            source: text("source").map(|source| source.parse().expect("an address")),
+            expected: Response {
+                status: row["status"].as_u64().and_then(|status| status.try_into().ok()).expect("a status"),
+                headers: pairs(&row["responseHeaders"]),
+                body: body("responseBody", "responseEncoding").unwrap_or_default(),
+            },
+            compare: match row["compare"].as_str() {
+                Some("json") => Compare::Json,
+                Some("bytes") => Compare::Bytes,
+                Some("status") => Compare::Status,
+                other => panic!("{line}: compare {other:?}"),
+            },
+            mask: texts(&row["mask"]),
+            mask_ranges: ranges(&row["maskRanges"]),
+            unordered: texts(&row["unordered"]),
+            is_setup: row["setup"] == true,
+            is_optional: row["optional"] == true,
+        }
+    }
+
+    /// The request line, for people.
+    pub fn line(&self) -> String {
+        let query = self.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+        format!("{} {}{query}", self.method, self.path)
+    }
+
+    /// What differs between the recorded answer and this one; empty if nothing does.
+    pub fn differences(&self, got: &Response, compares_importance: bool) -> Vec<String> {
+        let mut found = Vec::new();
+        if got.status != self.expected.status {
+            found.push(format!("status: expected {}, got {}", self.expected.status, got.status));
+        }
+        found.extend(self.header_differences(got));
+        let problem = match self.compare {
+            Compare::Status => None,
+            Compare::Json => self.json_difference(got, compares_importance),
+            Compare::Bytes => self.bytes_difference(got, compares_importance),
+        };
+        found.extend(problem);
+        found
+    }
+
+    fn header_differences(&self, got: &Response) -> Vec<String> {
+        let mut found = Vec::new();
+        for name in ["Content-Type", "Access-Control-Allow-Origin", "Access-Control-Allow-Headers"] {
+            let (expected, got) = (self.expected.header_values(name), got.header_values(name));
+            if expected != got {
+                found.push(format!("header {name}: expected {expected:?}, got {got:?}"));
+            }
+        }
+        if self.method == "OPTIONS" {
+            let (expected, got) = (self.expected.second_allow(), got.second_allow());
+            if expected != got {
+                found.push(format!("second header Allow: expected {expected:?}, got {got:?}"));
+            }
+        }
+        found
+    }
+
+    fn json_difference(&self, got: &Response, compares_importance: bool) -> Option<String> {
+        let read = |body: &[u8]| Json::parse(std::str::from_utf8(body).map_err(|error| error.to_string())?);
+        let expected = read(&self.expected.body).unwrap_or_else(|error| panic!("{}: {error}", self.id));
+        match read(&got.body) {
+            Ok(got) => self.value_difference(expected, got, compares_importance),
+            Err(error) => {
+                let shown = String::from_utf8_lossy(&got.body);
+                Some(format!("body: expected {expected}, got {shown:?} ({error})"))
+            }
+        }
+    }
+
+    fn value_difference(&self, mut expected: Json, mut got: Json, compares_importance: bool) -> Option<String> {
+        let masked = |value: &mut Json| *value = Json::Word("masked".to_owned());
+        for path in &self.mask {
+            // A masked member that only one side has stays a difference.
+            expected.at_path(path, &mut { masked });
+            got.at_path(path, &mut { masked });
+        }
+        if !compares_importance {
+            expected.at_name("importance", &mut { masked });
+            got.at_name("importance", &mut { masked });
+        }
+        for path in &self.unordered {
+            let mut sort = |value: &mut Json| {
+                if let Json::Array(values) = value {
+                    values.sort();
+                }
+            };
+            expected.at_path(path, &mut sort);
+            got.at_path(path, &mut sort);
+        }
+        (expected != got).then(|| format!("body: expected {expected}\n      got      {got}"))
+    }
+
+    fn bytes_difference(&self, got: &Response, compares_importance: bool) -> Option<String> {
+        let (mut expected, mut bytes) = (self.expected.body.clone(), got.body.clone());
+        let is_account = self.path.starts_with("/account/get") && self.expected.status == 200;
+        if is_account && (!compares_importance || !self.unordered.is_empty()) {
+            // Bytes have no names, so the object is taken apart.
+            let shown = |bytes: &[u8]| account_pair(bytes).ok_or_else(|| hex::encode(bytes));
+            return match (shown(&expected), shown(&bytes)) {
+                (Ok(expected), Ok(got)) => self.value_difference(expected, got, compares_importance),
+                (expected, got) if expected == got => None,
+                (expected, got) => Some(format!("body: expected {expected:?}, got {got:?}")),
+            };
+        }
+        for (start, length) in &self.mask_ranges {
+            blank(&mut expected, *start, *length);
+            blank(&mut bytes, *start, *length);
+        }
+        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let differs = expected != bytes;
+        differs.then(|| format!("body: expected {:?}\n      got      {:?}", shown(&expected), shown(&bytes)))
+    }
+}
+
+fn pairs(list: &Value) -> Vec<(String, String)> {
+    let list = list.as_array().expect("a list of pairs");
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    list.iter().map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().map(|text| text.as_str().expect("a text").to_owned()).collect()
+}
+
+fn ranges(list: &Value) -> Vec<(i64, usize)> {
+    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter()
+        .map(|range| (range[0].as_i64().expect("a start"), range[1].as_u64().expect("a length") as usize))
+        .collect()
+}
+
+/// Zeroes a range, whose start counts from the end if it is negative.
+fn blank(bytes: &mut [u8], start: i64, length: usize) {
+    let start = if start < 0 { start + bytes.len() as i64 } else { start };
+    let start = usize::try_from(start).unwrap_or(0).min(bytes.len());
+    let end = (start + length).min(bytes.len());
+    bytes[start..end].fill(0);
+}
+
+/// The bytes that standard base64 stands for.
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for character in text.trim_end_matches('=').bytes() {
+        let value = match character {
+            b'A'..=b'Z' => character - b'A',
+            b'a'..=b'z' => character - b'a' + 26,
+            b'0'..=b'9' => character - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+/// An account pair in binary as the JSON it would be; `None` if it is not one.
+fn account_pair(bytes: &[u8]) -> Option<Json> {
+    let mut fields = Fields(bytes);
+    let account = account(&mut Fields(fields.bytes()??))?;
+    let mut meta = Fields(fields.bytes()??);
+    let meta = Json::object(vec![
+        ("status".to_owned(), meta.text()?),
+        ("remoteStatus".to_owned(), meta.text()?),
+        ("cosignatoryOf".to_owned(), accounts(&mut meta)?),
+        ("cosignatories".to_owned(), accounts(&mut meta)?),
+    ]);
+    fields.0.is_empty().then(|| Json::object(vec![("account".to_owned(), account), ("meta".to_owned(), meta)]))
+}
+
+fn accounts(fields: &mut Fields<'_>) -> Option<Json> {
+    let count = fields.number::<4>()?;
+    (0..count).map(|_| account(&mut Fields(fields.bytes()??))).collect::<Option<Vec<_>>>().map(Json::Array)
+}
+
+fn account(fields: &mut Fields<'_>) -> Option<Json> {
+    let word = |number: i64| Json::Word(number.to_string());
+    let mut members = vec![("address".to_owned(), fields.text()?)];
+    let key = fields.bytes()?.map_or(Json::Word("null".to_owned()), |key| Json::String(hex::encode(key)));
+    members.push(("publicKey".to_owned(), key));
+    for name in ["balance", "vestedBalance", "harvestedBlocks"] {
+        members.push((name.to_owned(), word(fields.number::<8>()?)));
+    }
+    members.push(("label".to_owned(), fields.bytes()?.is_none().then(|| Json::Word("null".to_owned()))?));
+    members.push(("importance".to_owned(), word(fields.number::<8>()?)));
+    let multisig = fields.bytes()??;
+    members.push(("multisigInfo".to_owned(), Json::String(hex::encode(multisig))));
+    fields.0.is_empty().then(|| Json::object(members))
+}
+
+/// The fields of a binary object that have not been read.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn number<const N: usize>(&mut self) -> Option<i64> {
+        let (bytes, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        let sign = if bytes[N - 1] >= 0x80 { 0xff } else { 0 };
+        let mut extended = [sign; 8];
+        extended[..N].copy_from_slice(bytes);
+        Some(i64::from_le_bytes(extended))
+    }
+
+    /// Bytes behind their length; `Some(None)` is null.
+    fn bytes(&mut self) -> Option<Option<&'a [u8]>> {
+        let length = self.number::<4>()?;
+        if length == -1 {
+            return Some(None);
+        }
+        let (bytes, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;
+        self.0 = rest;
+        Some(Some(bytes))
+    }
+
+    fn text(&mut self) -> Option<Json> {
+        Some(Json::String(String::from_utf8(self.bytes()??.to_vec()).ok()?))
+    }
+}

@@ -1,0 +1,150 @@
+//! A small HTTP client that keeps its connection and sends what it is told, byte for byte.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long an answer may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The first value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut found = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.next().map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the body is text")
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+}
+
+/// A connection.
+pub struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the node takes connections");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a time limit");
+        stream.set_nodelay(true).expect("no delay");
+        Client { stream, buffer: Vec::new() }
+    }
+
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the node reads");
+    }
+
+    /// Reads the answer to a request that was not a HEAD.
+    #[track_caller]
+    pub fn answer(&mut self) -> Answer {
+        let mut answer = self.head();
+        let length = answer.header("Content-Length").map_or(0, |length| length.parse().expect("a length"));
+        while self.buffer.len() < length {
+            assert!(self.receive(), "the body ends early: {answer:?}");
+        }
+        answer.body = self.buffer.drain(..length).collect();
+        answer
+    }
+
+    /// Reads the start of an answer: all of it after a HEAD.
+    #[track_caller]
+    pub fn head(&mut self) -> Answer {
+        let end = loop {
+            if let Some(end) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+                break end;
+            }
+            assert!(self.receive(), "no answer, but {:?}", String::from_utf8_lossy(&self.buffer));
+        };
+        let head = String::from_utf8(self.buffer.drain(..end + 4).collect()).expect("the head is text");
+        let mut lines = head.trim_end().split("\r\n");
+        let status = lines.next().expect("a status line");
+        let status = status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).expect("HTTP/1.1 and a status");
+        let pair = |line: &str| {
+            let (name, value) = line.split_once(": ").expect("a header");
+            (name.to_owned(), value.to_owned())
+        };
+        Answer { status: status.parse().expect("a status"), headers: lines.map(pair).collect(), body: Vec::new() }
+    }
+
+    /// Waits until the node closes the connection; whatever it still sends is thrown away.
+    pub fn expect_end(&mut self) {
+        while self.receive() {}
+    }
+
+    /// Reads some bytes; whether there were any.
+    #[track_caller]
+    fn receive(&mut self) -> bool {
+        let mut chunk = [0; 16 * 1024];
+        let count = self.stream.read(&mut chunk).expect("bytes in time");
+        self.buffer.extend_from_slice(&chunk[..count]);
+        count > 0
+    }
+
+    /// Takes the connection apart: what becomes of it after an upgrade.
+    pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.buffer)
+    }
+
+    /// A GET.
+    #[track_caller]
+    pub fn get(&mut self, target: &str) -> Answer {
+        self.send(get(target));
+        self.answer()
+    }
+
+    /// A POST of JSON.
+    #[track_caller]
+    pub fn post(&mut self, target: &str, body: &str) -> Answer {
+        self.send(post(target, body));
+        self.answer()
+    }
+
+    /// The chain's height.
+    #[track_caller]
+    pub fn height(&mut self) -> u64 {
+        self.get("/chain/height").json()["height"].as_u64().expect("a height")
+    }
+
+    /// The block at a height, as sent.
+    #[track_caller]
+    pub fn block(&mut self, height: u64) -> Answer {
+        self.post("/block/at/public", &format!("{{\"height\":{height}}}"))
+    }
+}
+
+/// The bytes of a GET.
+pub fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: nisd\r\n\r\n")
+}
+
+/// The bytes of a POST of JSON.
+pub fn post(target: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {target} HTTP/1.1\r\nHost: nisd\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+}

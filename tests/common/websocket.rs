@@ -1,0 +1,247 @@
+//! A websocket client that sees every frame as it is on the wire, and the STOMP frames in it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::http_client::{Client, PATIENCE};
+
+pub const CONTINUATION: u8 = 0;
+pub const TEXT: u8 = 1;
+pub const BINARY: u8 = 2;
+pub const CLOSE: u8 = 8;
+pub const PING: u8 = 9;
+pub const PONG: u8 = 10;
+
+/// Where the raw endpoint lies.
+pub const PATH: &str = "/w/messages/websocket";
+/// The headers of a valid upgrade; the key is that of the specification.
+pub const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                           Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n";
+/// What the server makes of that key.
+pub const ACCEPT: &str = "BACScCJPNqyz+UBoqMH89VmURoA=";
+
+/// Some mask; the server must undo any.
+const MASK: [u8; 4] = [0x5a, 0x00, 0xff, 0x13];
+
+/// A websocket frame from the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub opcode: u8,
+    pub payload: Vec<u8>,
+}
+
+/// A websocket.
+pub struct Socket {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    /// Connects and upgrades.
+    #[track_caller]
+    pub fn open(address: SocketAddr) -> Socket {
+        let mut client = Client::connect(address);
+        client.send(format!("GET {PATH} HTTP/1.1\r\nHost: nisd\r\n{UPGRADE}\r\n"));
+        let answer = client.head();
+        assert_eq!(answer.status, 101, "{answer:?}");
+        assert_eq!(answer.header("Sec-WebSocket-Accept"), Some(ACCEPT));
+        assert_eq!(answer.header("Sec-WebSocket-Extensions"), None);
+        let (stream, buffer) = client.into_parts();
+        Socket { stream, buffer }
+    }
+
+    /// Sends a frame.
+    pub fn frame(&mut self, last: bool, opcode: u8, payload: &[u8]) {
+        let mut bytes = vec![u8::from(last) << 7 | opcode];
+        match payload.len() {
+            length @ 0..126 => bytes.push(0x80 | length as u8),
+            length @ 126..0x1_0000 => {
+                bytes.push(0x80 | 126);
+                bytes.extend_from_slice(&(length as u16).to_be_bytes());
+            }
+            length => {
+                bytes.push(0x80 | 127);
+                bytes.extend_from_slice(&(length as u64).to_be_bytes());
+            }
+        }
+        bytes.extend_from_slice(&MASK);
+        bytes.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        self.raw(&bytes);
+    }
+
+    /// Sends bytes that need not be a frame.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the node reads");
+    }
+
+    /// Sends a text message.
+    pub fn text(&mut self, text: &str) {
+        self.frame(true, TEXT, text.as_bytes());
+    }
+
+    /// The next frame. All that a server may not do is checked.
+    #[track_caller]
+    pub fn next(&mut self) -> Frame {
+        self.next_within(PATIENCE).expect("a frame in time")
+    }
+
+    /// The next frame, if one comes in time.
+    #[track_caller]
+    pub fn next_within(&mut self, limit: Duration) -> Option<Frame> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some((frame, length)) = decode(&self.buffer) {
+                self.buffer.drain(..length);
+                return Some(frame);
+            }
+            if !self.receive(deadline) {
+                return None;
+            }
+        }
+    }
+
+    /// Reads some bytes; `false` if none came in time.
+    #[track_caller]
+    fn receive(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        self.stream.set_read_timeout(Some(left)).expect("a time limit");
+        let mut chunk = [0; 16 * 1024];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => panic!("the connection ended without a close frame"),
+            Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return false,
+            Err(error) => panic!("{error}"),
+        }
+        true
+    }
+
+    /// The next text message.
+    #[track_caller]
+    pub fn next_text(&mut self) -> String {
+        let frame = self.next();
+        assert_eq!(frame.opcode, TEXT, "{frame:?}");
+        String::from_utf8(frame.payload).expect("a text message is text")
+    }
+
+    /// The next STOMP frame.
+    #[track_caller]
+    pub fn next_stomp(&mut self) -> Stomp {
+        Stomp::parse(&self.next_text())
+    }
+
+    /// Checks that the connection is closed with a code, answers, and waits for its end. Gives the reason.
+    #[track_caller]
+    pub fn expect_close(&mut self, code: u16) -> String {
+        let frame = self.next();
+        assert_eq!(frame.opcode, CLOSE, "{frame:?}");
+        assert_eq!(frame.payload.get(..2), Some(&code.to_be_bytes()[..]), "{frame:?}");
+        // The node may be gone already.
+        let _ = self.stream.write_all(&[0x88, 0x80, 0, 0, 0, 0]);
+        self.expect_end();
+        String::from_utf8(frame.payload[2..].to_vec()).expect("a reason is text")
+    }
+
+    /// Waits until the node ends the connection.
+    #[track_caller]
+    pub fn expect_end(&mut self) {
+        self.stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut chunk = [0; 4096];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
+                Err(error) => panic!("the connection does not end: {error}"),
+            }
+        }
+    }
+
+    /// Subscribes and waits until the node has done it.
+    #[track_caller]
+    pub fn subscribe(&mut self, id: &str, destination: &str) {
+        self.text(&format!("SUBSCRIBE\nid:{id}\ndestination:{destination}\nreceipt:r-{id}\n\n\0"));
+        let receipt = format!("RECEIPT\nreceipt-id:r-{id}\n\n\0");
+        for _ in 0..1000 {
+            // Messages of earlier subscriptions may come first.
+            if self.next_text() == receipt {
+                return;
+            }
+        }
+        panic!("no receipt for {destination}");
+    }
+}
+
+/// The first frame in `bytes` and its length, if it is whole.
+fn decode(bytes: &[u8]) -> Option<(Frame, usize)> {
+    let (&[first, second], rest) = bytes.split_first_chunk()?;
+    assert_eq!(first & 0xf0, 0x80, "a fragment or a reserved bit");
+    assert_eq!(second & 0x80, 0, "a server does not mask");
+    let (length, head) = match second {
+        126 => (u16::from_be_bytes(*rest.first_chunk()?) as usize, 4),
+        127 => (u64::from_be_bytes(*rest.first_chunk()?) as usize, 10),
+        length => (usize::from(length), 2),
+    };
+    let payload = bytes.get(head..head + length)?.to_vec();
+    Some((Frame { opcode: first & 0x0f, payload }, head + length))
+}
+
+/// A STOMP frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stomp {
+    pub command: String,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Stomp {
+    /// Reads a frame that is one whole websocket message.
+    #[track_caller]
+    pub fn parse(text: &str) -> Stomp {
+        let (head, rest) = text.split_once("\n\n").unwrap_or_else(|| panic!("not a frame: {text:?}"));
+        let body = rest.strip_suffix('\0').unwrap_or_else(|| panic!("no NUL at the end: {text:?}"));
+        assert!(!head.contains('\r') && !body.contains('\0'), "{text:?}");
+        let mut lines = head.split('\n');
+        let command = lines.next().expect("a command").to_owned();
+        let pair = |line: &str| {
+            let (name, value) = line.split_once(':').expect("a header");
+            (name.to_owned(), value.to_owned())
+        };
+        Stomp { command, headers: lines.map(pair).collect(), body: body.to_owned() }
+    }
+
+    /// A header's value.
+    #[track_caller]
+    pub fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str()).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// Checks that this is a MESSAGE with exactly the headers it must have, and gives its body without the
+    /// line end (specification 07 §6.7).
+    #[track_caller]
+    pub fn message(&self, destination: &str, subscription: &str) -> &str {
+        assert_eq!(self.command, "MESSAGE", "{self:?}");
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["destination", "subscription", "message-id", "content-length"]);
+        assert_eq!(self.header("destination"), destination);
+        assert_eq!(self.header("subscription"), subscription);
+        let (session, number) = self.header("message-id").split_once('-').expect("a session and a number");
+        assert!((1..=8).contains(&session.len()) && u32::from_str_radix(session, 16).is_ok(), "{self:?}");
+        assert_eq!(session, session.to_lowercase());
+        number.parse::<u64>().expect("a number");
+        assert_eq!(self.header("content-length"), self.body.len().to_string());
+        self.body.strip_suffix("\r\n").unwrap_or_else(|| panic!("no CR LF at the end of {self:?}"))
+    }
+
+    /// Like [`Stomp::message`], read as JSON.
+    #[track_caller]
+    pub fn json(&self, destination: &str, subscription: &str) -> Value {
+        serde_json::from_str(self.message(destination, subscription)).expect("the body is JSON")
+    }
+}

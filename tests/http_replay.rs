@@ -1,0 +1,352 @@
+//! Replays recorded exchanges with NIS1 against the program itself, over real sockets.
+//!
+//! The recordings lie outside this repository (see `common::shared`); their README has the rules of comparison.
+//! What is not replayed is counted and named.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::exchange::{Exchange, read_file};
+use common::http::{self, Response};
+use common::node::{Node, Store, program};
+use common::{loudly, shared};
+
+/// Paths of the routes that are compared. Unknown paths are compared as well.
+const ROUTES: [&str; 8] = [
+    "/heartbeat",
+    "/status",
+    "/chain/height",
+    "/chain/last-block",
+    "/block/at/public",
+    "/account/get",
+    "/account/get/from-public-key",
+    "/transaction/get",
+];
+/// Paths of [`ROUTES`] whose POST belongs to the peer protocol.
+const PEER_POSTS: [&str; 2] = ["/chain/height", "/chain/last-block"];
+/// Whether members named `importance` are compared.
+const COMPARE_IMPORTANCE: bool = false;
+/// Differences of one route that are shown in full.
+const SHOWN_PER_ROUTE: usize = 8;
+
+/// How NIS1 was set up for the recording, beyond the configuration of the chain.
+const SETTINGS: [&str; 5] = [
+    "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA|TRACK_EXPIRED_MOSAICS",
+    "nem.useDosFilter=false",
+    "nis.shouldAutoHarvestOnBoot=false",
+    "nis.ipDetectionMode=Disabled",
+    "nis.useNetworkTime=false",
+];
+
+/// Why an exchange is not replayed; `None` if it is. `pool_differs` tells whether exchanges that would have
+/// changed the pool or unlocked an account have been left out.
+fn reason_to_skip(exchange: &Exchange, pool_differs: bool) -> Option<&'static str> {
+    let path = match exchange.path.strip_suffix('/') {
+        Some("") | None => exchange.path.as_str(),
+        Some(shorter) => shorter,
+    };
+    let is_answered_below_routes = exchange.expected.status == 429 || exchange.note.contains("web container");
+    let is_exotic = exchange.note.contains("exotic spelling");
+    if !ROUTES.contains(&path) && !is_answered_below_routes && !is_exotic && !is_unknown_path(exchange) {
+        return Some(match exchange.is_setup {
+            true => "changes the node by a route that is not implemented yet",
+            false => "route not implemented yet",
+        });
+    }
+    let is_peer_post = exchange.method == "POST" && PEER_POSTS.contains(&path);
+    if is_peer_post && matches!(exchange.expected.status, 200 | 406) {
+        return Some("answered by a node that has joined the network, which is not implemented yet");
+    }
+    if pool_differs && depends_on_the_pool(exchange) {
+        return Some("shows a pending importance transfer, an unlocked account or a boot by request");
+    }
+    None
+}
+
+/// Whether NIS1 has no route for the path: the web container answers, without a message.
+fn is_unknown_path(exchange: &Exchange) -> bool {
+    let body = String::from_utf8_lossy(&exchange.expected.body);
+    exchange.expected.status == 404 && (body.is_empty() || body.contains(r#""message":null"#))
+}
+
+/// Whether the recorded answer cannot come from the chain alone.
+fn depends_on_the_pool(exchange: &Exchange) -> bool {
+    let body = String::from_utf8_lossy(&exchange.expected.body);
+    let marks = ["ACTIVATING", "UNLOCKED", "pending importance transfer"];
+    let is_account = exchange.path.starts_with("/account/get");
+    let booted_later = exchange.variant.as_deref() == Some("unbooted") && exchange.path == "/status";
+    is_account && marks.iter().any(|mark| body.contains(mark)) || booted_later && body.contains("\"code\":7")
+}
+
+/// What came of a replay.
+#[derive(Default)]
+struct Report {
+    replayed: usize,
+    skipped: BTreeMap<&'static str, usize>,
+    /// By route.
+    differences: BTreeMap<String, Vec<String>>,
+    /// Of exchanges that may be answered differently.
+    tolerated: Vec<String>,
+}
+
+impl Report {
+    fn judge(&mut self, exchange: &Exchange, got: std::io::Result<Response>) {
+        self.replayed += 1;
+        let found = match got {
+            Ok(response) => exchange.differences(&response, COMPARE_IMPORTANCE),
+            Err(error) => vec![format!("no answer: {error}")],
+        };
+        if found.is_empty() {
+            return;
+        }
+        let shown: String = exchange.line().chars().take(160).collect();
+        let text = format!("  {} {shown}\n    {}", exchange.id, found.join("\n    "));
+        match exchange.is_optional {
+            true => self.tolerated.push(text),
+            false => self.differences.entry(exchange.path.clone()).or_default().push(text),
+        }
+    }
+
+    /// Says aloud what was done, and fails if there is a difference that must not be.
+    fn conclude(self, name: &str, log: &str) {
+        let mut text = format!("{name}: {} exchanges replayed", self.replayed);
+        for (reason, count) in &self.skipped {
+            text.push_str(&format!("\n  skipped {count}: {reason}"));
+        }
+        if !self.tolerated.is_empty() {
+            text.push_str(&format!(
+                "\n  {} tolerated differences:\n{}",
+                self.tolerated.len(),
+                self.tolerated.join("\n")
+            ));
+        }
+        for (route, differences) in &self.differences {
+            text.push_str(&format!("\n  {} differences of {route}:", differences.len()));
+            for difference in differences.iter().take(SHOWN_PER_ROUTE) {
+                text.push_str(&format!("\n{difference}"));
+            }
+        }
+        loudly(&text);
+        assert!(self.replayed > 0, "{name}: nothing was replayed");
+        let count: usize = self.differences.values().map(Vec::len).sum();
+        assert_eq!(count, 0, "{name}: {count} answers differ (see above); the log ends with\n{log}");
+    }
+}
+
+/// Sends exchanges one after the other and compares the answers.
+fn replay(name: &str, exchanges: &[&Exchange], node: &Node<'_>) {
+    let mut report = Report::default();
+    let mut pool_differs = false;
+    for exchange in exchanges {
+        match reason_to_skip(exchange, pool_differs) {
+            Some(reason) => {
+                pool_differs |= exchange.is_setup;
+                *report.skipped.entry(reason).or_default() += 1;
+            }
+            None => report.judge(exchange, http::send(exchange, node.port)),
+        }
+    }
+    report.conclude(name, &node.log());
+}
+
+/// Replays a whole recording against a node on its chain.
+fn replay_chain(chain: &str, recording: &str, clock: i32) {
+    let Some(program) = program() else { return };
+    let (Some(chain_folder), Some(recording)) =
+        (shared(&format!("data/chains/{chain}")), shared(&format!("data/http/{recording}")))
+    else {
+        return;
+    };
+    let exchanges = read_file(&recording);
+    let store = Store::import(program, &chain_folder);
+    let node = store.run(program, clock, &SETTINGS);
+    replay(chain, &exchanges.iter().collect::<Vec<_>>(), &node);
+}
+
+#[test]
+fn the_chain_tiny_is_answered_as_recorded() {
+    replay_chain("tiny", "tiny.jsonl", 3240);
+}
+
+#[test]
+fn the_chain_all_forks_is_answered_as_recorded() {
+    replay_chain("all-forks", "all-forks.jsonl.gz", 241_500);
+}
+
+#[test]
+fn the_chain_one_year_is_answered_as_recorded() {
+    replay_chain("one-year", "one-year.jsonl.gz", 38_109_500);
+}
+
+/// Variants of the node, with the settings that differ; `None` if such a node cannot be had.
+const VARIANTS: [(&str, Option<&[&str]>, &str); 6] = [
+    ("unbooted", Some(&["nis.shouldAutoBoot=false"]), ""),
+    ("no-features", Some(&["nis.optionalFeatures="]), ""),
+    ("rate-limit", Some(&["nem.useDosFilter=true"]), ""),
+    ("restricted", None, "its routes are not implemented yet"),
+    ("auto-harvest", None, "harvesting is not implemented yet"),
+    ("loading", None, "this node is never held while it loads its chain"),
+];
+
+#[test]
+fn the_chain_tiny_with_other_settings_is_answered_as_recorded() {
+    let Some(program) = program() else { return };
+    let (Some(chain), Some(recording)) = (shared("data/chains/tiny"), shared("data/http/tiny-variants.jsonl")) else {
+        return;
+    };
+    let exchanges = read_file(&recording);
+    let store = Store::import(program, &chain);
+    for (variant, settings, reason) in VARIANTS {
+        let chosen: Vec<_> = exchanges.iter().filter(|exchange| exchange.variant.as_deref() == Some(variant)).collect();
+        assert!(!chosen.is_empty(), "no exchange of the variant {variant}");
+        match settings {
+            Some(settings) => {
+                let node = store.run(program, 3240, &[&SETTINGS, settings].concat());
+                replay(&format!("tiny, {variant}"), &chosen, &node);
+            }
+            None => loudly(&format!("tiny, {variant}: skipped {}: {reason}", chosen.len())),
+        }
+    }
+    let known = |exchange: &Exchange| VARIANTS.iter().any(|(name, ..)| exchange.variant.as_deref() == Some(name));
+    assert!(exchanges.iter().all(known), "a variant has no line in the table");
+}
+
+/// The comparison itself.
+mod comparison {
+    use super::*;
+
+    /// An exchange with this recorded body and these further members.
+    fn recorded(body: &str, more: &str) -> Exchange {
+        let body = serde_json::to_string(body).unwrap();
+        Exchange::parse(&format!(
+            r#"{{"id":"x-1","method":"GET","path":"/x","query":null,"headers":[],"body":null,"status":200,
+            "responseHeaders":[["Content-Type","application/json"],["Server","Jetty"]],
+            "responseBody":{body},"responseEncoding":"utf8","compare":"json"{more}}}"#
+        ))
+    }
+
+    fn answered(body: &str) -> Response {
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Response { status: 200, headers, body: body.as_bytes().to_vec() }
+    }
+
+    fn is_equal(recorded: &Exchange, body: &str) -> bool {
+        recorded.differences(&answered(body), false).is_empty()
+    }
+
+    #[test]
+    fn order_of_members_and_white_space_do_not_matter_but_the_text_of_numbers_does() {
+        let recorded = recorded("{\"a\":1.0,\"b\":[1,2],\"c\":\"\\u00e9\\/\"}\r\n", "");
+        assert!(is_equal(&recorded, "{ \"c\":\"é/\", \"b\":[1, 2],\"a\":1.0}"));
+        for other in
+            ["{\"a\":1,\"b\":[1,2],\"c\":\"é/\"}", "{\"a\":1.0,\"b\":[2,1],\"c\":\"é/\"}", "{}", "nonsense", ""]
+        {
+            assert!(!is_equal(&recorded, other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_masked_value_is_free_but_must_be_there() {
+        let recorded = recorded(r#"{"a":[{"t":1},{"t":2}],"b":0}"#, r#","mask":["/a/*/t"]"#);
+        assert!(is_equal(&recorded, r#"{"a":[{"t":3},{"t":"x"}],"b":0}"#));
+        assert!(!is_equal(&recorded, r#"{"a":[{"t":3},{}],"b":0}"#));
+        assert!(!is_equal(&recorded, r#"{"a":[{"t":3},{"t":4}],"b":1}"#));
+    }
+
+    #[test]
+    fn an_unordered_array_is_a_multiset() {
+        let recorded = recorded(r#"{"a":[1,2,2]}"#, r#","unordered":["/a"]"#);
+        assert!(is_equal(&recorded, r#"{"a":[2,1,2]}"#));
+        assert!(!is_equal(&recorded, r#"{"a":[1,1,2]}"#));
+    }
+
+    #[test]
+    fn importance_is_left_out_but_must_be_there() {
+        let recorded = recorded(r#"{"account":{"importance":0.5}}"#, "");
+        assert!(is_equal(&recorded, r#"{"account":{"importance":0.0}}"#));
+        assert!(!is_equal(&recorded, r#"{"account":{}}"#));
+        assert!(!recorded.differences(&answered(r#"{"account":{"importance":0.0}}"#), true).is_empty());
+    }
+
+    #[test]
+    fn status_and_the_headers_that_matter_are_compared() {
+        let recorded = recorded("{}", "");
+        let mut got = answered("{}");
+        got.headers.push(("X-Other".to_owned(), "free".to_owned()));
+        assert!(recorded.differences(&got, false).is_empty());
+        got.status = 404;
+        got.headers[0].1 = "application/binary".to_owned();
+        assert_eq!(recorded.differences(&got, false).len(), 2);
+    }
+
+    #[test]
+    fn the_second_allow_of_options_is_a_set() {
+        let mut recorded = recorded("{}", "");
+        recorded.method = "OPTIONS".to_owned();
+        let allow = |value: &str| ("Allow".to_owned(), value.to_owned());
+        recorded.expected.headers.extend([allow("constant"), allow("POST,GET,HEAD")]);
+        let mut got = answered("{}");
+        got.headers.extend([allow("other"), allow("GET, HEAD, POST")]);
+        assert!(recorded.differences(&got, false).is_empty());
+        got.headers.pop();
+        assert_eq!(recorded.differences(&got, false).len(), 1);
+    }
+
+    #[test]
+    fn bytes_are_compared_apart_from_masked_ranges() {
+        let more = r#","maskRanges":[[-2,2],[0,1]]"#;
+        let mut recorded = recorded("abcdef", more);
+        recorded.compare = common::exchange::Compare::Bytes;
+        assert!(is_equal(&recorded, "xbcdyz"));
+        for other in ["xbcxyz", "abcde", "abcdefg", ""] {
+            assert!(!is_equal(&recorded, other), "{other}");
+        }
+        assert_eq!(common::exchange::decode_base64("AgAB/w=="), Some(vec![2, 0, 1, 255]));
+    }
+
+    #[test]
+    fn a_binary_account_is_compared_without_its_importance() {
+        let account = |importance: f64, balance: i64| {
+            let mut account = [4i32.to_le_bytes().as_slice(), b"TABC", &(-1i32).to_le_bytes()].concat();
+            account.extend([balance, 2, 3].iter().flat_map(|number| number.to_le_bytes()));
+            account.extend((-1i32).to_le_bytes());
+            account.extend(importance.to_le_bytes());
+            account.extend(0i32.to_le_bytes());
+            account
+        };
+        let pair = |importance: f64, balance: i64| {
+            let account = account(importance, balance);
+            let meta = [1i32.to_le_bytes().as_slice(), b"L", &1i32.to_le_bytes(), b"I", &[0; 8]].concat();
+            let length = |bytes: &[u8]| (bytes.len() as i32).to_le_bytes();
+            [length(&account).as_slice(), &account, &length(&meta), &meta].concat()
+        };
+        let mut recorded = recorded("", "");
+        recorded.path = "/account/get".to_owned();
+        recorded.compare = common::exchange::Compare::Bytes;
+        recorded.expected.body = pair(0.5, 7);
+        let got = |body| Response { body, ..answered("") };
+        assert!(recorded.differences(&got(pair(0.0, 7)), false).is_empty());
+        assert!(!recorded.differences(&got(pair(0.5, 8)), false).is_empty());
+        assert!(!recorded.differences(&got(pair(0.5, 7)[1..].to_vec()), false).is_empty());
+        assert!(!recorded.differences(&got(pair(0.0, 7)), true).is_empty());
+    }
+
+    #[test]
+    fn what_is_left_out_is_left_out_for_a_reason() {
+        let mut exchange = recorded(r#"{"meta":{"remoteStatus":"ACTIVATING"}}"#, "");
+        assert_eq!(reason_to_skip(&exchange, false), Some("route not implemented yet"));
+        exchange.path = "/account/get/".to_owned();
+        assert_eq!(reason_to_skip(&exchange, false), None);
+        assert!(reason_to_skip(&exchange, true).is_some());
+        exchange.path = "/nosuch".to_owned();
+        exchange.expected.status = 404;
+        exchange.expected.body = br#"{"message":null}"#.to_vec();
+        assert_eq!(reason_to_skip(&exchange, true), None);
+        exchange.path = "/chain/height".to_owned();
+        exchange.method = "POST".to_owned();
+        assert_eq!(reason_to_skip(&exchange, false), None);
+        exchange.expected.status = 200;
+        assert!(reason_to_skip(&exchange, false).is_some());
+    }
+}
