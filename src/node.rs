@@ -26,15 +26,19 @@ use crate::progress::{self, Meter};
 use crate::push::Output;
 
 /// Longest time for which blocks are worked on between two looks at the sockets.
-const SLICE: Duration = Duration::from_millis(2);
+const SLICE: Duration = Duration::from_micros(500);
 /// Longest time for which the loop sleeps when nothing happens.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Time between two blocks of the chain that is compiled in, so that a person sees the height rise.
 const EMBEDDED_PACE: Duration = Duration::from_millis(250);
-/// Steps of an intake after which its blocks are committed: few, since nobody is answered meanwhile.
+/// Steps of an intake after which its blocks are committed, whatever they cost.
 const BATCH_STEPS: u32 = 1_500;
-/// Blocks after which an intake commits.
-const BATCH_BLOCKS: u32 = 100;
+/// Blocks after which an intake commits, to begin with and at most. Nobody is answered during a commit, so their
+/// number follows the time that commits take on this disk.
+const BATCH_BLOCKS: u32 = 24;
+const MAX_BATCH_BLOCKS: u32 = 256;
+/// How long a commit should take.
+const COMMIT_TIME: Duration = Duration::from_millis(3);
 /// Blocks that are published between two looks at the sockets, so that subscribers can take them in.
 const PUBLISHED_PER_TURN: usize = 8;
 /// How long connections may take to end once the node is told to stop.
@@ -111,6 +115,7 @@ struct Import<'s> {
     /// Time between two blocks; as fast as possible without one.
     pace: Option<Duration>,
     next: Instant,
+    batch_blocks: u32,
     meter: Meter,
     base: Instant,
 }
@@ -119,12 +124,25 @@ impl<'s> Import<'s> {
     fn new(intake: Intake<'s>, pace: Option<Duration>) -> Import<'s> {
         let base = Instant::now();
         let meter = Meter::new(commands::style(), 0, &progress_of(&intake));
-        Import { intake, pace, next: base, meter, base }
+        Import { intake, pace, next: base, batch_blocks: BATCH_BLOCKS, meter, base }
     }
 
     /// When there is something to do.
     fn due(&self) -> Instant {
         self.next
+    }
+
+    /// Makes the next batch smaller or larger, after a commit that took this long.
+    fn adapt(&mut self, commit: Duration) {
+        if self.pace.is_some() {
+            return;
+        }
+        self.batch_blocks = match commit {
+            long if long > COMMIT_TIME => (self.batch_blocks * 3 / 4).max(1),
+            short if short < COMMIT_TIME / 2 => (self.batch_blocks + 4).min(MAX_BATCH_BLOCKS),
+            _ => self.batch_blocks,
+        };
+        self.intake.set_batch_blocks(self.batch_blocks);
     }
 
     fn report(&mut self, done: bool) {
@@ -184,10 +202,13 @@ impl Loop<'_> {
     fn take_in(&mut self, node: &mut Node<'_>) -> Result<(), NodeError> {
         let Some(import) = &mut self.intake else { return Ok(()) };
         let begun = Instant::now();
-        while Instant::now() >= import.next && begun.elapsed() < SLICE {
+        let mut now = begun;
+        while now >= import.next && now - begun < SLICE {
+            let before = std::mem::replace(&mut now, Instant::now());
             match import.intake.step() {
                 Ok(Progress::Working) => {}
                 Ok(Progress::Committed { first, last }) => {
+                    import.adapt(before.elapsed());
                     node.committed(first, last);
                     import.next += import.pace.unwrap_or_default();
                     break;

@@ -124,6 +124,11 @@ impl<'s> Intake<'s> {
         })
     }
 
+    /// Changes after how many blocks a batch is committed.
+    pub fn set_batch_blocks(&mut self, blocks: u32) {
+        self.options.batch_blocks = blocks;
+    }
+
     /// Height of the last block taken in, committed or not; 0 if there is none.
     pub fn height(&self) -> Height {
         self.tip.as_ref().map_or(Height(0), |tip| tip.height)
