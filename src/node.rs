@@ -41,6 +41,8 @@ const MAX_BATCH_BLOCKS: u32 = 256;
 const COMMIT_TIME: Duration = Duration::from_millis(3);
 /// Blocks that are published between two looks at the sockets, so that subscribers can take them in.
 const PUBLISHED_PER_TURN: usize = 8;
+/// Requests of sessions that are answered between two looks at the sockets.
+const REQUESTS_PER_TURN: usize = 32;
 /// How long connections may take to end once the node is told to stop.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -183,11 +185,12 @@ impl Loop<'_> {
     /// One turn of the loop; whether the node was told to stop.
     fn turn(&mut self, node: &mut Node<'_>) -> Result<bool, NodeError> {
         node.begin_turn(network_time(node, self.started), self.started.elapsed());
-        let sleep = if node.has_unpublished() { Duration::ZERO } else { self.sleep() };
+        let sleep = if node.has_work() { Duration::ZERO } else { self.sleep() };
         let turn = self.reactor.turn(Some(sleep), node).map_err(NodeError::System)?;
         let stop = turn.is_ready(SIGNALS) && self.signals.pending().next().is_some();
         self.take_in(node)?;
         node.publish(PUBLISHED_PER_TURN);
+        node.answer_requests(REQUESTS_PER_TURN);
         self.deliver(node);
         node.end_turn();
         Ok(stop)
@@ -242,7 +245,7 @@ impl Loop<'_> {
                 Output::Close { session, code, reason } => {
                     self.reactor.close_websocket(crate::net::ConnectionId::from_u64(session), code, &reason);
                 }
-                Output::Request { request, .. } => node.answer_request(request),
+                Output::Request { request, .. } => node.queue_request(request),
             }
         }
         self.reactor.flush();

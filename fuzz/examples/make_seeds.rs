@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nisd::codec::Form;
+use nisd_fuzz::configuration;
 use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
 use nisd_fuzz::stomp::SEPARATOR;
@@ -26,7 +27,7 @@ fn main() {
     lax_json();
     entities(&vectors);
     block_files(&fs::read(tiny.join("blocks.bin")).expect("a recorded chain"));
-    configuration(&fs::read(tiny.join("config.json")).expect("its configuration"));
+    configurations(&fs::read(tiny.join("config.json")).expect("its configuration"));
 }
 
 /// The seeds of one target.
@@ -148,7 +149,10 @@ fn stomp() {
             ('=', "SEND\ndestination:/w/api/block/last\n\n\0"),
         ]),
     );
-    seeds.add("cut-frames", &records(&[('0', "SUBSCRIBE\nid:1\nde"), ('0', "stination:/blocks/"), ('8', "*\n\n\0\n\n")]));
+    seeds.add(
+        "cut-frames",
+        &records(&[('0', "SUBSCRIBE\nid:1\nde"), ('0', "stination:/blocks/"), ('8', "*\n\n\0\n\n")]),
+    );
     seeds.add(
         "errors",
         &records(&[
@@ -230,6 +234,7 @@ fn block_files(chain: &[u8]) {
     seeds.add("chain.gz", &with_sizes(&gzip(small), &[7]));
     seeds.add("tiny", &with_sizes(tiny, &[]));
     seeds.add("tiny.gz", &with_sizes(&gzip(tiny), &[]));
+    seeds.add("tiny-by-bytes.gz", &with_sizes(&gzip(tiny), &[1]));
     seeds.add("two-members.gz", &with_sizes(&[gzip(tiny), gzip(tiny)].concat(), &[20]));
     seeds.add("cut", &with_sizes(&tiny[..10], &[3]));
     seeds.add("too-large", &with_sizes(&[1, 0, 0, 0, 7, 1, 0, 0, 1, 0], &[]));
@@ -243,25 +248,27 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("a vector takes everything")
 }
 
-fn configuration(recorded: &[u8]) {
+fn configurations(recorded: &[u8]) {
     let seeds = Seeds::of("configuration");
-    let with = |selector: char, bytes: &[u8]| [&[selector as u8], bytes].concat();
-    seeds.add("recorded.json", &with('0', recorded));
+    let add = |name: &str, place: u8, form: u8, bytes: &[u8]| {
+        seeds.add(name, &[&[configuration::selector(place, form)], bytes].concat());
+    };
+    add("recorded.json", 1, 0, recorded);
     let recorded: Value = serde_json::from_slice(recorded).expect("JSON");
     let members = recorded["nisConfiguration"].as_object().expect("settings");
     let lines = members.iter().map(|(key, value)| format!("{key} = {}\n", value.as_str().unwrap_or_default()));
-    let private: String = lines.collect();
-    seeds.add("private.properties", &with('0', private.as_bytes()));
+    add("private.properties", 2, 0, lines.collect::<String>().as_bytes());
     let pairs: Vec<String> = members.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
-    seeds.add("members.json", &with('6', pairs.join(",\n").as_bytes()));
+    add("members-after-a-key.json", 5, 6, pairs.join(",\n").as_bytes());
+    add("members-after-keys.json", 6, 2, pairs.join(",").as_bytes());
     let operator = "# An operator's file\nnem.network=testnet\nnem.host = 127.0.0.1\nnem.httpPort:7890\n\
                     nem.folder=%h/nem\nnis.bootName=\\u00dcber\\\n   all\nnis.shouldAutoBoot=true\n\
                     nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA\n\
                     nis.additionalLocalIps=10.*.*.7|fe80:0:0:0:*:*:*:1|wallet.example\n\
-                    nisd.maxBacklog=512K\nnisd.clock=1000+\nnis.httpport=1\n";
-    for selector in ['0', '1', '2', '3', '4', '5', '7'] {
-        seeds.add(&format!("operator-{selector}.properties"), &with(selector, operator.as_bytes()));
+                    nisd.maxBacklog=512K\nnisd.clock=1000+\nnis.httpport=1\nnisd.data=data";
+    for (place, form) in [(0, 0), (2, 1), (3, 2), (2, 3), (3, 4), (2, 5), (4, 2), (4, 7)] {
+        add(&format!("operator-{place}-{form}.properties"), place, form, operator.as_bytes());
     }
-    seeds.add("wrong.properties", &with('2', b"nem.network=Mainnet\nnem.httpPort=0x1\nnisd.nothing=1\n\xfc=\\u12\n"));
-    seeds.add("wrong.json", &with('0', b"{\"nisConfiguration\":{\"nem.httpPort\":[1],\"a\":1.5}}"));
+    add("wrong.properties", 3, 7, b"nem.network=Mainnet\nnem.httpPort=0x1\nnisd.nothing=1\n\xfc=\\u12\n");
+    add("wrong.json", 1, 0, b"{\"nisConfiguration\":{\"nem.httpPort\":[1],\"a\":1.5}}");
 }

@@ -1,7 +1,9 @@
 //! Configuration files.
 
+use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use nisd::config::properties::{self, MAX_FILE_BYTES, Property, SyntaxError};
 use nisd::config::{ConfigError, Settings, build, config_json};
@@ -10,31 +12,36 @@ use nisd::config::{ConfigError, Settings, build, config_json};
 pub const KEY: &str = "c0def1d0b5ec2e7ab1ade5ca1ab1e0ddba11f007ba5eba11deadfa11facade77";
 
 /// Digits of the key that give it away.
-const TELLING: usize = 10;
+const TELLING: u32 = 12;
 
 /// Whatever a file holds, in either form, it is read or refused; and a private key in it is never shown, whether
 /// it is well-formed or not, and whether what surrounds it is.
 ///
-/// The first byte says how the key is written.
+/// The first byte says where the key stands, how it is written, and whether there is a home folder.
 pub fn check(data: &[u8]) -> usize {
     let Some((selector, content)) = data.split_first() else { return 0 };
-    let home = (selector & 0x10 != 0).then_some(Path::new("/home/user"));
-    let mut accepted = 0;
-    for (name, bytes) in files(content, &key_text(*selector)) {
-        let built = build(Some((Path::new(name), &bytes)), Vec::new(), home);
-        accepted += usize::from(built.is_ok());
-        if !shows_key_itself(content) {
-            check_built(&built);
-            check_read(&properties::parse(&bytes));
-            check_read(&config_json::parse(&bytes));
-        }
+    let (place, form) = (selector >> 3 & 7, selector & 7);
+    let home = (selector & 0x40 != 0).then_some(Path::new("/home/user"));
+    let (name, bytes) = file(content, place, &key_text(form));
+    let built = build(Some((Path::new(name), &bytes)), Vec::new(), home);
+    let (as_properties, as_json) = (properties::parse(&bytes), config_json::parse(&bytes));
+    // The content may hold the key too, and where it need not be kept.
+    if !gives_away(&String::from_utf8_lossy(content)) {
+        check_built(&built);
+        check_read(&as_properties);
+        check_read(&as_json);
     }
-    accepted
+    usize::from(built.is_ok())
+}
+
+/// The first byte for [`check`].
+pub fn selector(place: u8, form: u8) -> u8 {
+    place << 3 | form
 }
 
 /// The key as a person might write it.
-fn key_text(selector: u8) -> String {
-    match selector & 7 {
+fn key_text(form: u8) -> String {
+    match form {
         0 => KEY.to_owned(),
         1 => format!("00{KEY}"),
         2 => format!("{KEY}|{KEY}"),
@@ -46,33 +53,40 @@ fn key_text(selector: u8) -> String {
     }
 }
 
-/// The content alone, and with a private key in the places where one belongs.
-fn files(content: &[u8], key: &str) -> Vec<(&'static str, Vec<u8>)> {
-    let properties = |before: String, after: String| [before.as_bytes(), content, after.as_bytes()].concat();
+/// The content with a private key in one of the places where one belongs, or alone.
+fn file(content: &[u8], place: u8, key: &str) -> (&'static str, Vec<u8>) {
+    let around = |before: String, after: String| [before.as_bytes(), content, after.as_bytes()].concat();
     let member = |name: &str| format!("{{\"nisConfiguration\":{{\"{name}\":\"{key}\",");
-    vec![
-        ("a.properties", content.to_vec()),
-        ("a.json", content.to_vec()),
-        ("a.properties", properties(format!("nis.bootKey={key}\n"), String::new())),
+    match place {
+        0 => ("a.properties", content.to_vec()),
+        1 => ("a.json", content.to_vec()),
+        2 => ("a.properties", around(format!("nis.bootKey={key}\n"), String::new())),
         // The empty line ends whatever the content has begun.
-        ("a.properties", properties(String::new(), format!("\n\nnis.bootKey : {key}"))),
-        ("a.properties", properties(format!("nis.additionalHarvesterPrivateKeys={key}\n"), String::new())),
-        ("a.json", properties(member("nis.bootKey"), "}}".to_owned())),
-        ("a.json", properties(member("nis.additionalHarvesterPrivateKeys"), "}}".to_owned())),
-    ]
-}
-
-/// Whether the content holds the key too, perhaps where it need not be kept.
-fn shows_key_itself(content: &[u8]) -> bool {
-    gives_away(&String::from_utf8_lossy(content))
+        3 => ("a.properties", around(String::new(), format!("\n\nnis.bootKey : {key}"))),
+        4 => ("a.properties", around(format!("nis.additionalHarvesterPrivateKeys={key}\n"), String::new())),
+        5 => ("a.json", around(member("nis.bootKey"), "}}".to_owned())),
+        6 => ("a.json", around(member("nis.additionalHarvesterPrivateKeys"), "}}".to_owned())),
+        _ => ("a", content.to_vec()),
+    }
 }
 
 /// Whether a text holds enough of the key to recognise it.
 fn gives_away(text: &str) -> bool {
-    // Most of a text is no hex digit, so little of it is compared.
-    let runs = text.as_bytes().split(|byte| !byte.is_ascii_hexdigit()).filter(|run| run.len() >= TELLING);
-    runs.flat_map(|run| run.windows(TELLING)).any(|digits| {
-        KEY.as_bytes().windows(TELLING).any(|telling| digits.eq_ignore_ascii_case(telling))
+    static KEYS_NUMBERS: LazyLock<BTreeSet<u64>> = LazyLock::new(|| telling_numbers(KEY).collect());
+    telling_numbers(text).any(|number| KEYS_NUMBERS.contains(&number))
+}
+
+/// The numbers that every [`TELLING`] hex digits in a row stand for.
+fn telling_numbers(text: &str) -> impl Iterator<Item = u64> {
+    let (mut number, mut digits) = (0, 0);
+    text.chars().filter_map(move |character| {
+        let Some(digit) = character.to_digit(16) else {
+            digits = 0;
+            return None;
+        };
+        number = (number << 4 | u64::from(digit)) & ((1 << (4 * TELLING)) - 1);
+        digits += 1;
+        (digits >= TELLING).then_some(number)
     })
 }
 
@@ -117,4 +131,17 @@ fn hides_key(values: &[impl Debug]) {
 
 fn shows_no_key(value: &impl Display) {
     assert!(!gives_away(&value.to_string()), "a private key is shown");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_key_is_recognised_in_part_and_in_capitals() {
+        assert!(gives_away(&format!("the key x{}!", &KEY[20..32])));
+        assert!(gives_away(&KEY.to_uppercase()));
+        assert!(!gives_away(&KEY[20..31]));
+        assert!(!gives_away("c0def1d0 b5ec2e7a b1ade5ca"));
+    }
 }

@@ -99,7 +99,9 @@ fn is_strict(value: &Value) -> bool {
 /// Equality that holds for `NaN` too, and tells zeros apart.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Decimal(one), Value::Decimal(other)) => one.to_bits() == other.to_bits() || one.is_nan() && other.is_nan(),
+        (Value::Decimal(one), Value::Decimal(other)) => {
+            one.to_bits() == other.to_bits() || one.is_nan() && other.is_nan()
+        }
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
         }

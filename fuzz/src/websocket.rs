@@ -166,9 +166,7 @@ fn check_answer(events: &[Event], answered: Vec<u8>) {
             }
             Ok(other) => panic!("{other:?} was not to be sent"),
             Err(tungstenite::Error::Io(_) | tungstenite::Error::ConnectionClosed) => break,
-            Err(tungstenite::Error::Protocol(
-                tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-            )) => break,
+            Err(tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => break,
             Err(error) => panic!("the answer is not understood: {error}"),
         }
     }

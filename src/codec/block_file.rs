@@ -2,7 +2,7 @@
 //! these bytes. The whole may be gzip-compressed.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -49,9 +49,12 @@ pub struct BlockFile<'a> {
 
 impl<'a> BlockFile<'a> {
     /// Reads from the start of `input`, which may be compressed.
-    pub fn new(input: impl Read + 'a) -> io::Result<BlockFile<'a>> {
-        let mut input = BufReader::new(input);
-        let compressed = input.fill_buf()?.starts_with(&GZIP_MAGIC);
+    pub fn new(mut input: impl Read + 'a) -> io::Result<BlockFile<'a>> {
+        // What begins the file may come byte by byte, through a pipe for example.
+        let mut start = [0; GZIP_MAGIC.len()];
+        let filled = read_fully(&mut input, &mut start)?;
+        let compressed = start == GZIP_MAGIC;
+        let input = BufReader::new(io::Cursor::new(start).take(filled as u64).chain(input));
         let input: Box<dyn Read + 'a> = match compressed {
             true => Box::new(BufReader::new(MultiGzDecoder::new(input))),
             false => Box::new(input),
@@ -120,6 +123,27 @@ mod tests {
         assert_eq!(read_all(&plain).unwrap(), expected);
         assert_eq!(read_all(&gzip.finish().unwrap()).unwrap(), expected);
         assert!(read_all(b"").unwrap().is_empty());
+    }
+
+    /// Gives one byte at a time.
+    struct Trickle<'a>(&'a [u8]);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let room = buffer.len().min(1);
+            self.0.read(&mut buffer[..room])
+        }
+    }
+
+    #[test]
+    fn a_compressed_file_that_comes_byte_by_byte_is_recognised() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        write_block(&mut gzip, b"block").unwrap();
+        let gzip = gzip.finish().unwrap();
+        let (mut file, mut block) = (BlockFile::new(Trickle(&gzip)).unwrap(), Vec::new());
+        assert!(file.next(&mut block).unwrap());
+        assert_eq!(block, b"block");
+        assert!(!file.next(&mut block).unwrap());
     }
 
     #[test]

@@ -20,7 +20,7 @@ const MAX_SHOWN_KEY: usize = 60;
 /// kind, and those on the command line, are mistakes and become problems.
 pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice> {
     let mut notices = Vec::new();
-    let mut unknown = 0usize;
+    let (mut unknown, mut refused) = (0usize, 0usize);
     let (mut later, mut never) = (Vec::new(), Vec::new());
     for (name, origin) in layers.keys() {
         match table::find(name).map(|key| key.used) {
@@ -28,7 +28,10 @@ pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice>
             Some(Use::Later) => later.push(name),
             Some(Use::Never) => never.push(name),
             None if matches!(origin, Origin::Flag(_)) || has_prefix(name, &["nisd."]) => {
-                problems.push(unknown_problem(name, origin));
+                refused += 1;
+                if refused <= MAX_UNKNOWN {
+                    problems.push(unknown_problem(name, origin));
+                }
             }
             None if has_prefix(name, &["nis.", "nem."]) => {
                 unknown += 1;

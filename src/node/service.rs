@@ -24,6 +24,8 @@ use crate::store::{Snapshot, Store, StoreError};
 const TRY_AGAIN_LATER: u16 = 1013;
 /// Close code for a session whose client does not do its part.
 const SESSION_NOT_RELIABLE: u16 = 4500;
+/// Requests of sessions that may wait for an answer; further ones are told so on `/errors`.
+const MAX_REQUESTS: usize = 4_096;
 /// Time within which a session must send its first message.
 const FIRST_MESSAGE_TIME: Duration = Duration::from_secs(60);
 
@@ -37,6 +39,8 @@ pub struct Node<'s> {
     answer: Answer,
     broker: Broker,
     outbox: push::Outbox,
+    /// What sessions asked for and have not been answered yet.
+    requests: VecDeque<ApiRequest>,
     sessions: u32,
     /// Sessions that have said nothing yet, and when each of them was opened, the oldest first.
     silent: HashSet<u64>,
@@ -100,6 +104,7 @@ impl<'s> Node<'s> {
             answer: Answer::default(),
             broker,
             outbox: push::Outbox::new(),
+            requests: VecDeque::new(),
             sessions: 0,
             silent: HashSet::new(),
             opened: VecDeque::new(),
@@ -157,9 +162,9 @@ impl<'s> Node<'s> {
         self.unpublished = begin..=last.0;
     }
 
-    /// Whether blocks are still to be published.
-    pub fn has_unpublished(&self) -> bool {
-        !self.unpublished.is_empty()
+    /// Whether there is something to publish that does not wait for anybody.
+    pub fn has_work(&self) -> bool {
+        !self.unpublished.is_empty() || !self.requests.is_empty()
     }
 
     /// Publishes the next few blocks.
@@ -170,8 +175,26 @@ impl<'s> Node<'s> {
         }
     }
 
+    /// Takes note of what a session asked for.
+    pub fn queue_request(&mut self, request: ApiRequest) {
+        if self.requests.len() < MAX_REQUESTS {
+            self.requests.push_back(request);
+        } else {
+            let text = "too many requests are waiting";
+            self.broker.publish_error(Some(text), self.moment.network.0, &mut self.outbox);
+        }
+    }
+
+    /// Answers the next few requests of sessions.
+    pub fn answer_requests(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(request) = self.requests.pop_front() else { return };
+            self.answer_request(request);
+        }
+    }
+
     /// Answers what a session asked for, by publishing.
-    pub fn answer_request(&mut self, request: ApiRequest) {
+    fn answer_request(&mut self, request: ApiRequest) {
         let height = self.height;
         let network = self.network.byte;
         self.notify(|notifier| match request {
