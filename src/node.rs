@@ -14,13 +14,13 @@ use mio::Token;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook_mio::v1_0::Signals;
 
-use self::service::Node;
+use self::service::{Moment, Node};
 use crate::chain::{Intake, IntakeError, Progress};
 use crate::cli;
 use crate::clock::NetworkClock;
 use crate::commands::{self, CommandError};
 use crate::config::Settings;
-use crate::model::{Height, Timestamp};
+use crate::model::Height;
 use crate::net::Reactor;
 use crate::progress::{self, Meter};
 use crate::push::Output;
@@ -100,15 +100,14 @@ pub fn run(command: &cli::Run, settings: Settings) -> Result<(), NodeError> {
     while intake.height() < Height::NEMESIS && intake.step().map_err(NodeError::Intake)? != Progress::Done {}
     intake.commit()?;
 
-    let started = Instant::now();
     let (reactor, listeners) = setup::reactor(&settings)?;
-    let mut node = Node::new(&store, &settings, listeners, NetworkClock::new(settings.clock, 0))?;
+    let mut node = Node::new(&store, &settings, listeners, NetworkClock::new(settings.clock, 0), now())?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(NodeError::System)?;
     let registered = reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE);
     registered.map_err(NodeError::System)?;
     setup::greet(&settings, &reactor, listeners, &node);
     let pace = settings.embedded.then_some(EMBEDDED_PACE);
-    Loop { reactor, signals, intake: Some(Import::new(intake, pace)), started }.run(&mut node)
+    Loop { reactor, signals, intake: Some(Import::new(intake, pace)) }.run(&mut node)
 }
 
 /// Blocks being taken in while the node runs.
@@ -120,13 +119,16 @@ struct Import<'s> {
     batch_blocks: u32,
     meter: Meter,
     base: Instant,
+    /// Height before the first block that is taken in.
+    from: Height,
 }
 
 impl<'s> Import<'s> {
     fn new(intake: Intake<'s>, pace: Option<Duration>) -> Import<'s> {
         let base = Instant::now();
         let meter = Meter::new(commands::style(), 0, &progress_of(&intake));
-        Import { intake, pace, next: base, batch_blocks: BATCH_BLOCKS, meter, base }
+        let from = intake.height();
+        Import { intake, pace, next: base, batch_blocks: BATCH_BLOCKS, meter, base, from }
     }
 
     /// When there is something to do.
@@ -148,6 +150,9 @@ impl<'s> Import<'s> {
     }
 
     fn report(&mut self, done: bool) {
+        if self.intake.height() == self.from {
+            return;
+        }
         let now = self.base.elapsed().as_millis() as u64;
         let progress = progress_of(&self.intake);
         let line = if done { Some(self.meter.finish(now, &progress)) } else { self.meter.report(now, &progress) };
@@ -163,7 +168,6 @@ struct Loop<'s> {
     reactor: Reactor,
     signals: Signals,
     intake: Option<Import<'s>>,
-    started: Instant,
 }
 
 impl Loop<'_> {
@@ -176,7 +180,7 @@ impl Loop<'_> {
         self.reactor.shutdown();
         let deadline = Instant::now() + FAREWELL;
         while self.reactor.stats().connections > 0 && Instant::now() < deadline {
-            node.begin_turn(network_time(node, self.started), self.started.elapsed());
+            node.begin_turn(now());
             self.reactor.turn(Some(FAREWELL / 20), node).map_err(NodeError::System)?;
         }
         Ok(())
@@ -184,7 +188,7 @@ impl Loop<'_> {
 
     /// One turn of the loop; whether the node was told to stop.
     fn turn(&mut self, node: &mut Node<'_>) -> Result<bool, NodeError> {
-        node.begin_turn(network_time(node, self.started), self.started.elapsed());
+        node.begin_turn(now());
         let sleep = if node.has_work() { Duration::ZERO } else { self.sleep() };
         let turn = self.reactor.turn(Some(sleep), node).map_err(NodeError::System)?;
         let stop = turn.is_ready(SIGNALS) && self.signals.pending().next().is_some();
@@ -252,8 +256,7 @@ impl Loop<'_> {
     }
 }
 
-/// Network time now.
-fn network_time(node: &Node<'_>, started: Instant) -> Timestamp {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64);
-    node.clock().now(unix, started.elapsed().as_millis() as u64)
+fn now() -> Moment {
+    let unix_millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64);
+    Moment { unix_millis, instant: Instant::now() }
 }

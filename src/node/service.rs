@@ -49,6 +49,7 @@ pub struct Node<'s> {
     compress: bool,
     rate_limit: Option<RateLimiter>,
     random: RandomState,
+    started: Instant,
     moment: Moment,
     height: Height,
     status: NodeStatus,
@@ -59,11 +60,21 @@ pub struct Node<'s> {
     snapshot: OnceCell<Snapshot<'s>>,
 }
 
-/// The present turn of the loop, by two clocks.
-#[derive(Clone, Copy, Default)]
-struct Moment {
-    network: Timestamp,
-    running: Duration,
+/// The present, by two clocks.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    /// Milliseconds of Unix time.
+    pub unix_millis: i64,
+    /// The same moment, by the clock that never goes back.
+    pub instant: Instant,
+}
+
+impl Moment {
+    /// The moment at a later instant.
+    fn at(self, instant: Instant) -> Moment {
+        let passed = instant.saturating_duration_since(self.instant);
+        Moment { unix_millis: self.unix_millis.saturating_add(passed.as_millis() as i64), instant }
+    }
 }
 
 impl<'s> Node<'s> {
@@ -73,6 +84,7 @@ impl<'s> Node<'s> {
         settings: &'s Settings,
         listeners: Listeners,
         clock: NetworkClock,
+        moment: Moment,
     ) -> Result<Node<'s>, StoreError> {
         let local = setup::resolve_local(settings);
         let api = Api::new(api::Settings {
@@ -112,7 +124,8 @@ impl<'s> Node<'s> {
             compress: settings.http.gzip,
             rate_limit: settings.http.dos_filter.then(RateLimiter::default),
             random: RandomState::new(),
-            moment: Moment::default(),
+            started: moment.instant,
+            moment,
             height,
             status: if is_booted(&settings.boot) { NodeStatus::NoRemoteNode } else { NodeStatus::Running },
             unpublished: height.0 + 1..=height.0,
@@ -131,15 +144,25 @@ impl<'s> Node<'s> {
     }
 
     /// Begins a turn of the loop.
-    pub fn begin_turn(&mut self, network: Timestamp, running: Duration) {
-        self.moment = Moment { network, running };
+    pub fn begin_turn(&mut self, moment: Moment) {
+        self.moment = moment;
         self.close_silent_sessions();
+    }
+
+    /// Time since the node was started.
+    fn running(&self) -> Duration {
+        self.moment.instant.saturating_duration_since(self.started)
+    }
+
+    /// Network time.
+    fn time(&self) -> Timestamp {
+        self.clock.now(self.moment.unix_millis, self.running().as_millis() as u64)
     }
 
     /// Ends sessions that have been open for long without a message (specification 07 §3.2).
     fn close_silent_sessions(&mut self) {
         while let Some((opened, session)) = self.opened.front().copied() {
-            if self.moment.running < opened + FIRST_MESSAGE_TIME {
+            if self.running() < opened + FIRST_MESSAGE_TIME {
                 break;
             }
             self.opened.pop_front();
@@ -181,7 +204,7 @@ impl<'s> Node<'s> {
             self.requests.push_back(request);
         } else {
             let text = "too many requests are waiting";
-            self.broker.publish_error(Some(text), self.moment.network.0, &mut self.outbox);
+            self.broker.publish_error(Some(text), self.time().0, &mut self.outbox);
         }
     }
 
@@ -218,12 +241,12 @@ impl<'s> Node<'s> {
         let result = ledger(store, snapshot, network, *height, *status)
             .and_then(|ledger| publish(&mut Notifier { broker, ledger: &ledger, network: network.byte, out: outbox }));
         if let Err(failure) = result {
-            self.broker.publish_error(Some(failure.message()), self.moment.network.0, &mut self.outbox);
+            self.broker.publish_error(Some(failure.message()), self.time().0, &mut self.outbox);
         }
     }
 
     fn answer_http(&mut self, caller: Caller, request: &Request<'_>, reply: &mut Reply) {
-        let now = Now { network: self.moment.network, monotonic_millis: self.moment.running.as_millis() as u64 };
+        let now = Now { network: self.time(), monotonic_millis: self.running().as_millis() as u64 };
         let view = api::Request {
             method: request.method,
             // A path outside of the configured context is none that is known.
@@ -248,12 +271,12 @@ impl<'s> Node<'s> {
     }
 
     fn answer_websocket_port(&mut self, caller: Caller, request: &Request<'_>, reply: &mut Reply) {
-        let (time, millis) = (self.moment.network.0, self.moment.running.as_millis() as u64);
+        let (time, millis) = (self.time().0, self.running().as_millis() as u64);
         let refused = self.rate_limit.as_mut().is_some_and(|limit| limit.refuses(caller.peer.ip(), millis));
         let view = HttpView { method: request.method, path: request.path, header: &|name: &str| request.header(name) };
         let answer = match refused {
             true => push::http::too_many_requests(time),
-            false => push::http::answer(&view, time, self.random.hash_one(self.moment.running) as i32),
+            false => push::http::answer(&view, time, self.random.hash_one(self.running()) as i32),
         };
         let (headers, websocket) = match answer {
             HttpAnswer::Reply { status, headers, body } => {
@@ -337,7 +360,8 @@ impl push::Context for Surroundings {
 }
 
 impl Service for Node<'_> {
-    fn request(&mut self, caller: Caller, _: Instant, request: &Request<'_>, reply: &mut Reply, _: &mut NetOutbox) {
+    fn request(&mut self, caller: Caller, now: Instant, request: &Request<'_>, reply: &mut Reply, _: &mut NetOutbox) {
+        self.moment = self.moment.at(now);
         if caller.listener == self.listeners.http {
             self.answer_http(caller, request, reply);
         } else {
@@ -345,17 +369,19 @@ impl Service for Node<'_> {
         }
     }
 
-    fn websocket_opened(&mut self, id: ConnectionId, _: Caller, _: u64, _: Instant, outbox: &mut NetOutbox) {
+    fn websocket_opened(&mut self, id: ConnectionId, _: Caller, _: u64, now: Instant, outbox: &mut NetOutbox) {
+        self.moment = self.moment.at(now);
         self.sessions = self.sessions.wrapping_add(1);
         if self.broker.open(id.to_u64(), format!("{:x}", self.sessions)).is_err() {
             outbox.push(id, Outgoing::Close { code: TRY_AGAIN_LATER, reason: "too many sessions".to_owned() });
         }
         self.silent.insert(id.to_u64());
-        self.opened.push_back((self.moment.running, id.to_u64()));
+        self.opened.push_back((self.running(), id.to_u64()));
     }
 
-    fn websocket_message(&mut self, id: ConnectionId, message: &[u8], _: bool, _: Instant, _: &mut NetOutbox) {
-        let surroundings = Surroundings { network: self.network.byte, time: self.moment.network.0 };
+    fn websocket_message(&mut self, id: ConnectionId, message: &[u8], _: bool, now: Instant, _: &mut NetOutbox) {
+        self.moment = self.moment.at(now);
+        let surroundings = Surroundings { network: self.network.byte, time: self.time().0 };
         if !message.is_empty() {
             self.silent.remove(&id.to_u64());
         }
