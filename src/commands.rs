@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::chain::{self, BlockError, Intake, IntakeError, IntakeOptions, RollbackError};
 use crate::cli;
@@ -13,12 +15,15 @@ use crate::config::{NemesisError, Settings};
 use crate::model::{Height, Network};
 use crate::progress::{Meter, Progress, Style};
 use crate::state;
-use crate::store::{Access, Identity, Options, Read, Store, StoreError};
+use crate::store::{self, Access, Identity, Options, Read, Store, StoreError};
 
-/// Steps between two commits of `nisd import`: some seconds of work.
-const IMPORT_BATCH_STEPS: u32 = 100_000;
+/// Steps between two commits of `nisd import`: so many that commits cost little, and so few that little work is
+/// lost when it is interrupted.
+const IMPORT_BATCH_STEPS: u32 = 8_000;
 /// Blocks between two commits of `nisd import`.
-const IMPORT_BATCH_BLOCKS: u32 = 5_000;
+const IMPORT_BATCH_BLOCKS: u32 = 1_000;
+/// Where an export begins unless told otherwise: behind the nemesis block.
+const FIRST_EXPORTED: Height = Height(2);
 /// Steps between two looks at the clock.
 const STEPS_PER_LOOK: u32 = 256;
 
@@ -174,6 +179,16 @@ pub fn show(line: &str) {
     }
 }
 
+/// Set when the command is to end.
+pub type Stop = Arc<AtomicBool>;
+
+/// Opens a store that exists for reading, with the network it remembers.
+fn open_to_read(store: &cli::Store, settings: &Settings, stop: Stop) -> Result<(Store, Network), CommandError> {
+    let (mut opened, network) = open_existing(store, settings, Access::Shared)?;
+    opened.stop_when(stop);
+    Ok((opened, network))
+}
+
 /// Opens a store that exists, with the network it remembers.
 fn open_existing(store: &cli::Store, settings: &Settings, access: Access) -> Result<(Store, Network), CommandError> {
     let options = Options { map_size: settings.map_size };
@@ -187,19 +202,19 @@ fn open_existing(store: &cli::Store, settings: &Settings, access: Access) -> Res
 }
 
 /// `nisd dump`.
-pub fn dump(command: &cli::Store, settings: &Settings) -> Result<(), CommandError> {
-    let (store, network) = open_existing(command, settings, Access::Shared)?;
+pub fn dump(command: &cli::Store, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
+    let (store, network) = open_to_read(command, settings, stop)?;
     let snapshot = store.snapshot()?;
-    let tip = chain::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let mut out = BufWriter::new(io::stdout().lock());
     state::dump(&snapshot, &network, &tip, &mut out).and_then(|()| out.flush()).map_err(CommandError::Output)
 }
 
 /// `nisd digest`.
-pub fn digest(command: &cli::Store, settings: &Settings) -> Result<(), CommandError> {
-    let (store, _) = open_existing(command, settings, Access::Shared)?;
+pub fn digest(command: &cli::Store, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
+    let (store, _) = open_to_read(command, settings, stop)?;
     let snapshot = store.snapshot()?;
-    let tip = chain::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let digest = state::digest(&snapshot)?;
     writeln!(io::stdout(), "{} {digest}", tip.height).map_err(CommandError::Output)
 }
@@ -215,12 +230,14 @@ pub fn rollback(command: &cli::Rollback, settings: &Settings) -> Result<(), Comm
 }
 
 /// `nisd export`.
-pub fn export(command: &cli::Export, settings: &Settings) -> Result<(), CommandError> {
-    let (store, _) = open_existing(&command.store, settings, Access::Shared)?;
+pub fn export(command: &cli::Export, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
+    let (store, _) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
-    let tip = chain::tip(&snapshot)?.ok_or(StoreError::Empty)?.height;
+    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?.height;
     let last = command.to.unwrap_or(tip);
-    if last > tip || command.from > tip.next() {
+    // The chain may consist of the nemesis block only; then there is nothing to write, which is no mistake.
+    let nothing = command.from == FIRST_EXPORTED && command.to.is_none();
+    if last > tip || (command.from > tip && !nothing) {
         return Err(CommandError::NoSuchHeight { asked: last.max(command.from), tip });
     }
     match &command.output {
@@ -234,7 +251,7 @@ pub fn export(command: &cli::Export, settings: &Settings) -> Result<(), CommandE
 
 fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
     for height in first.0..=last.0 {
-        let block = chain::stored_header(state, Height(height))?;
+        let block = store::stored_header(state, Height(height))?;
         let (_, bytes) = block.ok_or(StoreError::Damaged("a block is missing"))?;
         block_file::write_block(out, bytes).map_err(CommandError::Output)?;
     }

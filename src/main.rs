@@ -11,6 +11,7 @@ use nisd::cli::{Cli, Command, EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use nisd::commands::{self, CommandError};
 use nisd::config::{self, Settings};
 use nisd::logging;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Width of the table of settings.
 const TABLE_WIDTH: usize = 100;
@@ -49,13 +50,22 @@ fn execute(command: &Command, settings: Settings) -> Result<(), AnyError> {
     match command {
         Command::Run(run) => nisd::node::run(run, settings)?,
         Command::Import(import) => commands::import(import, &settings, millis)?,
-        Command::Dump(store) => quietly(commands::dump(store, &settings))?,
-        Command::Digest(store) => commands::digest(store, &settings)?,
+        Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,
+        Command::Digest(store) => commands::digest(store, &settings, stop_on_signals()?)?,
         Command::Rollback(rollback) => commands::rollback(rollback, &settings)?,
-        Command::Export(export) => quietly(commands::export(export, &settings))?,
+        Command::Export(export) => quietly(commands::export(export, &settings, stop_on_signals()?))?,
         Command::Settings => {}
     }
     Ok(())
+}
+
+/// A flag that is set when the program is told to end.
+fn stop_on_signals() -> std::io::Result<commands::Stop> {
+    let stop = commands::Stop::default();
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
 }
 
 /// A reader that stops early, such as `head`, is no failure.

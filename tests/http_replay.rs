@@ -6,11 +6,13 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use common::daemon::{Node, run};
 use common::exchange::{Exchange, read_file};
 use common::http::{self, Response};
-use common::node::{Node, Store, program};
 use common::{loudly, shared};
+use tempfile::TempDir;
 
 /// Paths of the routes that are compared. Unknown paths are compared as well.
 const ROUTES: [&str; 8] = [
@@ -135,7 +137,7 @@ impl Report {
 }
 
 /// Sends exchanges one after the other and compares the answers.
-fn replay(name: &str, exchanges: &[&Exchange], node: &Node<'_>) {
+fn replay(name: &str, exchanges: &[&Exchange], node: &Node) {
     let mut report = Report::default();
     let mut pool_differs = false;
     for exchange in exchanges {
@@ -144,23 +146,42 @@ fn replay(name: &str, exchanges: &[&Exchange], node: &Node<'_>) {
                 pool_differs |= exchange.is_setup;
                 *report.skipped.entry(reason).or_default() += 1;
             }
-            None => report.judge(exchange, http::send(exchange, node.port)),
+            None => report.judge(exchange, http::send(exchange, node.http.port())),
         }
     }
-    report.conclude(name, &node.log());
+    report.conclude(name, &node.process.log());
+}
+
+/// Takes the recorded blocks of a chain into a new store.
+fn import(chain: &Path) -> TempDir {
+    let store = tempfile::tempdir().expect("a folder for the store");
+    let blocks = ["blocks.bin", "blocks.bin.gz"].map(|name| chain.join(name));
+    let blocks = blocks.iter().find(|path| path.exists()).expect("the chain has a file of blocks");
+    let (config, store_path) = (chain.join("config.json"), store.path().to_owned());
+    let arguments = ["import".as_ref(), "--config".as_ref(), config.as_os_str(), "--data".as_ref()];
+    run(arguments.into_iter().chain([store_path.as_os_str(), blocks.as_os_str()])).expect_success();
+    store
+}
+
+/// Starts a node on a store, with its clock standing still.
+fn start(chain: &Path, store: &Path, clock: i32, settings: &[&str]) -> Node {
+    let (config, clock) = (chain.join("config.json"), clock.to_string());
+    let (config, store) = (config.to_str().expect("a text"), store.to_str().expect("a text"));
+    let mut arguments = vec!["--config", config, "--data", store, "--clock", &clock];
+    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
+    Node::start(&arguments)
 }
 
 /// Replays a whole recording against a node on its chain.
 fn replay_chain(chain: &str, recording: &str, clock: i32) {
-    let Some(program) = program() else { return };
     let (Some(chain_folder), Some(recording)) =
         (shared(&format!("data/chains/{chain}")), shared(&format!("data/http/{recording}")))
     else {
         return;
     };
     let exchanges = read_file(&recording);
-    let store = Store::import(program, &chain_folder);
-    let node = store.run(program, clock, &SETTINGS);
+    let store = import(&chain_folder);
+    let node = start(&chain_folder, store.path(), clock, &SETTINGS);
     replay(chain, &exchanges.iter().collect::<Vec<_>>(), &node);
 }
 
@@ -191,18 +212,17 @@ const VARIANTS: [(&str, Option<&[&str]>, &str); 6] = [
 
 #[test]
 fn the_chain_tiny_with_other_settings_is_answered_as_recorded() {
-    let Some(program) = program() else { return };
     let (Some(chain), Some(recording)) = (shared("data/chains/tiny"), shared("data/http/tiny-variants.jsonl")) else {
         return;
     };
     let exchanges = read_file(&recording);
-    let store = Store::import(program, &chain);
+    let store = import(&chain);
     for (variant, settings, reason) in VARIANTS {
         let chosen: Vec<_> = exchanges.iter().filter(|exchange| exchange.variant.as_deref() == Some(variant)).collect();
         assert!(!chosen.is_empty(), "no exchange of the variant {variant}");
         match settings {
             Some(settings) => {
-                let node = store.run(program, 3240, &[&SETTINGS, settings].concat());
+                let node = start(&chain, store.path(), 3240, &[&SETTINGS, settings].concat());
                 replay(&format!("tiny, {variant}"), &chosen, &node);
             }
             None => loudly(&format!("tiny, {variant}: skipped {}: {reason}", chosen.len())),

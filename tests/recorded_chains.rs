@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use common::shared;
 use flate2::read::GzDecoder;
-use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, rollback, stored_header, tip};
+use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, rollback};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::config::{self, Settings};
 use nisd::model::{Height, Network};
 use nisd::state::{digest, dump};
-use nisd::store::{Identity, Options, Store};
+use nisd::store::{Identity, Options, Store, stored_header, tip};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

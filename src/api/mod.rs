@@ -63,6 +63,14 @@ impl Api {
         Api { settings, routes, limiter: RateLimiter::default(), json: JsonSink::default() }
     }
 
+    /// Answers that the node itself failed, before it could look at the request.
+    pub fn fail(&mut self, now: Now, answer: &mut Answer) {
+        answer.reset();
+        let mut writer = Writer { answer, json: &mut self.json, wanted: Wanted::JSON, now: now.network };
+        writer.answer.common_headers();
+        writer.container_error(500);
+    }
+
     /// Answers a request, in the order of specification 06 §1.11. What `answer` held before is forgotten.
     pub fn answer(&mut self, request: &Request<'_>, ledger: &impl Ledger, now: Now, answer: &mut Answer) {
         answer.reset();

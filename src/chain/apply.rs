@@ -2,14 +2,13 @@
 
 use super::difficulty::Window;
 use super::error::BlockError;
-use super::stored::{StoredBlock, block_key};
 use super::verify::{Hashes, Verified};
 use crate::crypto::hash::keccak256_parts;
 use crate::model::{Block, BlockKind, Body, Hash256, Height, Network, Transaction};
 use crate::state::{
     BlockContext, Effect, HashEntry, Ledger, StateError, assign_ids, effects, index_harvest, index_transaction,
 };
-use crate::store::{Batch, StoreError, Table};
+use crate::store::{Batch, StoreError, StoredBlock, Table, block_key};
 
 /// Checks that a block can stand on top of `parent`, `None` being an empty chain.
 pub fn check_place(block: &Block, parent: Option<&StoredBlock>) -> Result<(), BlockError> {

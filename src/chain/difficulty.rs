@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::stored::stored_header;
 use crate::model::{Height, Timestamp};
-use crate::store::{Read, StoreError};
+use crate::store::{Read, StoreError, stored_header};
 
 const INITIAL: u64 = 100_000_000_000_000;
 const MIN: i64 = 10_000_000_000_000;

@@ -3,17 +3,16 @@
 use std::fmt;
 use std::io::Read as _;
 
-use super::apply::{apply_transaction, begin, check_place, finish};
+use super::apply::{self, apply_transaction, check_place, finish};
 use super::difficulty::Window;
 use super::error::BlockError;
 use super::nemesis::nemesis_block;
-use super::stored::{StoredBlock, stored_header, tip};
 use super::verify::{Unverified, Verified};
 use crate::codec::block_file::{BlockFile, BlockFileError};
 use crate::crypto::Verifier;
 use crate::model::{Height, Network};
 use crate::state::{BlockContext, Ledger};
-use crate::store::{Batch, Store};
+use crate::store::{Batch, Store, StoredBlock, stored_header, tip};
 
 /// How blocks are taken in.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +68,8 @@ enum Stage {
     Reading,
     /// Its signatures are being checked.
     Verifying(Box<Unverified>),
+    /// Its transactions are to be applied.
+    Verified(Box<Verified>),
     /// Its transactions are being applied; how many were.
     Applying(Box<Verified>, Box<BlockContext>, usize),
 }
@@ -145,6 +146,7 @@ impl<'s> Intake<'s> {
         let result = match std::mem::replace(&mut self.stage, Stage::Reading) {
             Stage::Reading => return self.read(),
             Stage::Verifying(unverified) => self.verify(unverified),
+            Stage::Verified(verified) => self.begin(verified),
             Stage::Applying(verified, context, applied) => self.apply(verified, context, applied),
         };
         match result {
@@ -153,9 +155,12 @@ impl<'s> Intake<'s> {
         }
     }
 
-    /// Commits the whole blocks taken in so far, and drops what was begun.
+    /// Commits the whole blocks taken in so far. One that is being applied is begun again afterwards.
     pub fn commit(&mut self) -> Result<Progress, BlockError> {
-        self.stage = Stage::Reading;
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Reading) {
+            Stage::Applying(verified, ..) => Stage::Verified(verified),
+            other => other,
+        };
         self.steps = 0;
         let Some(mut batch) = self.batch.take() else { return Ok(Progress::Working) };
         let begun = batch.take_journal();
@@ -246,13 +251,17 @@ impl<'s> Intake<'s> {
             self.stage = Stage::Verifying(unverified);
             return Ok(Progress::Working);
         }
-        let verified = unverified.into_verified(self.network)?;
+        self.stage = Stage::Verified(Box::new(unverified.into_verified(self.network)?));
+        Ok(Progress::Working)
+    }
+
+    fn begin(&mut self, verified: Box<Verified>) -> Result<Progress, BlockError> {
         let batch = match &mut self.batch {
             Some(batch) => batch,
             empty => empty.insert(self.store.begin()?),
         };
-        let context = begin(&verified.block, batch, self.network)?;
-        self.stage = Stage::Applying(Box::new(verified), Box::new(context), 0);
+        let context = apply::begin(&verified.block, batch, self.network)?;
+        self.stage = Stage::Applying(verified, Box::new(context), 0);
         Ok(Progress::Working)
     }
 

@@ -6,7 +6,6 @@ mod error;
 mod intake;
 mod nemesis;
 mod rollback;
-mod stored;
 mod verify;
 
 pub use difficulty::Window;
@@ -14,5 +13,4 @@ pub use error::BlockError;
 pub use intake::{Intake, IntakeError, IntakeOptions, Progress};
 pub use nemesis::nemesis_block;
 pub use rollback::{RollbackError, rollback};
-pub use stored::{StoredBlock, stored_block, stored_header, tip};
 pub use verify::{Unverified, Verified};

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::stored::{block_key, tip};
 use crate::model::Height;
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::store::{Batch, Read, StoreError, Table, block_key, tip};
 
 /// Why a chain cannot go back.
 #[derive(Debug)]

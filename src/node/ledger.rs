@@ -4,11 +4,10 @@ use crate::api::{
     AccountInfo, AccountMeta, Failure, FoundTransaction, Ledger, MultisigInfo, NodeStatus, RemoteStatus,
     TransactionLookup,
 };
-use crate::chain::stored_block;
 use crate::codec::Context;
 use crate::model::{Address, Amount, Block, Hash256, Height, MosaicDefinition, MosaicId, Network};
 use crate::state::{self, Account, LinkPhase, assign_ids};
-use crate::store::{Snapshot, StoreError};
+use crate::store::{Snapshot, StoreError, stored_block, tip};
 
 /// A snapshot of the store as the interface reads it.
 pub struct ChainLedger<'a> {
@@ -119,5 +118,5 @@ fn remote_status(account: &Account, height: Height, network: &Network) -> Remote
 
 /// Height of the last block of a snapshot; 1 while there is none.
 pub fn height_of(snapshot: &Snapshot<'_>) -> Result<Height, StoreError> {
-    Ok(crate::chain::tip(snapshot)?.map_or(Height::NEMESIS, |tip| tip.height))
+    Ok(tip(snapshot)?.map_or(Height::NEMESIS, |tip| tip.height))
 }

@@ -1,6 +1,5 @@
 //! What a node answers to requests and sessions, from the committed chain.
 
-use std::cell::OnceCell;
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use crate::net::{Caller, ConnectionId, Outbox as NetOutbox, Outgoing, Service};
 use crate::push::http::{HttpAnswer, HttpView, SUBPROTOCOLS};
 use crate::push::notify::Notifier;
 use crate::push::{self, ApiRequest, Broker, Output};
-use crate::store::{Snapshot, Store, StoreError};
+use crate::store::{Reader, Store, StoreError};
 
 /// Close code for a session that the node has no room for.
 const TRY_AGAIN_LATER: u16 = 1013;
@@ -31,7 +30,6 @@ const FIRST_MESSAGE_TIME: Duration = Duration::from_secs(60);
 
 /// A node between two looks at its sockets.
 pub struct Node<'s> {
-    store: &'s Store,
     network: &'s Network,
     listeners: Listeners,
     clock: NetworkClock,
@@ -55,9 +53,8 @@ pub struct Node<'s> {
     status: NodeStatus,
     /// Heights that were committed and are still to be published.
     unpublished: std::ops::RangeInclusive<u64>,
-    /// Taken when first asked for in a turn and given back at its end, so that the store can use old pages
-    /// again.
-    snapshot: OnceCell<Snapshot<'s>>,
+    /// Released at the end of each turn, so that the store can use old pages again.
+    reader: Reader<'s>,
 }
 
 /// The present, by two clocks.
@@ -108,7 +105,6 @@ impl<'s> Node<'s> {
         });
         let height = height_of(&store.snapshot()?)?;
         Ok(Node {
-            store,
             network: &settings.network,
             listeners,
             clock,
@@ -129,7 +125,7 @@ impl<'s> Node<'s> {
             height,
             status: if is_booted(&settings.boot) { NodeStatus::NoRemoteNode } else { NodeStatus::Running },
             unpublished: height.0 + 1..=height.0,
-            snapshot: OnceCell::new(),
+            reader: Reader::new(store),
         })
     }
 
@@ -174,12 +170,12 @@ impl<'s> Node<'s> {
 
     /// Ends a turn of the loop.
     pub fn end_turn(&mut self) {
-        self.snapshot.take();
+        self.reader.release();
     }
 
     /// Takes note of blocks that have become visible and durable.
     pub fn committed(&mut self, first: Height, last: Height) {
-        self.snapshot.take();
+        self.reader.release();
         self.height = last;
         let begin = if self.unpublished.is_empty() { first.0 } else { *self.unpublished.start() };
         self.unpublished = begin..=last.0;
@@ -237,8 +233,8 @@ impl<'s> Node<'s> {
 
     /// Publishes from the committed state. What fails is told on `/errors`.
     fn notify(&mut self, publish: impl FnOnce(&mut Notifier<'_, ChainLedger<'_>>) -> Result<(), Failure>) {
-        let Node { store, network, height, status, snapshot, broker, outbox, .. } = self;
-        let result = ledger(store, snapshot, network, *height, *status)
+        let Node { reader, network, height, status, broker, outbox, .. } = self;
+        let result = ledger(reader, network, *height, *status)
             .and_then(|ledger| publish(&mut Notifier { broker, ledger: &ledger, network: network.byte, out: outbox }));
         if let Err(failure) = result {
             self.broker.publish_error(Some(failure.message()), self.time().0, &mut self.outbox);
@@ -259,9 +255,9 @@ impl<'s> Node<'s> {
         // The answer is put together in the reply's own memory.
         self.answer.body = std::mem::take(&mut reply.body);
         std::mem::swap(&mut self.answer.headers, &mut reply.headers);
-        match ledger(self.store, &self.snapshot, self.network, self.height, self.status) {
+        match ledger(&self.reader, self.network, self.height, self.status) {
             Ok(ledger) => self.api.answer(&view, &ledger, now, &mut self.answer),
-            Err(_) => self.answer.status = 500,
+            Err(_) => self.api.fail(now, &mut self.answer),
         }
         std::mem::swap(&mut self.answer.headers, &mut reply.headers);
         reply.body = std::mem::take(&mut self.answer.body);
@@ -311,21 +307,13 @@ fn upgrade(request: &Request<'_>, reply: &mut Reply) {
     }
 }
 
-fn ledger<'a, 's>(
-    store: &'s Store,
-    snapshot: &'a OnceCell<Snapshot<'s>>,
+fn ledger<'a>(
+    reader: &'a Reader<'_>,
     network: &'a Network,
     height: Height,
     status: NodeStatus,
-) -> Result<ChainLedger<'a>, Failure>
-where
-    's: 'a,
-{
-    if snapshot.get().is_none() {
-        let _ = snapshot.set(store.snapshot()?);
-    }
-    let snapshot = snapshot.get().ok_or(Failure::internal("the node's store failed"))?;
-    Ok(ChainLedger { snapshot, network, height, status })
+) -> Result<ChainLedger<'a>, Failure> {
+    Ok(ChainLedger { snapshot: reader.snapshot()?, network, height, status })
 }
 
 /// Whether the node counts as one that has joined its network; it has no partners there yet.

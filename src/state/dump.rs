@@ -11,9 +11,8 @@ use super::history::HashEntry;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, Lease};
 use super::queries;
-use crate::chain::StoredBlock;
 use crate::model::{Address, Height, Network};
-use crate::store::{Read, StoreError, Table};
+use crate::store::{Read, StoreError, StoredBlock, Table};
 
 /// Writes the state at the tip `block`, and a line feed.
 pub fn dump(state: &impl Read, network: &Network, block: &StoredBlock, out: &mut impl Write) -> io::Result<()> {

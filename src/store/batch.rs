@@ -93,6 +93,6 @@ impl Read for Batch<'_> {
     }
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
-        Ok(Walk::new(self.transaction.open_ro_cursor(self.databases[table as usize])?))
+        Ok(Walk::new(self.transaction.open_ro_cursor(self.databases[table as usize])?, None))
     }
 }

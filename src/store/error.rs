@@ -17,6 +17,8 @@ pub enum StoreError {
     InUse,
     /// There is no chain in the folder.
     Empty,
+    /// Reading was told to stop.
+    Interrupted,
     /// A value cannot be read back: the file is damaged.
     Damaged(&'static str),
 }
@@ -41,6 +43,7 @@ impl fmt::Display for StoreError {
             ),
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
+            StoreError::Interrupted => f.write_str("interrupted"),
             StoreError::Damaged(what) => {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
             }

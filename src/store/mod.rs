@@ -5,14 +5,18 @@
 //! with the block, it undoes the block by putting the old values back.
 
 mod batch;
+mod blocks;
 mod error;
 mod journal;
 mod open;
 mod read;
+mod reader;
 mod tables;
 
 pub use batch::Batch;
+pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
 pub use error::StoreError;
 pub use open::{Access, Identity, Options, Store};
 pub use read::{Read, Snapshot, Walk};
+pub use reader::Reader;
 pub use tables::Table;

@@ -2,6 +2,8 @@
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
 
@@ -17,7 +19,7 @@ const SCHEMA_KEY: &[u8] = b"schema";
 const NETWORK_KEY: &[u8] = b"network";
 
 /// Readers that may be open at once, those of other processes (`nisd dump` beside a running node) included.
-const MAX_READERS: u32 = 64;
+const MAX_READERS: u32 = 256;
 
 /// How a store is opened.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,7 @@ pub struct Store {
     databases: [Database; Table::ALL.len()],
     /// Held for exclusive access, and released by the system however the process ends.
     _lock: Option<File>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 const LOCK_FILE: &str = "nisd.lock";
@@ -78,7 +81,7 @@ impl Store {
                 });
             }
         }
-        let store = Store { databases: create_tables(&environment)?, environment, _lock: lock };
+        let store = Store { databases: create_tables(&environment)?, environment, _lock: lock, stop: None };
         let mut batch = store.begin()?;
         batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
         batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
@@ -98,12 +101,19 @@ impl Store {
         let environment = environment(folder, options)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
-        Ok((Store { databases: open_tables(&environment)?, environment, _lock }, network))
+        Ok((Store { databases: open_tables(&environment)?, environment, _lock, stop: None }, network))
+    }
+
+    /// Makes reading end with [`StoreError::Interrupted`] once the flag is set. A process that is stopped in the
+    /// middle of reading would otherwise keep its place among the readers, and old pages with it, until all
+    /// processes have closed the store.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
     }
 
     /// The last committed state.
     pub fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
-        Ok(Snapshot::new(self.environment.begin_ro_txn()?, &self.databases))
+        Ok(Snapshot::new(self.environment.begin_ro_txn()?, &self.databases, self.stop.as_deref()))
     }
 
     /// The one writer. A second one, in this process or another, waits for the first.

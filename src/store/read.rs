@@ -1,6 +1,8 @@
 //! Reading: single values and walks in key order.
 
-use lmdb::{Cursor, Database, RoCursor, RoTransaction, Transaction};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lmdb::{Cursor, Database, InactiveTransaction, RoCursor, RoTransaction, Transaction};
 
 use super::error::StoreError;
 use super::tables::Table;
@@ -59,11 +61,12 @@ pub type Entry<'a> = (&'a [u8], &'a [u8]);
 /// A walk over the entries of a table.
 pub struct Walk<'a> {
     cursor: RoCursor<'a>,
+    stop: Option<&'a AtomicBool>,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(cursor: RoCursor<'a>) -> Walk<'a> {
-        Walk { cursor }
+    pub(super) fn new(cursor: RoCursor<'a>, stop: Option<&'a AtomicBool>) -> Walk<'a> {
+        Walk { cursor, stop }
     }
 
     /// The first entry whose key is not before `key`.
@@ -90,6 +93,7 @@ impl<'a> Walk<'a> {
     }
 
     fn go(&mut self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
+        check_stop(self.stop)?;
         match self.cursor.get(key, None, operation) {
             Ok((Some(key), value)) => Ok(Some((key, value))),
             Ok((None, _)) => Err(StoreError::Damaged("an entry without a key")),
@@ -103,21 +107,53 @@ impl<'a> Walk<'a> {
 pub struct Snapshot<'env> {
     transaction: RoTransaction<'env>,
     databases: &'env [Database],
+    stop: Option<&'env AtomicBool>,
 }
 
 impl<'env> Snapshot<'env> {
-    pub(super) fn new(transaction: RoTransaction<'env>, databases: &'env [Database]) -> Snapshot<'env> {
-        Snapshot { transaction, databases }
+    pub(super) fn new(
+        transaction: RoTransaction<'env>,
+        databases: &'env [Database],
+        stop: Option<&'env AtomicBool>,
+    ) -> Snapshot<'env> {
+        Snapshot { transaction, databases, stop }
+    }
+
+    /// Lets go of the commit but keeps its place among the readers, of which there are only so many.
+    pub fn rest(self) -> Resting<'env> {
+        Resting { transaction: self.transaction.reset(), databases: self.databases, stop: self.stop }
+    }
+}
+
+/// A snapshot that shows nothing until it is woken.
+pub struct Resting<'env> {
+    transaction: InactiveTransaction<'env>,
+    databases: &'env [Database],
+    stop: Option<&'env AtomicBool>,
+}
+
+impl<'env> Resting<'env> {
+    /// A snapshot of what is the last commit by now.
+    pub fn wake(self) -> Result<Snapshot<'env>, StoreError> {
+        Ok(Snapshot { transaction: self.transaction.renew()?, databases: self.databases, stop: self.stop })
+    }
+}
+
+fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
+    match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        true => Err(StoreError::Interrupted),
+        false => Ok(()),
     }
 }
 
 impl Read for Snapshot<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        check_stop(self.stop)?;
         found(self.transaction.get(self.databases[table as usize], &key))
     }
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
-        Ok(Walk::new(self.transaction.open_ro_cursor(self.databases[table as usize])?))
+        Ok(Walk::new(self.transaction.open_ro_cursor(self.databases[table as usize])?, self.stop))
     }
 }
 

@@ -5,7 +5,7 @@
 pub enum Table {
     /// `schema`, `network` → what the store was made with.
     Meta,
-    /// Height → block and what is known of it ([`crate::chain::StoredBlock`]).
+    /// Height → block and what is known of it ([`crate::store::StoredBlock`]).
     Blocks,
     /// Height → old values of all that the block changed, for the last blocks only.
     Undo,

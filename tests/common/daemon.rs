@@ -97,7 +97,7 @@ impl Process {
         self.child.try_wait().expect("the process can be asked for its end")
     }
 
-    /// Ends it at once, as a power cut would.
+    /// Ends it at once, with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -87,14 +87,6 @@ pub fn send(exchange: &Exchange, port: u16) -> io::Result<Response> {
     }
 }
 
-/// A plain GET; the status and the body.
-pub fn get(path: &str, port: u16) -> io::Result<Response> {
-    let line = format!(
-        r#"{{"id":"","method":"GET","path":{path:?},"headers":[],"status":200,"responseHeaders":[],"compare":"status"}}"#
-    );
-    send(&Exchange::parse(&line), port)
-}
-
 fn connect(source: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     if let Some(source) = source {

@@ -46,6 +46,11 @@ impl Client {
     /// Connects.
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the node takes connections");
+        Client::from_stream(stream)
+    }
+
+    /// Speaks on a connection that exists.
+    pub fn from_stream(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         stream.set_write_timeout(Some(PATIENCE)).expect("a time limit");
         stream.set_nodelay(true).expect("no delay");

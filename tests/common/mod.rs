@@ -6,7 +6,6 @@ pub mod exchange;
 pub mod http;
 pub mod http_client;
 pub mod json_text;
-pub mod node;
 pub mod websocket;
 
 use std::io::Write;

@@ -49,7 +49,11 @@ impl Socket {
         assert_eq!(answer.status, 101, "{answer:?}");
         assert_eq!(answer.header("Sec-WebSocket-Accept"), Some(ACCEPT));
         assert_eq!(answer.header("Sec-WebSocket-Extensions"), None);
-        let (stream, buffer) = client.into_parts();
+        Socket::from_parts(client.into_parts())
+    }
+
+    /// Continues a connection after its upgrade, with what was received behind the answer.
+    pub fn from_parts((stream, buffer): (TcpStream, Vec<u8>)) -> Socket {
         Socket { stream, buffer }
     }
 

@@ -1,8 +1,8 @@
 //! Blocks as they are stored.
 
+use super::{Read, StoreError, Table};
 use crate::codec::{Context, Form};
 use crate::model::{Address, Amount, Block, Hash256, Height, Timestamp};
-use crate::store::{Read, StoreError, Table};
 
 /// What is known of a block in the chain, besides the block.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,301 @@
+//! What the benchmarks need: the recorded chain, a node as a child process, a client, and figures.
+#![allow(dead_code)] // not every benchmark uses everything
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[path = "../../common/mod.rs"]
+mod data;
+
+/// Height of the last block of `all-forks`.
+pub const TIP: u64 = 4010;
+/// A clock shortly after that block.
+pub const CLOCK: &str = "241500";
+/// Nothing is waited for longer than this.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A file of the chain `all-forks`.
+pub fn all_forks(file: &str) -> PathBuf {
+    data::shared(&format!("data/chains/all-forks/{file}")).expect("the recorded chain; NISD_SHARED names its folder")
+}
+
+/// A temporary folder, removed with the value.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("nisd-bench-").tempdir().expect("a temporary folder")
+}
+
+/// A running `nisd run`, killed with the value.
+pub struct Node {
+    child: Child,
+    log: PathBuf,
+    /// Where HTTP is served.
+    pub http: SocketAddr,
+    /// Where websockets are served.
+    pub websocket: SocketAddr,
+}
+
+impl Node {
+    /// `nisd run` on the embedded chain.
+    pub fn embedded(binary: &str, folder: &Path) -> Node {
+        Node::start(Command::new(binary).arg("run"), folder)
+    }
+
+    /// `nisd run` on a store of `all-forks` in `folder`, which it fills first if `import` says so.
+    pub fn all_forks(binary: &str, folder: &Path, import: bool) -> Node {
+        let mut command = Command::new(binary);
+        command.args(["run", "--clock", CLOCK, "--config"]).arg(all_forks("config.json"));
+        command.arg("--data").arg(folder.join("store"));
+        if import {
+            command.arg("--import").arg(all_forks("blocks.bin.gz"));
+        }
+        Node::start(&mut command, folder)
+    }
+
+    fn start(command: &mut Command, folder: &Path) -> Node {
+        let log = folder.join("log");
+        let (http, websocket) = (free_port(), free_port());
+        command.args(["--bind", "127.0.0.1", "--http-port", &http.port().to_string()]);
+        command.args(["--websocket-port", &websocket.port().to_string()]);
+        command.stdout(Stdio::null()).stderr(File::create(&log).expect("a log"));
+        Node { child: command.spawn().expect("nisd starts"), log, http, websocket }
+    }
+
+    /// Waits for the first answer, looking every half millisecond; gives the client that got it.
+    pub fn first_answer(&self) -> Client {
+        let begun = Instant::now();
+        loop {
+            if let Ok(mut client) = Client::connect(self.http)
+                && client.get("/chain/height").is_ok_and(|answer| answer.0 == 200)
+            {
+                return client;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no answer; the log says: {}", self.log());
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    /// Waits until the last block of `all-forks` is there.
+    pub fn wait_for_tip(&self) {
+        let (begun, mut client) = (Instant::now(), self.first_answer());
+        while client.height() < TIP {
+            assert!(begun.elapsed() < PATIENCE, "the import does not end; the log says: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Resident memory now.
+    pub fn memory(&self) -> Memory {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("/proc/PID/status");
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)
+        };
+        Memory { all: kib("VmRSS"), anon: kib("RssAnon"), file: kib("RssFile"), peak: kib("VmHWM") }
+    }
+
+    /// Seconds of processor time used so far.
+    pub fn cpu_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("/proc/PID/stat");
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        // User and system time, in hundredths of a second on every Linux.
+        fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+    }
+
+    /// What the node has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Resident memory in KiB.
+#[derive(Clone, Copy)]
+pub struct Memory {
+    pub all: f64,
+    pub anon: f64,
+    pub file: f64,
+    pub peak: f64,
+}
+
+impl std::fmt::Display for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [all, anon, file, peak] = [self.all, self.anon, self.file, self.peak].map(|kib| kib / 1024.0);
+        write!(f, "{all:.1} MiB resident ({anon:.1} own, {file:.1} of files: store and program), peak {peak:.1}")
+    }
+}
+
+fn free_port() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address")
+}
+
+/// A keep-alive connection of a client that waits for each answer.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+    body: Vec<u8>,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        Ok(Client { stream: BufReader::new(stream), body: Vec::new() })
+    }
+
+    /// Sends a whole request, and gives status and body of its answer.
+    pub fn ask(&mut self, request: &str) -> io::Result<(u16, &[u8])> {
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.answer()
+    }
+
+    /// Sends a request whose answer is read later.
+    pub fn send_get(&mut self, path: &str) -> io::Result<()> {
+        self.stream.get_mut().write_all(get(path).as_bytes())
+    }
+
+    /// Status and body of the next answer.
+    pub fn answer(&mut self) -> io::Result<(u16, &[u8])> {
+        let (mut line, mut status, mut length) = (String::new(), 0, 0);
+        loop {
+            line.clear();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let lower = line.trim_end().to_ascii_lowercase();
+            if lower.is_empty() {
+                break;
+            } else if let Some(rest) = lower.strip_prefix("http/1.1 ") {
+                status = rest.get(..3).and_then(|code| code.parse().ok()).unwrap_or(0);
+            } else if let Some(rest) = lower.strip_prefix("content-length:") {
+                length = rest.trim().parse().unwrap_or(0);
+            }
+        }
+        self.body.resize(length, 0);
+        self.stream.read_exact(&mut self.body)?;
+        Ok((status, &self.body))
+    }
+
+    pub fn get(&mut self, path: &str) -> io::Result<(u16, &[u8])> {
+        self.ask(&get(path))
+    }
+
+    /// The chain's height.
+    pub fn height(&mut self) -> u64 {
+        let (_, body) = self.get("/chain/height").expect("an answer");
+        height_in(body).expect("a height")
+    }
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+/// The number behind the last `"height":` of a JSON text, or the number that is the whole text.
+pub fn height_in(json: &[u8]) -> Option<u64> {
+    const KEY: &[u8] = b"\"height\":";
+    let place = json.windows(KEY.len()).rposition(|window| window == KEY).map_or(0, |place| place + KEY.len());
+    let digits = json.get(place..)?.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(None, |number: Option<u64>, digit| Some(number.unwrap_or(0) * 10 + u64::from(digit - b'0')))
+}
+
+/// Kinds of queries in the mix.
+pub const KINDS: [&str; 8] = [
+    "/chain/height",
+    "/chain/last-block",
+    "/block/at/public",
+    "/transaction/get",
+    "/account/get",
+    "/account/get/from-public-key",
+    "/heartbeat",
+    "/status",
+];
+
+/// Blocks from the tip down whose transactions are asked for.
+const RECENT: u64 = 1_000;
+
+/// Mixed queries about what the chain holds up to some height.
+pub struct Mix {
+    blocks: Vec<serde_json::Value>,
+}
+
+impl Mix {
+    /// The mix for `all-forks`.
+    pub fn all_forks() -> Mix {
+        let lines = flate2::read::MultiGzDecoder::new(File::open(all_forks("blocks.jsonl.gz")).expect("blocks"));
+        let lines = BufReader::new(lines).lines();
+        let blocks = lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON")).collect();
+        Mix { blocks }
+    }
+
+    /// The query with this number, of the kind `KINDS[number % 8]`, that a node at `height` can answer.
+    pub fn request(&self, number: u64, height: u64) -> String {
+        let random = scatter(number);
+        let block = &self.blocks[(random % height.clamp(1, TIP)) as usize];
+        let text = |name: &str| block[name].as_str().expect("a text");
+        match number % 8 {
+            2 => {
+                let body = format!("{{\"height\":{}}}", block["height"]);
+                let length = body.len();
+                format!(
+                    "POST /block/at/public HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                     Content-Length: {length}\r\n\r\n{body}"
+                )
+            }
+            3 => {
+                // A node without the feature TRANSACTION_HASH_LOOKUP knows those of the last 36 hours only.
+                let recent = height.saturating_sub(random % RECENT).clamp(1, TIP) as usize;
+                let mut lists = self.blocks[..recent].iter().rev().filter_map(|block| block["transactions"].as_array());
+                let list = lists.find(|list| !list.is_empty()).expect("transactions");
+                let hash = list[(random >> 32) as usize % list.len()].as_str().expect("a hash");
+                get(&format!("/transaction/get?hash={hash}"))
+            }
+            4 => get(&format!("/account/get?address={}", text("signerAddress"))),
+            5 => get(&format!("/account/get/from-public-key?publicKey={}", text("signer"))),
+            kind => get(KINDS[kind as usize]),
+        }
+    }
+}
+
+/// A number that looks like chance (the finalizer of the splitmix generator).
+fn scatter(number: u64) -> u64 {
+    let a = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let b = (a ^ a >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let c = (b ^ b >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    c ^ c >> 31
+}
+
+/// The value below which `share` of the values lie; sorts them.
+pub fn quantile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let place = (values.len() as f64 * share).ceil() as usize;
+    values.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+/// The value in the middle; sorts them.
+pub fn median(values: &mut [f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// `p50 … p99 … max …` in milliseconds; sorts them.
+pub fn in_millis(values: &mut [f64]) -> String {
+    let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| quantile(values, share) * 1e3);
+    format!("p50 {p50:.2} ms, p99 {p99:.2} ms, max {max:.2} ms")
+}
+
+/// How busy the machine is, to judge the figures by.
+pub fn machine() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("machine: {cores} cores, load {}", load.split(' ').next().unwrap_or("?"))
+}

@@ -1,0 +1,158 @@
+//! How much of an import is the unavoidable checking of signatures.
+//!
+//! `cargo bench --bench import` alternates, in one process, (a) checking all signatures of the chain
+//! `all-forks` back to back and (b) `nisd import` of that chain into an empty store. A round's ratio a/b says
+//! which part of the import the signatures are.
+
+mod common;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use clap::Parser;
+use nisd::chain::{Intake, IntakeOptions, Progress, Unverified, nemesis_block};
+use nisd::cli::{Cli, Command};
+use nisd::codec::Form;
+use nisd::codec::block_file::BlockFile;
+use nisd::commands;
+use nisd::config::{self, Settings};
+use nisd::crypto::{self, PublicKey, Signature, Verifier};
+
+const ROUNDS: usize = 5;
+
+/// One check of a signature.
+struct Check {
+    signer: PublicKey,
+    signed: Vec<u8>,
+    signature: Signature,
+}
+
+fn main() {
+    println!("{}", common::machine());
+    let settings = config::load(Some(&common::all_forks("config.json")), Vec::new(), std::env::home_dir().as_deref());
+    let settings = settings.expect("settings");
+    let checks = checks(&settings);
+    println!("{} signatures: of blocks, transactions and cosignatures", checks.len());
+    println!("round   a: signatures   a, no memory of keys   b: import     a/b");
+    let (mut ratios, mut plain_ratios) = (Vec::new(), Vec::new());
+    for round in 1..=ROUNDS {
+        let a = seconds(|| verify_remembering(&checks));
+        let plain = seconds(|| verify_plainly(&checks));
+        let folder = common::folder();
+        let b = seconds(|| import(&folder.path().join("store")));
+        println!("{round:5}   {a:11.3} s   {plain:18.3} s   {b:7.3} s   {:.3}", a / b);
+        ratios.push(a / b);
+        plain_ratios.push(plain / b);
+    }
+    println!("median a/b: {:.3}", common::median(&mut ratios));
+    println!("median a/b with plain verification as a: {:.3}", common::median(&mut plain_ratios));
+    println!("\nstages of an import, medians of {ROUNDS}:");
+    let mut stages: [Vec<f64>; 5] = Default::default();
+    for _ in 0..ROUNDS {
+        time_stages(&settings).into_iter().zip(&mut stages).for_each(|(time, list)| list.push(time));
+    }
+    let [read, verify, commit, other, total] = stages.map(|mut list| common::median(&mut list));
+    let row = |name: &str, time: f64| println!("{name:24} {time:7.3} s   {:5.1} %", time / total * 100.0);
+    row("read and decode", read);
+    row("verify and hash", verify);
+    row("apply", other);
+    row("commit", commit);
+    row("all", total);
+}
+
+fn seconds(work: impl FnOnce()) -> f64 {
+    let begun = Instant::now();
+    work();
+    begun.elapsed().as_secs_f64()
+}
+
+fn verify_remembering(checks: &[Check]) {
+    let mut verifier = Verifier::default();
+    assert!(checks.iter().all(|c| verifier.verify(&c.signer, &c.signed, &c.signature) == Ok(true)));
+}
+
+fn verify_plainly(checks: &[Check]) {
+    assert!(checks.iter().all(|c| crypto::verify(&c.signer, &c.signed, &c.signature) == Ok(true)));
+}
+
+/// `nisd import` as the program does it.
+fn import(store: &Path) {
+    let mut line: Vec<PathBuf> = ["nisd", "import", "--config"].map(PathBuf::from).into();
+    line.extend([common::all_forks("config.json"), "--data".into(), store.into(), common::all_forks("blocks.bin.gz")]);
+    let cli = Cli::try_parse_from(line).expect("a command line");
+    let overrides = cli.command.overrides().expect("settings");
+    let settings = config::load(cli.command.config(), overrides, None).expect("settings");
+    let Command::Import(command) = &cli.command else { unreachable!() };
+    commands::import(command, &settings, millis).expect("an import");
+}
+
+fn millis() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+}
+
+/// Every block of the chain, decoded.
+fn blocks(settings: &Settings) -> Vec<Unverified> {
+    let nemesis = settings.nemesis.read().expect("the nemesis block");
+    let mut blocks = vec![nemesis_block(&nemesis, &settings.network).expect("a nemesis block")];
+    let mut file = BlockFile::new(File::open(common::all_forks("blocks.bin.gz")).expect("blocks")).expect("blocks");
+    let mut bytes = Vec::new();
+    while file.next(&mut bytes).expect("a block") {
+        blocks.push(Unverified::read(&bytes, &settings.network).expect("a block"));
+    }
+    blocks
+}
+
+/// Every signature that an import checks.
+fn checks(settings: &Settings) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for block in blocks(settings) {
+        let block = block.block();
+        let signature = block.signature.expect("a signed block");
+        checks.push(Check { signer: block.signer, signed: block.to_bytes(Form::NonVerifiable), signature });
+        // The transactions of this block are not checked but known.
+        if block.height.0 == settings.network.chain.forks.treasury_reissuance {
+            continue;
+        }
+        for transaction in &block.transactions {
+            for entity in std::iter::once(transaction).chain(transaction.cosignatures()) {
+                let signature = entity.signature.expect("a signed transaction");
+                checks.push(Check { signer: entity.signer, signed: entity.signed_bytes(), signature });
+            }
+        }
+    }
+    checks
+}
+
+/// Seconds of reading, verifying, committing, all else, and the whole.
+fn time_stages(settings: &Settings) -> [f64; 5] {
+    let mut read = Vec::new();
+    let read_time = seconds(|| read = blocks(settings));
+    let mut verifier = Verifier::default();
+    let verify_time = seconds(|| {
+        for block in &mut read {
+            while block.step(&mut verifier).expect("good signatures") {}
+        }
+    });
+    drop(read);
+    let (folder, mut commit_time) = (common::folder(), 0.0);
+    let total = seconds(|| {
+        let store = commands::open_store(settings, folder.path()).expect("a store");
+        let files = commands::open_block_files(&[common::all_forks("blocks.bin.gz")]).expect("blocks");
+        let nemesis = settings.nemesis.read().expect("the nemesis block").into_owned();
+        // As `nisd import` has it.
+        let options = IntakeOptions { batch_steps: 100_000, batch_blocks: 5_000, stop_at: None };
+        let mut intake = Intake::new(&store, &settings.network, nemesis, files, options).expect("an intake");
+        loop {
+            let begun = Instant::now();
+            match intake.step().expect("a good chain") {
+                Progress::Working => {}
+                Progress::Committed { .. } => commit_time += begun.elapsed().as_secs_f64(),
+                Progress::Done => break,
+            }
+        }
+    });
+    [read_time, verify_time, commit_time, total - read_time - verify_time - commit_time, total]
+}

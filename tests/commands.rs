@@ -1,0 +1,370 @@
+//! The commands that work on a store and end, with the chain that lies in the project.
+
+mod common;
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use common::daemon::{Ended, run};
+use common::{shared, tiny};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TIP: u64 = 60;
+/// Hash of the last block.
+const TIP_HASH: &str = "127425dd1f4a8a11a4a09e3042455d72bed2fcc83477563dc0e916ee4f59a7e1";
+/// Name of the network in the chain's configuration.
+const NETWORK: &str = "golden-tiny";
+
+/// A folder for a store and for what a test makes up.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path("store")
+    }
+
+    /// Writes a file.
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).expect("the file can be written");
+        path
+    }
+
+    /// Runs a command on the store.
+    #[track_caller]
+    fn on_store(&self, command: &str, arguments: &[&str]) -> Ended {
+        let mut all: Vec<OsString> = vec![command.into(), "--data".into(), self.data().into()];
+        all.extend(arguments.iter().map(OsString::from));
+        run(all)
+    }
+
+    #[track_caller]
+    fn import_with(&self, config: &Path, blocks: &Path, arguments: &[&str]) -> Ended {
+        let mut all: Vec<&OsStr> = vec!["--config".as_ref(), config.as_ref()];
+        all.extend(arguments.iter().map(|argument| OsStr::new(*argument)));
+        let data = self.data();
+        let start: [&OsStr; 3] = ["import".as_ref(), "--data".as_ref(), data.as_ref()];
+        run(start.into_iter().chain(all).chain([blocks.as_os_str()]))
+    }
+
+    #[track_caller]
+    fn import(&self, blocks: &Path) -> Ended {
+        self.import_with(&tiny("config.json"), blocks, &[])
+    }
+
+    /// Height and digest of the store.
+    #[track_caller]
+    fn digest(&self) -> (u64, String) {
+        let line = self.on_store("digest", &[]).expect_success().text();
+        let (height, digest) = line.trim_end().split_once(' ').expect("a height and a digest");
+        assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
+        (height.parse().expect("a height"), digest.to_owned())
+    }
+}
+
+/// A store that holds the whole chain.
+fn full() -> Place {
+    let place = Place::new();
+    place.import(&tiny("blocks.bin")).expect_success();
+    place
+}
+
+/// Where the block at a height begins in the file of blocks, behind its length.
+fn offset(blocks: &[u8], height: u64) -> usize {
+    let mut position = 0;
+    for _ in 2..height {
+        let length = blocks[position..].first_chunk().expect("a length");
+        position += 4 + u32::from_le_bytes(*length) as usize;
+    }
+    position + 4
+}
+
+#[test]
+fn what_is_exported_is_what_was_imported() {
+    let place = full();
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    assert!(place.on_store("export", &[]).expect_success().stdout == blocks);
+    let output = place.path("out.bin");
+    let written = place.on_store("export", &["--output", output.to_str().expect("a path")]).expect_success();
+    assert!(written.stdout.is_empty() && fs::read(&output).expect("the output") == blocks);
+    let part = place.on_store("export", &["--from", "10", "--to", "19"]).expect_success().stdout;
+    assert!(part == blocks[offset(&blocks, 10) - 4..offset(&blocks, 20) - 4]);
+    // Heights that are not there are no empty file.
+    place.on_store("export", &["--to", "61"]).expect_failure(1, &["no block at height 61", "height 60"]);
+    place.on_store("export", &["--from", "62"]).expect_failure(1, &["62", "height 60"]);
+    place.on_store("export", &["--from", "9", "--to", "8"]).expect_failure(2, &["--to 8", "--from 9"]);
+    let nowhere = place.path("no/such/folder");
+    let failed = place.on_store("export", &["--output", nowhere.to_str().expect("a path")]);
+    failed.expect_failure(1, &["no/such/folder"]);
+}
+
+#[test]
+fn an_import_stops_where_it_is_told_and_goes_on_later() {
+    let (place, whole) = (Place::new(), full());
+    for (stop, height) in [("1", 1), ("23", 23), ("10", 23), ("24", 24), ("1000", TIP), ("1000", TIP)] {
+        let import = place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", stop]);
+        let log = import.expect_success().stderr;
+        assert!(log.contains(&format!("height {height}")), "{log}");
+        assert_eq!(place.digest().0, height, "--stop-at {stop}");
+    }
+    assert_eq!(place.digest(), whole.digest());
+    let refused = place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", "0"]);
+    refused.expect_failure(2, &["--stop-at", "at least 1"]);
+}
+
+#[test]
+fn what_is_rolled_back_can_be_taken_in_again() {
+    let place = full();
+    let whole = place.digest();
+    let reference = Place::new();
+    for (height, stop) in [(59, "59"), (31, "31"), (2, "2"), (1, "1")] {
+        place.on_store("rollback", &["--to", stop]).expect_success();
+        let _ = fs::remove_dir_all(reference.data());
+        let import = reference.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", stop]);
+        import.expect_success();
+        assert_eq!(place.digest(), reference.digest(), "rolled back to {height}");
+        assert_eq!(place.digest().0, height);
+    }
+    place.import(&tiny("blocks.bin")).expect_success();
+    assert_eq!(place.digest(), whole);
+}
+
+#[test]
+fn a_rollback_that_is_impossible_changes_nothing() {
+    let place = full();
+    let whole = place.digest();
+    for to in ["60", "61", "1000000"] {
+        place.on_store("rollback", &["--to", to]).expect_failure(1, &["at height 60", "below"]);
+    }
+    place.on_store("rollback", &["--to", "0"]).expect_failure(2, &["--to", "at least 1"]);
+    place.on_store("rollback", &[]).expect_failure(2, &["--to"]);
+    assert_eq!(place.digest(), whole);
+}
+
+/// The chain's configuration with a rewrite limit that is shorter than the chain.
+fn short_memory() -> String {
+    let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let mut config: Value = serde_json::from_str(&text).expect("JSON");
+    let nemesis = tiny("nemesis.bin");
+    config["chain"]["blockChainRewriteLimit"] = 20.into();
+    // No more than fit into as many blocks.
+    config["chain"]["maxTransactions"] = 2400.into();
+    let keys = config["nisConfiguration"].as_object_mut().expect("an object");
+    keys.insert("nis.blockChainRewriteLimit".to_owned(), "20".into());
+    keys.insert("nis.maxTransactions".to_owned(), "2400".into());
+    keys.insert("nem.network.nemesisFilePath".to_owned(), nemesis.to_str().expect("a path").into());
+    config.to_string()
+}
+
+#[test]
+fn a_rollback_beyond_what_is_remembered_is_refused() {
+    let place = Place::new();
+    let config = place.file("config.json", short_memory());
+    fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
+    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
+    let whole = place.digest();
+    place.on_store("rollback", &["--to", "39"]).expect_failure(1, &["remembered", "40"]);
+    assert_eq!(place.digest(), whole);
+    place.on_store("rollback", &["--to", "40"]).expect_success();
+    assert_eq!(place.digest().0, 40);
+}
+
+#[test]
+fn the_dump_is_one_line_of_json() {
+    let place = full();
+    let dump = place.on_store("dump", &[]).expect_success();
+    let text = dump.text();
+    assert!(text.ends_with('\n') && text.lines().count() == 1 && dump.stderr.is_empty(), "{}", dump.stderr);
+    let state: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(state["height"], TIP);
+    assert_eq!(state["blockHash"], TIP_HASH);
+    assert_eq!(state["chainScore"], "11231750704387638");
+    assert!(state["accounts"].as_array().is_some_and(|accounts| accounts.len() > 30), "{text}");
+}
+
+#[test]
+fn a_compressed_file_is_read_like_a_plain_one() {
+    let place = Place::new();
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packer.write_all(&blocks).expect("memory");
+    let packed = packer.finish().expect("memory");
+    // The name does not matter, the content does.
+    place.import(&place.file("first.bin", &packed)).expect_success();
+    assert_eq!(place.digest(), full().digest());
+
+    let torn = Place::new();
+    torn.import(&torn.file("torn.bin.gz", &packed[..packed.len() / 2])).expect_failure(1, &["after height"]);
+    let (height, _) = torn.digest();
+    assert!((2..TIP).contains(&height), "{height}");
+    torn.import(&place.path("first.bin")).expect_success();
+    assert_eq!(torn.digest(), place.digest());
+}
+
+#[test]
+fn several_files_are_read_in_their_order() {
+    let place = Place::new();
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let cut = offset(&blocks, 30) - 4;
+    let (low, high) = (place.file("low", &blocks[..cut]), place.file("high", &blocks[cut..]));
+    place.import(&high).expect_failure(1, &["height 2 is refused", "30"]);
+    let (low, high) = (low.to_str().expect("a path"), high);
+    place.import_with(&tiny("config.json"), &high, &[low]).expect_success();
+    assert_eq!(place.digest(), full().digest());
+}
+
+#[test]
+fn a_file_that_is_no_chain_is_refused_and_what_came_before_it_stays() {
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let cut = offset(&blocks, 30) + 100;
+    let place = Place::new();
+    let torn = place.import(&place.file("torn", &blocks[..cut]));
+    torn.expect_failure(1, &["after height 29", "ends inside a block"]);
+    assert_eq!(place.digest().0, 29);
+    place.import(&tiny("blocks.bin")).expect_success();
+    assert_eq!(place.digest(), full().digest());
+
+    for (name, bytes, word) in [
+        ("text", &b"hello, this is no chain\n"[..], "not the length of a block"),
+        ("short", &[7, 0], "ends inside a block"),
+        ("zero", &[0; 64], "not the length of a block"),
+        ("huge", &[0xff, 0xff, 0xff, 0x7f, 1], "not the length of a block"),
+        ("long", &[0, 0, 0xff, 0, 1], "ends inside a block"),
+        ("noise", &[8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], "height 2 is refused"),
+    ] {
+        let place = Place::new();
+        place.import(&place.file(name, bytes)).expect_failure(1, &[word]);
+    }
+}
+
+#[test]
+fn a_block_that_was_tampered_with_is_refused() {
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let start = offset(&blocks, 30);
+    let length = offset(&blocks, 31) - 4 - start;
+    // Every part of the block: version, time, signer, signature, parent, height, transactions.
+    for place_in_block in [4, 9, 20, 60, 130, 170, length - 1] {
+        let mut tampered = blocks.clone();
+        tampered[start + place_in_block] ^= 1;
+        let place = Place::new();
+        let file = place.file("tampered", &tampered);
+        place.import(&file).expect_failure(1, &["height 30 is refused"]);
+        assert_eq!(place.digest().0, 29, "byte {place_in_block}");
+    }
+    // And where the true block is known already, another one at its height is not taken for it.
+    let place = full();
+    let mut tampered = blocks.clone();
+    tampered[start + 9] ^= 1;
+    let other = place.import(&place.file("tampered", &tampered));
+    other.expect_failure(1, &["another block at height 30"]);
+    assert_eq!(place.digest(), full().digest());
+}
+
+#[test]
+fn blocks_of_another_chain_are_refused() {
+    let Some(other) = shared("data/chains/all-forks") else { return };
+    let place = Place::new();
+    let import = place.import(&other.join("blocks.bin.gz"));
+    import.expect_failure(1, &["height 2 is refused", "does not follow"]);
+    assert_eq!(place.digest().0, 1);
+    let import = full().import(&other.join("blocks.bin.gz"));
+    import.expect_failure(1, &["another block at height 2"]);
+}
+
+#[test]
+fn a_store_of_another_network_is_not_touched() {
+    let place = full();
+    let whole = place.digest();
+    let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let other = place.file("other.json", text.replace(NETWORK, "somewhere-else"));
+    fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
+    let words = ["the chain of golden-tiny", "somewhere-else"];
+    place.import_with(&other, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
+    let config = other.to_str().expect("a path");
+    let ports = ["--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0", "--config", config];
+    place.on_store("run", &ports).expect_failure(1, &words);
+    for command in ["digest", "dump", "export"] {
+        place.on_store(command, &["--config", config]).expect_failure(1, &words);
+    }
+    place.on_store("rollback", &["--config", config, "--to", "5"]).expect_failure(1, &words);
+    assert_eq!(place.digest(), whole);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let place = Place::new();
+    let nowhere = place.path("nowhere.bin");
+    place.import(&nowhere).expect_failure(1, &["nowhere.bin"]);
+    place.import_with(&place.path("no.json"), &tiny("blocks.bin"), &[]).expect_failure(2, &["no.json"]);
+    assert!(!place.data().exists(), "nothing is begun before everything is there");
+    for command in ["digest", "dump", "export"] {
+        place.on_store(command, &[]).expect_failure(1, &["no chain in the data folder"]);
+    }
+    place.on_store("rollback", &["--to", "5"]).expect_failure(1, &["no chain in the data folder"]);
+    assert!(!place.data().exists(), "looking creates nothing");
+    // A file where the folder should be.
+    fs::write(place.data(), "").expect("a file");
+    place.import(&tiny("blocks.bin")).expect_failure(1, &["data folder"]);
+    run(["import"]).expect_failure(2, &["--config"]);
+    run(["frobnicate"]).expect_failure(2, &["frobnicate"]);
+    // A file that is there but is no store.
+    let folder = Place::new();
+    fs::create_dir(folder.data()).expect("a folder");
+    fs::write(folder.data().join("data.mdb"), "this is not a store".repeat(1000)).expect("a file");
+    let ended = folder.on_store("digest", &[]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("nisd: ") && !ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn wrong_settings_are_refused_with_key_value_and_what_is_allowed() {
+    let place = Place::new();
+    let file = place.file("node.properties", "nem.network = mainnet\nnem.httpPort = 99999\nnis.ignoreFees = perhaps\n");
+    let file = file.to_str().expect("a path");
+    run(["run", "--config", file]).expect_failure(
+        2,
+        &[
+            "nem.httpPort",
+            "\"99999\"",
+            "0 to 65535",
+            "nis.ignoreFees",
+            "\"perhaps\"",
+            "true or false",
+            "node.properties",
+        ],
+    );
+    run(["run", "--clock", "noon"]).expect_failure(2, &["nisd.clock", "\"noon\"", "--clock", "allowed"]);
+    run(["run", "--set", "nem.websocketPort=x"]).expect_failure(2, &["nem.websocketPort", "\"x\"", "allowed"]);
+    run(["run", "--log", "loud"]).expect_failure(2, &["nisd.logLevel", "\"loud\"", "debug"]);
+    run(["run", "--bind", "here"]).expect_failure(2, &["nisd.bindAddress", "\"here\"", "allowed"]);
+    run(["run", "--set", "nisd.noSuchKey=1"]).expect_failure(2, &["nisd.noSuchKey", "`nisd settings`"]);
+    run(["run", "--set", "novalue"]).expect_failure(2, &["KEY=VALUE"]);
+}
+
+#[test]
+fn every_setting_is_described() {
+    let text = run(["settings"]).expect_success().text();
+    for key in ["nem.httpPort", "nem.websocketPort", "nem.network", "nisd.clock", "nisd.blocksNewBody", "nisd.data"] {
+        let described = text.split_once(&format!("\n  {key}\n")).map(|(_, rest)| rest);
+        let described = described.unwrap_or_else(|| panic!("{key} is missing"));
+        let end = described.find("\n\n").unwrap_or(described.len());
+        assert!(described[..end].contains("Allowed:") && described[..end].contains("Default:"), "{key}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100));
+    let help = run(["--help"]).expect_success().text();
+    for command in ["run", "import", "dump", "rollback", "digest", "export", "settings"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}");
+        assert!(!run([command, "--help"]).expect_success().stdout.is_empty());
+    }
+}
