@@ -122,9 +122,11 @@ impl Sink for JsonSink {
         let Some(bytes) = value else { return self.literal(label, b"null") };
         self.member(label, |sink| {
             sink.out.push(b'"');
-            for byte in bytes {
-                let digits = [HEX_DIGITS[usize::from(byte >> 4)], HEX_DIGITS[usize::from(byte & 15)]];
-                sink.out.extend_from_slice(&digits);
+            let start = sink.out.len();
+            sink.out.resize(start + 2 * bytes.len(), 0);
+            for (byte, digits) in bytes.iter().zip(sink.out[start..].chunks_exact_mut(2)) {
+                digits[0] = HEX_DIGITS[usize::from(byte >> 4)];
+                digits[1] = HEX_DIGITS[usize::from(byte & 15)];
             }
             sink.out.push(b'"');
         });

@@ -85,7 +85,8 @@ pub struct Context {
     pub network: NetworkByte,
     /// The account whose transactions are free of fees (specification 01 §17 Q1).
     pub nemesis_signer: Address,
-    /// Whether the input comes from the node's own store, so that addresses were checked before.
+    /// Whether the input comes from the node's own store, so that it was checked and brought into its normal form
+    /// before.
     pub trusted: bool,
 }
 

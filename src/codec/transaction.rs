@@ -169,7 +169,8 @@ fn read_transfer<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<Trans
     let recipient = source.address("recipient")?;
     let amount = source.amount("amount")?;
     let message = source.object("message", read_message)?.filter(|message| !message.payload.is_empty());
-    let mosaics = if newer { merge_mosaics(source.need_list("mosaics", read_mosaic)?)? } else { Vec::new() };
+    let mosaics = if newer { source.need_list("mosaics", read_mosaic)? } else { Vec::new() };
+    let mosaics = if source.context().trusted { mosaics } else { merge_mosaics(mosaics)? };
     Ok(Transfer { recipient, amount, message, mosaics })
 }
 
@@ -226,8 +227,9 @@ fn read_modifications<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<
             true => "Either cosignatory modifications or change of minimum cosignatories must be present".to_owned(),
         }));
     }
+    let Context { network, trusted, .. } = *source.context();
     Ok(AggregateModification {
-        modifications: sort_modifications(modifications, source.context().network),
+        modifications: if trusted { modifications } else { sort_modifications(modifications, network) },
         min_cosignatories_change: change,
     })
 }
@@ -242,23 +244,42 @@ fn sort_modifications(mut modifications: Vec<Modification>, network: NetworkByte
 
 fn read_multisig<'a, S: Source<'a>>(source: &mut S, form: Form, signer: &PublicKey) -> Result<Multisig, ReadError> {
     let inner = source.need_object("otherTrans", |source| read(source, Form::NonVerifiable))?;
-    let mut cosignatures = Vec::new();
-    if form == Form::Verifiable {
-        let network = source.context().network;
-        let inner_hash = inner.hash();
-        let account = inner.signer_address(network);
-        let list = source.need_list("signatures", |source| read(source, Form::Verifiable))?;
-        for cosignature in list {
-            check_cosignature(&cosignature, &inner_hash, &account)?;
-            if cosignature.signer != *signer {
-                cosignatures.push((cosignature.signer_address(network), cosignature));
-            }
-        }
-        // The sort is stable, so of several by one signer the first stays.
-        cosignatures.sort_by_key(|(address, _)| *address);
-        cosignatures.dedup_by(|(later, _), (earlier, _)| later == earlier);
+    let cosignatures = match form {
+        Form::Verifiable => source.need_list("signatures", |source| read(source, Form::Verifiable))?,
+        Form::NonVerifiable => Vec::new(),
+    };
+    // What comes from the node's own store was checked and sorted before.
+    let cosignatures = match source.context().trusted {
+        true => cosignatures,
+        false => normalise_cosignatures(cosignatures, &inner, signer, source.context().network)?,
+    };
+    Ok(Multisig { inner, cosignatures })
+}
+
+/// Checks the cosignatures of a transaction, drops those of its initiator `signer`, keeps one per cosigner and
+/// orders them by address (specification 01 §13.6).
+fn normalise_cosignatures(
+    list: Vec<Transaction>,
+    inner: &Transaction,
+    signer: &PublicKey,
+    network: NetworkByte,
+) -> Result<Vec<Transaction>, ReadError> {
+    if list.is_empty() {
+        return Ok(list);
     }
-    Ok(Multisig { inner, cosignatures: cosignatures.into_iter().map(|(_, cosignature)| cosignature).collect() })
+    let inner_hash = inner.hash();
+    let account = inner.signer_address(network);
+    let mut cosignatures = Vec::with_capacity(list.len());
+    for cosignature in list {
+        check_cosignature(&cosignature, &inner_hash, &account)?;
+        if cosignature.signer != *signer {
+            cosignatures.push((cosignature.signer_address(network), cosignature));
+        }
+    }
+    // The sort is stable, so of several by one signer the first stays.
+    cosignatures.sort_by_key(|(address, _)| *address);
+    cosignatures.dedup_by(|(later, _), (earlier, _)| later == earlier);
+    Ok(cosignatures.into_iter().map(|(_, cosignature)| cosignature).collect())
 }
 
 fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &Address) -> Result<(), ReadError> {

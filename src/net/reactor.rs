@@ -32,6 +32,10 @@ const EVENTS_PER_TURN: usize = 1024;
 /// Connections accepted from one listener in a turn.
 const ACCEPTS_PER_TURN: usize = 64;
 
+/// Connections that the system keeps until they are accepted, as far as its own limit allows. Beyond it a
+/// client must try again after a second; the usual 128 are exceeded by clients that reconnect all at once.
+const ACCEPT_QUEUE: i32 = 4096;
+
 /// Requests or messages answered for one connection in a turn.
 const ANSWERS_PER_TURN: usize = 64;
 
@@ -154,6 +158,8 @@ impl Reactor {
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
         let mut socket = TcpListener::bind(addr)?;
+        // Listening again changes nothing but the length of the queue.
+        rustix::net::listen(&socket, ACCEPT_QUEUE)?;
         let token = Token(EXTERNAL_TOKENS + id);
         self.registry().register(&mut socket, token, Interest::READABLE)?;
         self.listeners.push(Some(Listener {

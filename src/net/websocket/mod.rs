@@ -1,6 +1,6 @@
 //! Websockets (RFC 6455) as a server speaks them, without sockets or clocks.
 //!
-//! [`handshake`] decides on the upgrade request. [`WsConnection`] turns received bytes into
+//! [`handshake()`] decides on the upgrade request. [`WsConnection`] turns received bytes into
 //! [`WsEvent`]s and writes frames. It is built on tungstenite's frame layer (header codec, opcodes,
 //! close codes) rather than on its `WebSocket`, for three reasons: 2,000 idle subscribers must hold
 //! no buffers, where `WebSocket` keeps one for its life; the answers of specification 07 §3.2 need
