@@ -117,6 +117,8 @@ struct Import<'s> {
     pace: Option<Duration>,
     next: Instant,
     batch_blocks: u32,
+    /// Time spent on blocks since the last commit.
+    worked: Duration,
     meter: Meter,
     base: Instant,
     /// Height before the first block that is taken in.
@@ -128,7 +130,8 @@ impl<'s> Import<'s> {
         let base = Instant::now();
         let meter = Meter::new(commands::style(), 0, &progress_of(&intake));
         let from = intake.height();
-        Import { intake, pace, next: base, batch_blocks: BATCH_BLOCKS, meter, base, from }
+        let (batch_blocks, worked) = (BATCH_BLOCKS, Duration::ZERO);
+        Import { intake, pace, next: base, batch_blocks, worked, meter, base, from }
     }
 
     /// When there is something to do.
@@ -136,16 +139,20 @@ impl<'s> Import<'s> {
         self.next
     }
 
-    /// Makes the next batch smaller or larger, after a commit that took this long.
+    /// Makes the next batch smaller or larger, after a commit that took this long: short enough for those who wait
+    /// meanwhile, but at least half as long as the work before it, as a commit has a price however small it is.
     fn adapt(&mut self, commit: Duration) {
+        let worked = std::mem::take(&mut self.worked);
         if self.pace.is_some() {
             return;
         }
-        self.batch_blocks = match commit {
-            long if long > COMMIT_TIME => (self.batch_blocks * 3 / 4).max(1),
-            short if short < COMMIT_TIME / 2 => (self.batch_blocks + 4).min(MAX_BATCH_BLOCKS),
-            _ => self.batch_blocks,
-        };
+        if worked < commit * 2 {
+            self.batch_blocks = (self.batch_blocks * 5 / 4 + 1).min(MAX_BATCH_BLOCKS);
+        } else if commit > COMMIT_TIME {
+            self.batch_blocks = (self.batch_blocks * 3 / 4).max(1);
+        } else if commit < COMMIT_TIME / 2 {
+            self.batch_blocks = (self.batch_blocks + 4).min(MAX_BATCH_BLOCKS);
+        }
         self.intake.set_batch_blocks(self.batch_blocks);
     }
 
@@ -209,16 +216,19 @@ impl Loop<'_> {
     fn take_in(&mut self, node: &mut Node<'_>) -> Result<(), NodeError> {
         let Some(import) = &mut self.intake else { return Ok(()) };
         let begun = Instant::now();
-        let mut now = begun;
-        while now >= import.next && now - begun < SLICE {
-            let before = std::mem::replace(&mut now, Instant::now());
+        loop {
+            let now = Instant::now();
+            if now < import.next || now - begun >= SLICE {
+                break;
+            }
             match import.intake.step() {
                 Ok(Progress::Working) => {}
                 Ok(Progress::Committed { first, last }) => {
-                    import.adapt(before.elapsed());
+                    import.worked += now - begun;
+                    import.adapt(now.elapsed());
                     node.committed(first, last);
                     import.next += import.pace.unwrap_or_default();
-                    break;
+                    return Ok(());
                 }
                 Ok(Progress::Done) => {
                     import.report(true);
@@ -234,6 +244,7 @@ impl Loop<'_> {
                 }
             }
         }
+        import.worked += begun.elapsed();
         import.report(false);
         Ok(())
     }
