@@ -1,14 +1,15 @@
 //! What can go wrong with the store.
 
 use std::fmt;
+use std::path::PathBuf;
 
 /// A failure of the store. None of them is caused by what a peer or a client sends.
 #[derive(Debug)]
 pub enum StoreError {
     /// LMDB failed.
     Lmdb(lmdb::Error),
-    /// The folder could not be created.
-    Folder(std::io::Error),
+    /// The folder could not be created or locked.
+    Folder(PathBuf, std::io::Error),
     /// The store was written by another version of this program.
     Schema { found: String, expected: String },
     /// The store holds the chain of another network.
@@ -30,7 +31,9 @@ impl fmt::Display for StoreError {
                 "the store has reached its largest size; start again with a larger nisd.mapSize, nothing is lost",
             ),
             StoreError::Lmdb(error) => write!(f, "the store failed: {error}"),
-            StoreError::Folder(error) => write!(f, "the data folder cannot be used: {error}"),
+            StoreError::Folder(path, error) => {
+                write!(f, "the data folder {} cannot be used: {error}", path.display())
+            }
             StoreError::Schema { found, expected } => write!(
                 f,
                 "the store was written by another version of nisd (schema {found}, this program needs {expected}); \

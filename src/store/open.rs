@@ -69,7 +69,7 @@ impl Store {
     /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or
     /// layout is not touched.
     pub fn open(folder: &Path, identity: &Identity, options: Options) -> Result<Store, StoreError> {
-        std::fs::create_dir_all(folder).map_err(StoreError::Folder)?;
+        std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let lock = Some(lock(folder)?);
         let environment = environment(folder, options)?;
         if let Some(found) = stored_meta(&environment)? {
@@ -130,11 +130,12 @@ impl Store {
 }
 
 fn lock(folder: &Path) -> Result<File, StoreError> {
-    let file = File::create(folder.join(LOCK_FILE)).map_err(StoreError::Folder)?;
+    let failed = |error| StoreError::Folder(folder.to_owned(), error);
+    let file = File::create(folder.join(LOCK_FILE)).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
-        Err(TryLockError::Error(error)) => Err(StoreError::Folder(error)),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
