@@ -1,7 +1,7 @@
 //! The commands that work on a store and then end.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,8 +83,17 @@ from_error!(StoreError => Store, NemesisError => Nemesis, BlockError => Block, I
 /// Opens recorded blocks.
 pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, CommandError> {
     let open = |path: &PathBuf| {
-        let file = File::open(path).and_then(BlockFile::new);
-        file.map_err(|error| CommandError::File(path.clone(), error))
+        let open = || {
+            let file = File::open(path)?;
+            // A pipe has no size.
+            let size = file.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len());
+            let blocks = BlockFile::new(file)?;
+            Ok(match size {
+                Some(size) => blocks.with_size(size),
+                None => blocks,
+            })
+        };
+        open().map_err(|error| CommandError::File(path.clone(), error))
     };
     paths.iter().map(open).collect()
 }
@@ -108,15 +117,15 @@ pub fn import(command: &cli::Import, settings: &Settings, millis: fn() -> u64) -
     loop {
         match intake.step() {
             Ok(chain::Progress::Done) => break,
-            Ok(chain::Progress::Committed { .. }) => display.committed(intake.height()),
-            Ok(chain::Progress::Working) => display.working(intake.height()),
+            Ok(chain::Progress::Committed { last, .. }) => log::debug!("committed up to height {last}"),
+            Ok(chain::Progress::Working) => display.working(&intake),
             Err(error) => {
-                display.end(intake.height());
+                display.end(&intake);
                 return Err(error.into());
             }
         }
     }
-    display.end(intake.height());
+    display.end(&intake);
     log::info!("the chain is at height {}", intake.height());
     Ok(())
 }
@@ -132,31 +141,28 @@ struct Display {
 impl Display {
     fn new(millis: fn() -> u64, intake: &Intake<'_>, stop_at: Option<Height>) -> Display {
         let target = stop_at.map(|height| height.0);
-        let progress = Progress { height: intake.height().0, target, bytes: None };
-        Display { millis, meter: Meter::new(style(), millis(), &progress), target, steps: 0 }
+        let meter = Meter::new(style(), millis(), &progress_of(intake, target));
+        Display { millis, meter, target, steps: 0 }
     }
 
-    fn progress(&self, height: Height) -> Progress {
-        Progress { height: height.0, target: self.target, bytes: None }
-    }
-
-    fn working(&mut self, height: Height) {
+    fn working(&mut self, intake: &Intake<'_>) {
         self.steps += 1;
         if self.steps >= STEPS_PER_LOOK {
             self.steps = 0;
-            let line = self.meter.report((self.millis)(), &self.progress(height));
+            let line = self.meter.report((self.millis)(), &progress_of(intake, self.target));
             line.iter().for_each(|line| show(line));
         }
     }
 
-    fn committed(&mut self, height: Height) {
-        log::debug!("committed up to height {height}");
-    }
-
-    fn end(&mut self, height: Height) {
-        let line = self.meter.finish((self.millis)(), &self.progress(height));
+    fn end(&mut self, intake: &Intake<'_>) {
+        let line = self.meter.finish((self.millis)(), &progress_of(intake, self.target));
         show(&line);
     }
+}
+
+/// Where an intake stands that is to end at the height `target`, or with its files.
+pub fn progress_of(intake: &Intake<'_>, target: Option<u64>) -> Progress {
+    Progress { height: intake.height().0, target, bytes: intake.bytes().filter(|_| target.is_none()) }
 }
 
 /// How progress is shown on standard error.

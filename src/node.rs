@@ -18,11 +18,11 @@ use self::service::{Moment, Node};
 use crate::chain::{Intake, IntakeError, Progress};
 use crate::cli;
 use crate::clock::NetworkClock;
-use crate::commands::{self, CommandError};
+use crate::commands::{self, CommandError, progress_of};
 use crate::config::Settings;
 use crate::model::Height;
 use crate::net::Reactor;
-use crate::progress::{self, Meter};
+use crate::progress::Meter;
 use crate::push::Output;
 
 /// Longest time for which blocks are worked on between two looks at the sockets.
@@ -128,7 +128,7 @@ struct Import<'s> {
 impl<'s> Import<'s> {
     fn new(intake: Intake<'s>, pace: Option<Duration>) -> Import<'s> {
         let base = Instant::now();
-        let meter = Meter::new(commands::style(), 0, &progress_of(&intake));
+        let meter = Meter::new(commands::style(), 0, &progress_of(&intake, None));
         let from = intake.height();
         let (batch_blocks, worked) = (BATCH_BLOCKS, Duration::ZERO);
         Import { intake, pace, next: base, batch_blocks, worked, meter, base, from }
@@ -161,14 +161,10 @@ impl<'s> Import<'s> {
             return;
         }
         let now = self.base.elapsed().as_millis() as u64;
-        let progress = progress_of(&self.intake);
+        let progress = progress_of(&self.intake, None);
         let line = if done { Some(self.meter.finish(now, &progress)) } else { self.meter.report(now, &progress) };
         line.iter().for_each(|line| commands::show(line));
     }
-}
-
-fn progress_of(intake: &Intake<'_>) -> progress::Progress {
-    progress::Progress { height: intake.height().0, target: None, bytes: None }
 }
 
 struct Loop<'s> {

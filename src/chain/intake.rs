@@ -63,6 +63,16 @@ impl fmt::Display for IntakeError {
 
 impl std::error::Error for IntakeError {}
 
+/// What reading on in the files has given.
+enum Next {
+    /// A block that the chain does not have.
+    New,
+    /// One that it has, or the end of a file; there may be more.
+    Nothing,
+    /// There are no more blocks.
+    End,
+}
+
 enum Stage {
     /// The next block is to be read.
     Reading,
@@ -82,6 +92,9 @@ pub struct Intake<'s> {
     nemesis: Vec<u8>,
     files: std::vec::IntoIter<BlockFile<'s>>,
     file: Option<BlockFile<'s>>,
+    /// Bytes of all files, and of those that were read to their ends.
+    size: Option<u64>,
+    finished: u64,
     options: IntakeOptions,
     verifier: Verifier,
     buffer: Vec<u8>,
@@ -110,6 +123,8 @@ impl<'s> Intake<'s> {
             store,
             network,
             nemesis,
+            size: files.iter().map(|file| file.progress().1).sum(),
+            finished: 0,
             files: files.into_iter(),
             file: None,
             options,
@@ -123,6 +138,12 @@ impl<'s> Intake<'s> {
             stage: Stage::Reading,
             failure: None,
         })
+    }
+
+    /// Bytes of the files that were read, and bytes of all of them if every file's size is known.
+    pub fn bytes(&self) -> Option<(u64, u64)> {
+        let current = self.file.as_ref().map_or(0, |file| file.progress().0);
+        self.size.map(|size| (self.finished + current, size))
     }
 
     /// Changes after how many blocks a batch is committed.
@@ -189,9 +210,10 @@ impl<'s> Intake<'s> {
         }
         let unverified = match self.tip {
             None => nemesis_block(&self.nemesis, self.network),
-            Some(_) => match self.next_new_block() {
-                Ok(true) => Unverified::read(&self.buffer, self.network),
-                Ok(false) => return self.done(),
+            Some(_) => match self.next_block() {
+                Ok(Next::New) => Unverified::read(&self.buffer, self.network),
+                Ok(Next::Nothing) => return Ok(Progress::Working),
+                Ok(Next::End) => return self.done(),
                 Err(error) => return self.fail(error),
             },
         };
@@ -215,25 +237,25 @@ impl<'s> Intake<'s> {
         }
     }
 
-    /// Reads the next block that the chain does not have yet. One that it has must be the same.
-    fn next_new_block(&mut self) -> Result<bool, IntakeError> {
+    /// Reads the next block of the files into the buffer.
+    fn next_block(&mut self) -> Result<Next, IntakeError> {
         let tip = self.height();
-        loop {
-            if self.file.is_none() {
-                self.file = self.files.next();
-            }
-            let Some(file) = &mut self.file else { return Ok(false) };
-            if !file.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
-                self.file = None;
-                continue;
-            }
-            match block_height(&self.buffer) {
-                Some(height) if height <= tip => self.check_known(height)?,
-                _ => return Ok(true),
-            }
+        if self.file.is_none() {
+            self.file = self.files.next();
+        }
+        let Some(file) = &mut self.file else { return Ok(Next::End) };
+        if !file.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
+            self.finished += file.progress().0;
+            self.file = None;
+            return Ok(Next::Nothing);
+        }
+        match block_height(&self.buffer) {
+            Some(height) if height <= tip => self.check_known(height).map(|()| Next::Nothing),
+            _ => Ok(Next::New),
         }
     }
 
+    /// A block that the chain has already must be the same.
     fn check_known(&self, height: Height) -> Result<(), IntakeError> {
         let fail = |error: BlockError| IntakeError::Block(height, error);
         let snapshot = self.store.snapshot().map_err(|error| fail(error.into()))?;

@@ -1,8 +1,10 @@
 //! Files of blocks: for each block the length of its verifiable binary form as four little-endian bytes, then
 //! these bytes. The whole may be gzip-compressed.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
+use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -45,11 +47,29 @@ impl From<io::Error> for BlockFileError {
 /// Reads a file of blocks one after another.
 pub struct BlockFile<'a> {
     input: Box<dyn Read + 'a>,
+    consumed: Rc<Cell<u64>>,
+    size: Option<u64>,
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    input: R,
+    count: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.count.set(self.count.get() + count as u64);
+        Ok(count)
+    }
 }
 
 impl<'a> BlockFile<'a> {
     /// Reads from the start of `input`, which may be compressed.
-    pub fn new(mut input: impl Read + 'a) -> io::Result<BlockFile<'a>> {
+    pub fn new(input: impl Read + 'a) -> io::Result<BlockFile<'a>> {
+        let consumed = Rc::default();
+        let mut input = Counted { input, count: Rc::clone(&consumed) };
         // What begins the file may come byte by byte, through a pipe for example.
         let mut start = [0; GZIP_MAGIC.len()];
         let filled = read_fully(&mut input, &mut start)?;
@@ -59,7 +79,17 @@ impl<'a> BlockFile<'a> {
             true => Box::new(BufReader::new(MultiGzDecoder::new(input))),
             false => Box::new(input),
         };
-        Ok(BlockFile { input })
+        Ok(BlockFile { input, consumed, size: None })
+    }
+
+    /// Says how many bytes the file has, so that progress can be told.
+    pub fn with_size(self, bytes: u64) -> BlockFile<'a> {
+        BlockFile { size: Some(bytes), ..self }
+    }
+
+    /// Bytes of the file that were read, and all of them if that is known.
+    pub fn progress(&self) -> (u64, Option<u64>) {
+        (self.consumed.get(), self.size)
     }
 
     /// The bytes of the next block in `block`; `false` at the end of the file.

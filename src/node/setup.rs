@@ -17,7 +17,10 @@ pub fn intake<'s>(store: &'s Store, settings: &'s Settings, files: &[PathBuf]) -
     let nemesis = settings.nemesis.read()?.into_owned();
     let embedded = settings.embedded && files.is_empty();
     let files = match embedded {
-        true => vec![BlockFile::new(embedded::BLOCKS).map_err(NodeError::System)?],
+        true => {
+            let blocks = BlockFile::new(embedded::BLOCKS).map_err(NodeError::System)?;
+            vec![blocks.with_size(embedded::BLOCKS.len() as u64)]
+        }
         false => commands::open_block_files(files)?,
     };
     let batch_blocks = if embedded { 1 } else { BATCH_BLOCKS };
