@@ -126,7 +126,7 @@ pub fn import(command: &cli::Import, settings: &Settings, millis: fn() -> u64) -
         }
     }
     display.end(&intake);
-    log::info!("the chain is at height {}", intake.height());
+    log::info!("the chain is at height {}", intake.committed());
     Ok(())
 }
 
@@ -160,9 +160,10 @@ impl Display {
     }
 }
 
-/// Where an intake stands that is to end at the height `target`, or with its files.
+/// Where an intake stands that is to end at the height `target`, or with its files. The height is that of what
+/// cannot be lost any more.
 pub fn progress_of(intake: &Intake<'_>, target: Option<u64>) -> Progress {
-    Progress { height: intake.height().0, target, bytes: intake.bytes().filter(|_| target.is_none()) }
+    Progress { height: intake.committed().0, target, bytes: intake.bytes().filter(|_| target.is_none()) }
 }
 
 /// How progress is shown on standard error.

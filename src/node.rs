@@ -129,7 +129,7 @@ impl<'s> Import<'s> {
     fn new(intake: Intake<'s>, pace: Option<Duration>) -> Import<'s> {
         let base = Instant::now();
         let meter = Meter::new(commands::style(), 0, &progress_of(&intake, None));
-        let from = intake.height();
+        let from = intake.committed();
         let (batch_blocks, worked) = (BATCH_BLOCKS, Duration::ZERO);
         Import { intake, pace, next: base, batch_blocks, worked, meter, base, from }
     }
@@ -157,7 +157,7 @@ impl<'s> Import<'s> {
     }
 
     fn report(&mut self, done: bool) {
-        if self.intake.height() == self.from {
+        if self.intake.committed() == self.from {
             return;
         }
         let now = self.base.elapsed().as_millis() as u64;

@@ -320,3 +320,31 @@ fn nemesis_line(account: &Value) -> String {
         account["minCosignatories"],
     )
 }
+
+#[test]
+fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_is_room() {
+    let Some(chain) = Chain::open("tiny") else { return };
+    let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None };
+    let identity = Identity::of(&chain.network);
+    let committed = {
+        let small = Store::open(folders.0.path(), &identity, Options { map_size: 512 << 10 }).unwrap();
+        let file = BlockFile::new(File::open(chain.blocks()).unwrap()).unwrap();
+        let mut intake = Intake::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
+        let error = loop {
+            match intake.step() {
+                Ok(progress) => assert_ne!(progress, Progress::Done, "the store is large enough"),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("nisd.mapSize"), "{error}");
+        intake.committed().0
+    };
+    let store = chain.store(folders.0.path());
+    assert!((1..60).contains(&committed), "{committed}");
+    assert_eq!(tip_height(&store), committed);
+    chain.import(&store, u64::MAX);
+    let straight = chain.store(folders.1.path());
+    chain.import(&straight, u64::MAX);
+    assert_eq!(digest(&store.snapshot().unwrap()).unwrap(), digest(&straight.snapshot().unwrap()).unwrap());
+}

@@ -50,6 +50,8 @@ pub enum IntakeError {
 impl fmt::Display for IntakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The block may be fine.
+            IntakeError::Block(height, BlockError::Store(error)) => write!(f, "at height {height}: {error}"),
             IntakeError::Block(height, error) => write!(f, "the block at height {height} is refused: {error}"),
             IntakeError::File(height, error) => write!(f, "after height {height}: {error}"),
             IntakeError::OtherChain(height) => write!(
@@ -102,6 +104,7 @@ pub struct Intake<'s> {
     first_of_batch: Option<Height>,
     steps: u32,
     tip: Option<StoredBlock>,
+    committed: Height,
     window: Window,
     stage: Stage,
     failure: Option<IntakeError>,
@@ -118,7 +121,8 @@ impl<'s> Intake<'s> {
     ) -> Result<Intake<'s>, BlockError> {
         let snapshot = store.snapshot()?;
         let tip = tip(&snapshot)?;
-        let window = Window::load(&snapshot, tip.as_ref().map_or(Height(0), |tip| tip.height))?;
+        let committed = tip.as_ref().map_or(Height(0), |tip| tip.height);
+        let window = Window::load(&snapshot, committed)?;
         Ok(Intake {
             store,
             network,
@@ -134,10 +138,16 @@ impl<'s> Intake<'s> {
             first_of_batch: None,
             steps: 0,
             tip,
+            committed,
             window,
             stage: Stage::Reading,
             failure: None,
         })
+    }
+
+    /// Height of the last block that is committed; 0 if there is none.
+    pub fn committed(&self) -> Height {
+        self.committed
     }
 
     /// Bytes of the files that were read, and bytes of all of them if every file's size is known.
@@ -188,10 +198,16 @@ impl<'s> Intake<'s> {
         batch.undo(&begun)?;
         batch.commit()?;
         let last = self.height();
+        self.committed = last;
         Ok(self.first_of_batch.take().map_or(Progress::Working, |first| Progress::Committed { first, last }))
     }
 
     fn fail(&mut self, error: IntakeError) -> Result<Progress, IntakeError> {
+        if matches!(error, IntakeError::Block(_, BlockError::Store(_))) {
+            // The batch cannot be trusted any more. What was committed before it stays.
+            self.batch = None;
+            return Err(error);
+        }
         let height = self.height().next();
         match self.commit() {
             Ok(Progress::Working | Progress::Done) => Err(error),
