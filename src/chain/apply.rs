@@ -39,7 +39,7 @@ pub fn begin(block: &Block, batch: &mut Batch<'_>, network: &Network) -> Result<
 pub fn apply_transaction(ledger: &mut Ledger<'_, '_>, transaction: &Transaction) -> Result<(), StateError> {
     reveal_keys(ledger, transaction)?;
     let mut list: Vec<Effect<'_>> = Vec::with_capacity(8);
-    effects(transaction, ledger.batch, ledger.network.byte, &mut list)?;
+    effects(transaction, ledger, ledger.network.byte, &mut list)?;
     list.iter().try_for_each(|effect| ledger.apply(effect))
 }
 

@@ -64,7 +64,8 @@ impl From<StateError> for BlockError {
     fn from(error: StateError) -> Self {
         match error {
             StateError::Store(error) => BlockError::Store(error),
-            StateError::Impossible(why) => BlockError::State(why),
+            StateError::Impossible(why) | StateError::Argument(why) => BlockError::State(why),
+            StateError::Arithmetic(why) => BlockError::State(why.to_owned()),
         }
     }
 }

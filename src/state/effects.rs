@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 
 use super::error::StateError;
-use super::mosaics;
+use super::view::View;
 use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{LinkMode, Modification, SupplyChangeKind, Transfer};
 use crate::model::units::MICRO;
 use crate::model::{Address, Body, Mosaic, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
-use crate::store::Read;
 
 /// One change of the state. Amounts are micro-units, quantities smallest units.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +38,7 @@ pub enum Effect<'t> {
 /// be that before the transaction.
 pub fn effects<'t>(
     transaction: &'t Transaction,
-    state: &impl Read,
+    state: &impl View,
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
@@ -61,7 +60,7 @@ pub fn effects<'t>(
             out.extend(change.map(|change| Effect::MinCosignatories { account: signer, change }));
         }
         Body::ProvisionNamespace(body) => {
-            let name = body.name().map_err(|error| StateError::impossible(error.to_string()))?;
+            let name = body.name().map_err(|error| StateError::argument(error.to_string()))?;
             out.push(Effect::Touch(body.rental_fee_sink));
             out.push(Effect::Transfer { from: signer, to: body.rental_fee_sink, amount: body.rental_fee.0 });
             out.push(Effect::Namespace { owner: signer, name });
@@ -81,7 +80,10 @@ pub fn effects<'t>(
             out.push(Effect::Debit { from: account, amount: transaction.fee.0 });
             return Ok(());
         }
-        Body::Cosignature(_) => return Err(StateError::impossible("a cosignature cannot stand in a block by itself")),
+        Body::Cosignature(body) => {
+            out.push(Effect::Debit { from: body.other_account, amount: transaction.fee.0 });
+            return Ok(());
+        }
     }
     out.push(Effect::Debit { from: signer, amount: transaction.fee.0 });
     Ok(())
@@ -90,7 +92,7 @@ pub fn effects<'t>(
 fn transfer_effects<'t>(
     signer: Address,
     body: &'t Transfer,
-    state: &impl Read,
+    state: &impl View,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
     out.push(Effect::Touch(body.recipient));
@@ -121,16 +123,16 @@ fn currency_moved(body: &Transfer) -> Result<Option<u64>, StateError> {
 /// With mosaics attached the amount of a transfer is a multiplier of their quantities.
 fn scale(amount: u64, quantity: u64) -> Result<u64, StateError> {
     let product = u128::from(amount) * u128::from(quantity) / u128::from(MICRO);
-    i64::try_from(product).map(|value| value as u64).map_err(|_| StateError::impossible("a quantity exceeds 64 bits"))
+    i64::try_from(product).map(|value| value as u64).map_err(|_| StateError::Arithmetic("BigInteger out of long range"))
 }
 
 fn levy_effect(
     signer: Address,
     mosaic: &MosaicId,
     quantity: u64,
-    state: &impl Read,
+    state: &impl View,
 ) -> Result<Option<Effect<'static>>, StateError> {
-    let Some(levy) = mosaics::current(state, mosaic)?.and_then(|(_, entry)| entry.definition.levy) else {
+    let Some(levy) = state.mosaic(mosaic)?.and_then(|entry| entry.definition.levy) else {
         return Ok(None);
     };
     let amount = match levy.kind {
@@ -138,7 +140,8 @@ fn levy_effect(
         // The product wraps at 64 bits (specification 03 §23 Q7).
         LevyKind::Percentile => (quantity as i64).wrapping_mul(levy.fee as i64) / 10_000,
     };
-    let amount = u64::try_from(amount).map_err(|_| StateError::impossible("a levy below zero"))?;
+    let negative = || StateError::argument(format!("quantity ({amount}) must be non-negative"));
+    let amount = u64::try_from(amount).map_err(|_| negative())?;
     if amount == 0 {
         return Ok(None);
     }

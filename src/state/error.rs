@@ -11,6 +11,10 @@ pub enum StateError {
     Store(StoreError),
     /// The change is impossible, so the block is not valid; why.
     Impossible(String),
+    /// The transaction means something that cannot be, in the protocol's own words (specification 02 §6.4).
+    Argument(String),
+    /// A number leaves its range, in the protocol's own words.
+    Arithmetic(&'static str),
 }
 
 impl StateError {
@@ -18,13 +22,19 @@ impl StateError {
     pub fn impossible(why: impl Into<String>) -> StateError {
         StateError::Impossible(why.into())
     }
+
+    /// An illegal argument.
+    pub fn argument(text: impl Into<String>) -> StateError {
+        StateError::Argument(text.into())
+    }
 }
 
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StateError::Store(error) => error.fmt(f),
-            StateError::Impossible(why) => f.write_str(why),
+            StateError::Impossible(why) | StateError::Argument(why) => f.write_str(why),
+            StateError::Arithmetic(why) => f.write_str(why),
         }
     }
 }

@@ -31,6 +31,11 @@ struct Open {
 }
 
 impl BlockContext {
+    /// An account as the block has left it so far, if the block has looked at it.
+    pub(super) fn open_account(&self, address: &Address) -> Option<&Account> {
+        self.accounts.get(address).map(|open| &open.account)
+    }
+
     /// Nothing applied yet.
     pub fn new(height: Height, timestamp: Timestamp) -> BlockContext {
         BlockContext { height, timestamp, accounts: BTreeMap::new(), outlinks: 0, log: ExpiryLog::new(height) }
@@ -203,10 +208,7 @@ impl Ledger<'_, '_> {
 
     /// No account may be both a multisig account and a cosignatory (specification 03 §11).
     fn refuse_nested_multisig(&self, account: &Address, cosignatory: &Address) -> Result<(), StateError> {
-        let has = |table, address: &Address| -> Result<bool, StateError> {
-            let entry = self.batch.walk(table)?.seek(address.as_bytes())?;
-            Ok(entry.is_some_and(|(key, _)| key.starts_with(address.as_bytes())))
-        };
+        let has = |table, address: &Address| self.batch.any(table, address.as_bytes());
         if has(Table::CosignatoryOf, account)? || has(Table::Cosignatories, cosignatory)? || account == cosignatory {
             return Err(StateError::impossible("a multisig account cannot be a cosignatory"));
         }

@@ -16,6 +16,7 @@ mod namespaces;
 mod pruning;
 mod queries;
 mod vesting;
+mod view;
 
 pub use account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
 pub use digest::digest;
@@ -28,3 +29,4 @@ pub use mosaics::MosaicEntry;
 pub use namespaces::Lease;
 pub use queries::{account, cosignatories, cosignatory_of, hash_entry, mosaic_definition};
 pub use vesting::VestedBalance;
+pub use view::View;

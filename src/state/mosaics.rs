@@ -45,6 +45,12 @@ fn holding_key(account: &Address, id: &MosaicId) -> Vec<u8> {
 }
 
 impl MosaicEntry {
+    /// The built-in `nem:xem`.
+    pub fn xem() -> MosaicEntry {
+        let definition = MosaicDefinition::xem();
+        MosaicEntry { supply: definition.properties.initial_supply, definition }
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
         let definition = &self.definition;

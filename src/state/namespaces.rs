@@ -58,6 +58,10 @@ fn put_leases(batch: &mut Batch<'_>, root: &str, leases: &[Lease]) -> Result<(),
     batch.put(Table::Namespaces, root.as_bytes(), &out.0)
 }
 
+fn owner_key(owner: &Address, root: &str) -> Vec<u8> {
+    [owner.as_bytes().as_slice(), root.as_bytes()].concat()
+}
+
 fn lease_key(height: Height, root: &str) -> Vec<u8> {
     [&height.0.to_be_bytes(), root.as_bytes()].concat()
 }
@@ -113,8 +117,10 @@ fn provision_root(
             }
         } else {
             ids.iter().try_for_each(|id| mosaics::remove(batch, id))?;
+            batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
         }
     }
+    batch.put(Table::NamespacesByOwner, &owner_key(&owner, root), &[])?;
     batch.put(Table::LeasesByHeight, &lease_key(height, root), &[])?;
     leases.push(lease);
     Ok(put_leases(batch, root, &leases)?)
@@ -189,6 +195,7 @@ pub fn prune(batch: &mut Batch<'_>, cut: Height) -> Result<(), StateError> {
                 for id in mosaics_of(batch, root, &last)? {
                     mosaics::remove(batch, &id)?;
                 }
+                batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
                 batch.delete(Table::Namespaces, root.as_bytes())?;
             }
             (true, None) => {}

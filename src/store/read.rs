@@ -44,6 +44,12 @@ pub trait Read {
         Ok(())
     }
 
+    /// Whether there is a key that begins with `prefix`.
+    fn any(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {
+        let entry = self.walk(table)?.seek(prefix)?;
+        Ok(entry.is_some_and(|(key, _)| key.starts_with(prefix)))
+    }
+
     /// Copies of the keys that begin with `prefix`, for callers that change the table meanwhile.
     fn keys(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut keys = Vec::new();

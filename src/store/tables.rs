@@ -19,6 +19,8 @@ pub enum Table {
     Namespaces,
     /// Height ‖ root name → nothing, for every lease that began there.
     LeasesByHeight,
+    /// Owner of the newest lease ‖ root name → nothing.
+    NamespacesByOwner,
     /// Mosaic id ‖ 0 ‖ number of the definition → definition and supply.
     Mosaics,
     /// Mosaic id ‖ 0 ‖ number of the definition ‖ address → smallest units, never 0.
@@ -41,7 +43,7 @@ pub enum Table {
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 17] = [
+    pub const ALL: [Table; 18] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
@@ -50,6 +52,7 @@ impl Table {
         Table::CosignatoryOf,
         Table::Namespaces,
         Table::LeasesByHeight,
+        Table::NamespacesByOwner,
         Table::Mosaics,
         Table::Balances,
         Table::Holdings,
@@ -82,6 +85,7 @@ impl Table {
             Table::CosignatoryOf => "cosignatory-of",
             Table::Namespaces => "namespaces",
             Table::LeasesByHeight => "leases-by-height",
+            Table::NamespacesByOwner => "namespaces-by-owner",
             Table::Mosaics => "mosaics",
             Table::Balances => "balances",
             Table::Holdings => "holdings",

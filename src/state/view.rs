@@ -1,0 +1,127 @@
+//! What rules ask of a state, be it the last commit or that in the middle of a block.
+
+use std::borrow::Cow;
+
+use super::account::Account;
+use super::ledger::Ledger;
+use super::mosaics::{self, MosaicEntry};
+use super::namespaces::{self, Lease};
+use super::queries;
+use crate::model::{Address, Hash256, MosaicId};
+use crate::store::{Read, StoreError, Table};
+
+/// A state that can be asked. Every question fails only if the store does.
+pub trait View {
+    /// The account of an address; an unknown one has the default state.
+    fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError>;
+
+    /// Who may sign for an account, by address; none if it is no multisig account.
+    fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError>;
+
+    /// Whether an account may sign for another.
+    fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError>;
+
+    /// The leases of a root namespace, the oldest first; empty if it is unknown, as the built-in `nem` is.
+    fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError>;
+
+    /// Whether an account owns the newest lease of a root namespace; the lease may have expired.
+    fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError>;
+
+    /// Whether an account counts as invested in a mosaic (specification 03 §14).
+    fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError>;
+
+    /// The newest definition of a mosaic and its supply in whole units; the built-in `nem:xem` included.
+    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError>;
+
+    /// Smallest units that an account has under the newest definition of a mosaic other than `nem:xem`.
+    fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError>;
+
+    /// Whether a transaction is in the chain, as far back as hashes are kept (specification 02 §17).
+    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError>;
+}
+
+impl<R: Read> View for R {
+    fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
+        queries::account(self, address).map(Cow::Owned)
+    }
+
+    fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
+        queries::cosignatories(self, account)
+    }
+
+    fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
+        self.any(Table::CosignatoryOf, account.as_bytes())
+    }
+
+    fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
+        namespaces::leases(self, root)
+    }
+
+    fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
+        self.any(Table::NamespacesByOwner, account.as_bytes())
+    }
+
+    fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
+        self.any(Table::Holdings, account.as_bytes())
+    }
+
+    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
+        if id.is_xem() {
+            return Ok(Some(MosaicEntry::xem()));
+        }
+        Ok(mosaics::current(self, id)?.map(|(_, entry)| entry))
+    }
+
+    fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
+        match mosaics::current(self, id)? {
+            Some((number, _)) => mosaics::balance(self, id, number, account),
+            None => Ok(0),
+        }
+    }
+
+    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
+        self.contains(Table::Hashes, &hash.0)
+    }
+}
+
+/// The state in the middle of a block: its accounts are not written yet.
+impl View for Ledger<'_, '_> {
+    fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
+        match self.block.open_account(address) {
+            Some(account) => Ok(Cow::Borrowed(account)),
+            None => View::account(self.batch, address),
+        }
+    }
+
+    fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
+        View::cosignatories(self.batch, account)
+    }
+
+    fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
+        self.batch.is_cosignatory(account)
+    }
+
+    fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
+        View::leases(self.batch, root)
+    }
+
+    fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
+        self.batch.owns_namespace(account)
+    }
+
+    fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
+        self.batch.holds_mosaic(account)
+    }
+
+    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
+        self.batch.mosaic(id)
+    }
+
+    fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
+        self.batch.mosaic_balance(id, account)
+    }
+
+    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
+        self.batch.knows_hash(hash)
+    }
+}
