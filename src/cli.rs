@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use zeroize::Zeroizing;
 
 use crate::config::Override;
-use crate::model::units::Height;
+use crate::model::{Checkpoint, Height};
 
 /// Exit code when all went well.
 pub const EXIT_OK: u8 = 0;
@@ -49,9 +49,19 @@ const IMPORT_EXAMPLES: &str = "\
 Examples:
   nisd import --config tiny/config.json --data store tiny/blocks.bin
   nisd import --config tiny/config.json --data store --stop-at 30 tiny/blocks.bin
+  nisd import --config node.properties --data store --trust-below 4000000:9f3c… blocks.bin.gz
+      Saves the time for signatures and proofs below a block whose hash you know to be right.
+
+Every block is checked by all rules of the network.
 
 It can be stopped at any moment: what was reported as taken in stays, and the same command
 goes on.";
+
+const CHECK_NOTE: &str = "\
+Takes the blocks of the store into an empty one by all rules, and compares what comes out: what is
+known of every block, and the state at the tip. Prints the height and the digest of the state if
+all is well, and where the first difference is otherwise. It needs as much room in the data folder
+as the store itself. A node may run on the store meanwhile.";
 
 /// A NEM (NIS1) node in one thread.
 #[derive(Parser, Debug)]
@@ -75,6 +85,9 @@ pub enum Command {
     Dump(Store),
     /// Go back to a lower height, as far as the undo journal reaches
     Rollback(Rollback),
+    /// Verify a whole store anew, from the nemesis block on
+    #[command(after_help = CHECK_NOTE)]
+    Check(Store),
     /// Print the digest of the state, to compare two nodes
     Digest(Store),
     /// Write blocks in the recorded format
@@ -123,6 +136,9 @@ pub struct Import {
     /// Stop after this height
     #[arg(long, value_name = "HEIGHT", value_parser = height)]
     pub stop_at: Option<Height>,
+    /// Check neither signatures nor proofs below a block that you vouch for; refused if its hash differs
+    #[arg(long, value_name = "HEIGHT:HASH")]
+    pub trust_below: Option<Checkpoint>,
     /// Recorded blocks (.bin or .bin.gz), in the order of their heights
     #[arg(required = true, value_name = "BLOCKS")]
     pub blocks: Vec<PathBuf>,
@@ -130,7 +146,7 @@ pub struct Import {
     common: Common,
 }
 
-/// What every command on a store takes: `nisd dump`, `nisd digest`.
+/// What every command on a store takes: `nisd dump`, `nisd check`, `nisd digest`.
 #[derive(Args, Debug)]
 pub struct Store {
     /// Folder of the chain store
@@ -218,7 +234,7 @@ impl Command {
         match self {
             Command::Run(run) => run.config.as_deref(),
             Command::Import(import) => Some(&import.config),
-            Command::Dump(store) | Command::Digest(store) => store.config.as_deref(),
+            Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.config.as_deref(),
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
             Command::Settings => None,
@@ -230,7 +246,7 @@ impl Command {
         match self {
             Command::Run(run) => run.overrides(),
             Command::Import(import) => import.overrides(),
-            Command::Dump(store) | Command::Digest(store) => store.overrides(),
+            Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.overrides(),
             Command::Rollback(rollback) => rollback.store.overrides(),
             Command::Export(export) => export.overrides(),
             Command::Settings => Ok(Vec::new()),

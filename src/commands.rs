@@ -7,21 +7,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::chain::{self, BlockError, Intake, IntakeError, IntakeOptions, RollbackError};
+use crate::chain::{
+    self, BlockError, CheckpointError, CheckpointScan, Difference, Intake, IntakeError, IntakeOptions, RollbackError,
+    StoredBlocks,
+};
 use crate::cli;
+use crate::clock::NetworkClock;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
 use crate::config::{NemesisError, Settings};
-use crate::model::{Height, Network};
+use crate::model::{Checkpoint, Height, Network, Timestamp};
 use crate::progress::{Meter, Progress, Style};
 use crate::state;
 use crate::store::{self, Access, Identity, Options, Read, Store, StoreError};
 
-/// Steps between two commits of `nisd import`: so many that commits cost little, and so few that little work is
-/// lost when it is interrupted.
-const IMPORT_BATCH_STEPS: u32 = 8_000;
-/// Blocks between two commits of `nisd import`.
-const IMPORT_BATCH_BLOCKS: u32 = 1_000;
+/// How `nisd import` takes blocks in: so many between two commits that these cost little, and so few that little
+/// work is lost when it is interrupted.
+const IMPORT: IntakeOptions =
+    IntakeOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
 /// Where an export begins unless told otherwise: behind the nemesis block.
 const FIRST_EXPORTED: Height = Height(2);
 /// Steps between two looks at the clock.
@@ -40,10 +43,16 @@ pub enum CommandError {
     Intake(IntakeError),
     /// The rollback.
     Rollback(RollbackError),
+    /// The block that the user vouches for.
+    Checkpoint(CheckpointError),
+    /// A store whose content is wrong.
+    Difference(Difference),
     /// A file.
     File(PathBuf, io::Error),
     /// Standard output.
     Output(io::Error),
+    /// Standard input or a pipe where a file must be read twice.
+    NotTwice,
     /// A height that the chain does not have.
     NoSuchHeight { asked: Height, tip: Height },
 }
@@ -56,8 +65,15 @@ impl fmt::Display for CommandError {
             CommandError::Block(error) => error.fmt(f),
             CommandError::Intake(error) => error.fmt(f),
             CommandError::Rollback(error) => error.fmt(f),
+            CommandError::Checkpoint(error) => error.fmt(f),
+            CommandError::Difference(difference) => {
+                write!(f, "{difference}; roll back below that height or build the store anew")
+            }
             CommandError::File(path, error) => write!(f, "{}: {error}", path.display()),
             CommandError::Output(error) => write!(f, "cannot write the output: {error}"),
+            CommandError::NotTwice => {
+                f.write_str("--trust-below reads the blocks twice, which a pipe does not allow; name a file")
+            }
             CommandError::NoSuchHeight { asked, tip } => {
                 write!(f, "there is no block at height {asked}; the chain is at height {tip}")
             }
@@ -78,7 +94,7 @@ macro_rules! from_error {
 }
 
 from_error!(StoreError => Store, NemesisError => Nemesis, BlockError => Block, IntakeError => Intake,
-    RollbackError => Rollback);
+    RollbackError => Rollback, CheckpointError => Checkpoint);
 
 /// Opens recorded blocks.
 pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, CommandError> {
@@ -104,30 +120,112 @@ pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandEr
     Ok(Store::open(folder, &Identity::of(&settings.network), options)?)
 }
 
-/// `nisd import`. `millis` reads a clock that never goes back.
-pub fn import(command: &cli::Import, settings: &Settings, millis: fn() -> u64) -> Result<(), CommandError> {
+/// Clocks to be read while a command runs.
+#[derive(Clone, Copy)]
+pub struct Clocks {
+    /// Milliseconds of Unix time.
+    pub unix_millis: fn() -> i64,
+    /// Milliseconds of a clock that never goes back.
+    pub millis: fn() -> u64,
+}
+
+impl Clocks {
+    fn network_time(self, clock: &NetworkClock) -> Timestamp {
+        clock.now((self.unix_millis)(), (self.millis)())
+    }
+}
+
+/// `nisd import`.
+pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let folder = settings.data.clone().unwrap_or_default();
     let files = open_block_files(&command.blocks)?;
     let nemesis = settings.nemesis.read()?.into_owned();
     let store = open_store(settings, &folder)?;
-    let options =
-        IntakeOptions { batch_steps: IMPORT_BATCH_STEPS, batch_blocks: IMPORT_BATCH_BLOCKS, stop_at: command.stop_at };
-    let mut intake = Intake::new(&store, &settings.network, nemesis, files, options)?;
-    let mut display = Display::new(millis, &intake, command.stop_at);
-    loop {
-        match intake.step() {
-            Ok(chain::Progress::Done) => break,
-            Ok(chain::Progress::Committed { last, .. }) => log::debug!("committed up to height {last}"),
-            Ok(chain::Progress::Working) => display.working(&intake),
-            Err(error) => {
-                display.end(&intake);
-                return Err(error.into());
-            }
-        }
+    if let Some(checkpoint) = command.trust_below {
+        scan_to(checkpoint, command, settings, &store, &nemesis)?;
     }
-    display.end(&intake);
-    log::info!("the chain is at height {}", intake.committed());
+    let trusted_below = command.trust_below.map_or(Height(0), |checkpoint| checkpoint.height);
+    let options = IntakeOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
+    let intake = Intake::new(&store, &settings.network, nemesis, files, options)?;
+    let clock = NetworkClock::new(settings.clock, (clocks.millis)());
+    let height = take_in(intake, &clock, clocks, command.stop_at, |_, last| {
+        log::debug!("committed up to height {last}");
+        Ok(())
+    })?;
+    log::info!("the chain is at height {height}");
     Ok(())
+}
+
+/// Finds out whether the files lead to the block that the user vouches for, before anything is taken in.
+fn scan_to(
+    checkpoint: Checkpoint,
+    command: &cli::Import,
+    settings: &Settings,
+    store: &Store,
+    nemesis: &[u8],
+) -> Result<(), CommandError> {
+    let files = open_block_files(&command.blocks)?;
+    if files.iter().any(|file| file.progress().1.is_none()) {
+        return Err(CommandError::NotTwice);
+    }
+    let scan = CheckpointScan::new(store, &settings.network, nemesis, files, checkpoint)?;
+    if let Some(mut scan) = scan {
+        log::info!("following the hashes of the blocks up to height {}", checkpoint.height);
+        while !scan.step()? {}
+    }
+    Ok(())
+}
+
+/// Takes in all blocks of an intake, showing progress. The height reached.
+fn take_in(
+    mut intake: Intake<'_>,
+    clock: &NetworkClock,
+    clocks: Clocks,
+    target: Option<Height>,
+    mut committed: impl FnMut(Height, Height) -> Result<(), CommandError>,
+) -> Result<Height, CommandError> {
+    let mut display = Display::new(clocks.millis, &intake, target);
+    let mut now = clocks.network_time(clock);
+    let result = loop {
+        match intake.step(now) {
+            Ok(chain::Progress::Done) => break Ok(()),
+            Ok(chain::Progress::Committed { first, last }) => {
+                now = clocks.network_time(clock);
+                if let Err(error) = committed(first, last) {
+                    break Err(error);
+                }
+            }
+            Ok(chain::Progress::Working) => display.working(&intake),
+            Err(error) => break Err(error.into()),
+        }
+    };
+    display.end(&intake);
+    result.map(|()| intake.committed())
+}
+
+/// `nisd check`.
+pub fn check(command: &cli::Store, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
+    let (store, network) = open_to_read(command, settings, stop)?;
+    let snapshot = store.snapshot()?;
+    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    let folder = tempfile::Builder::new().prefix("check-").tempdir_in(&command.data);
+    let folder = folder.map_err(|error| CommandError::File(command.data.clone(), error))?;
+    let options = Options { map_size: settings.map_size };
+    let scratch = Store::open(folder.path(), &Identity::of(&network), options)?;
+    let nemesis = store::stored_header(&snapshot, Height::NEMESIS)?;
+    let (_, nemesis) = nemesis.ok_or(StoreError::Damaged("a block is missing"))?;
+    let blocks = BlockFile::new(StoredBlocks::new(&snapshot, Height::NEMESIS.next())).map_err(CommandError::Output)?;
+    let intake = Intake::new(&scratch, &network, nemesis.to_vec(), vec![blocks], IMPORT)?;
+    let clock = NetworkClock::new(settings.clock, (clocks.millis)());
+    take_in(intake, &clock, clocks, Some(tip.height), |first, last| {
+        let difference = chain::compare_blocks(&snapshot, &scratch.snapshot()?, first, last)?;
+        difference.map_or(Ok(()), |difference| Err(CommandError::Difference(difference)))
+    })?;
+    let computed = scratch.snapshot()?;
+    if let Some(difference) = chain::compare_states(&snapshot, &computed)? {
+        return Err(CommandError::Difference(difference));
+    }
+    writeln!(io::stdout(), "{} {}", tip.height, state::digest(&computed)?).map_err(CommandError::Output)
 }
 
 /// Shows progress on standard error: as a line that changes on a terminal, as a log otherwise.

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use nisd::cli::{Cli, Command, EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
-use nisd::commands::{self, CommandError};
+use nisd::commands::{self, Clocks, CommandError};
 use nisd::config::{self, Settings};
 use nisd::logging;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -49,8 +49,9 @@ fn read_settings(command: &Command) -> Result<Settings, AnyError> {
 fn execute(command: &Command, settings: Settings) -> Result<(), AnyError> {
     match command {
         Command::Run(run) => nisd::node::run(run, settings)?,
-        Command::Import(import) => commands::import(import, &settings, millis)?,
+        Command::Import(import) => commands::import(import, &settings, CLOCKS)?,
         Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,
+        Command::Check(store) => commands::check(store, &settings, CLOCKS, stop_on_signals()?)?,
         Command::Digest(store) => commands::digest(store, &settings, stop_on_signals()?)?,
         Command::Rollback(rollback) => commands::rollback(rollback, &settings)?,
         Command::Export(export) => quietly(commands::export(export, &settings, stop_on_signals()?))?,
@@ -84,6 +85,8 @@ fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
 fn unix_millis() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
 }
+
+const CLOCKS: Clocks = Clocks { unix_millis, millis };
 
 /// Milliseconds of a clock that never goes back.
 fn millis() -> u64 {

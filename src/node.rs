@@ -96,12 +96,15 @@ pub fn run(command: &cli::Run, settings: Settings) -> Result<(), NodeError> {
     let folder = settings.data.clone().or_else(|| temporary.as_ref().map(|folder| folder.path().to_owned()));
     let store = commands::open_store(&settings, &folder.unwrap_or_default())?;
     let mut intake = setup::intake(&store, &settings, &command.import)?;
+    let clock = NetworkClock::new(settings.clock, 0);
     // The nemesis block stands before anybody is answered.
-    while intake.height() < Height::NEMESIS && intake.step().map_err(NodeError::Intake)? != Progress::Done {}
+    while intake.height() < Height::NEMESIS
+        && intake.step(clock.now(now().unix_millis, 0)).map_err(NodeError::Intake)? != Progress::Done
+    {}
     intake.commit()?;
 
     let (reactor, listeners) = setup::reactor(&settings)?;
-    let mut node = Node::new(&store, &settings, listeners, NetworkClock::new(settings.clock, 0), now())?;
+    let mut node = Node::new(&store, &settings, listeners, clock, now())?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(NodeError::System)?;
     let registered = reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE);
     registered.map_err(NodeError::System)?;
@@ -212,12 +215,13 @@ impl Loop<'_> {
     fn take_in(&mut self, node: &mut Node<'_>) -> Result<(), NodeError> {
         let Some(import) = &mut self.intake else { return Ok(()) };
         let begun = Instant::now();
+        let time = node.time();
         loop {
             let now = Instant::now();
             if now < import.next || now - begun >= SLICE {
                 break;
             }
-            match import.intake.step() {
+            match import.intake.step(time) {
                 Ok(Progress::Working) => {}
                 Ok(Progress::Committed { first, last }) => {
                     import.worked += now - begun;

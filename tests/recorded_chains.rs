@@ -2,88 +2,58 @@
 //! the blocks come out again byte for byte.
 
 mod common;
+#[path = "common/recorded_chain.rs"]
+mod recorded_chain;
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-
-use common::shared;
-use flate2::read::GzDecoder;
-use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, rollback};
+use common::{loudly, shared};
+use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, proof, rollback};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::config::{self, Settings};
-use nisd::model::{Height, Network};
-use nisd::state::{digest, dump};
-use nisd::store::{Identity, Options, Store, stored_header, tip};
+use nisd::model::{Address, Height};
+use nisd::state::{self, dump};
+use nisd::store::{Identity, Options, Store, stored_header};
+use recorded_chain::{Chain, LATE, digest_of, tip_of};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Members of a dump that come from the importance calculation.
-const FROM_IMPORTANCE: [&str; 3] = ["importance", "lastRecalculationHeight", "accountsHandedOver"];
+/// Doubles of importances, for which nodes of the network differ among themselves, and the texts of the same.
+const DOUBLES: [&str; 2] = ["scoreBits", "pageRankBits"];
+const TEXTS: [&str; 2] = ["score", "pageRank"];
+/// By how much, relative to the value.
+const TOLERANCE: f64 = 1e-14;
 
-/// A recorded chain.
-struct Chain {
-    folder: PathBuf,
-    network: Network,
-    nemesis: Vec<u8>,
+fn dump_of(chain: &Chain, store: &Store) -> Value {
+    let snapshot = store.snapshot().unwrap();
+    let mut text = Vec::new();
+    dump(&snapshot, &chain.network, &tip_of(store), &mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
 }
 
-impl Chain {
-    fn open(name: &str) -> Option<Chain> {
-        let folder = shared(&format!("data/chains/{name}"))?;
-        let Settings { network, nemesis, .. } =
-            config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder))
-                .expect("the recorded configuration");
-        let nemesis = nemesis.read().expect("the recorded nemesis block").into_owned();
-        Some(Chain { folder, network, nemesis })
-    }
-
-    fn blocks(&self) -> PathBuf {
-        let plain = self.folder.join("blocks.bin");
-        if plain.exists() { plain } else { self.folder.join("blocks.bin.gz") }
-    }
-
-    fn lines(&self, file: &str) -> Vec<Value> {
-        let mut text = String::new();
-        GzDecoder::new(File::open(self.folder.join(file)).unwrap()).read_to_string(&mut text).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    fn store(&self, folder: &Path) -> Store {
-        let identity = Identity::of(&self.network);
-        Store::open(folder, &identity, Options::default()).unwrap()
-    }
-
-    /// Takes in the recorded blocks up to a height.
-    fn import(&self, store: &Store, stop_at: u64) {
-        let file = BlockFile::new(File::open(self.blocks()).unwrap()).unwrap();
-        self.take_in(store, vec![file], Some(Height(stop_at))).unwrap();
-    }
-
-    fn take_in(&self, store: &Store, files: Vec<BlockFile<'_>>, stop_at: Option<Height>) -> Result<(), IntakeError> {
-        let options = IntakeOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at };
-        let mut intake = Intake::new(store, &self.network, self.nemesis.clone(), files, options).unwrap();
-        while intake.step()? != Progress::Done {}
-        Ok(())
-    }
-
-    fn dump(&self, store: &Store) -> Value {
-        let snapshot = store.snapshot().unwrap();
-        let tip = tip(&snapshot).unwrap().unwrap();
-        let mut text = Vec::new();
-        dump(&snapshot, &self.network, &tip, &mut text).unwrap();
-        serde_json::from_slice(&text).unwrap()
-    }
+fn double(bits: &Value) -> f64 {
+    f64::from_bits(u64::from_str_radix(bits.as_str().unwrap(), 16).unwrap())
 }
 
-/// Where two values differ, as paths; members that come from the importance calculation aside.
+fn is_close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= TOLERANCE * a.abs().max(b.abs())
+}
+
+/// Where two values differ, as paths.
 fn differences(path: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
     match (expected, found) {
         (Value::Object(a), Value::Object(b)) => {
             for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
-                if !FROM_IMPORTANCE.contains(&key.as_str()) {
-                    let value = |object: &serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or_default();
-                    differences(&format!("{path}/{key}"), &value(a), &value(b), out);
+                let value = |object: &serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or_default();
+                let (a, b) = (value(a), value(b));
+                let is_same = match key.as_str() {
+                    key if DOUBLES.contains(&key) => is_close(double(&a), double(&b)),
+                    key if TEXTS.contains(&key) => {
+                        let number = |value: &Value| value.as_str().unwrap().parse().unwrap();
+                        is_close(number(&a), number(&b))
+                    }
+                    _ => false,
+                };
+                if !is_same {
+                    differences(&format!("{path}/{key}"), &a, &b, out);
                 }
             }
         }
@@ -99,7 +69,7 @@ fn differences(path: &str, expected: &Value, found: &Value, out: &mut Vec<String
 
 fn assert_same_state(chain: &Chain, store: &Store, expected: &Value) {
     let mut list = Vec::new();
-    differences("", expected, &chain.dump(store), &mut list);
+    differences("", expected, &dump_of(chain, store), &mut list);
     assert!(
         list.is_empty(),
         "height {}: {} differences, first {:#?}",
@@ -138,7 +108,7 @@ fn assert_blocks_equal(chain: &Chain, store: &Store) {
             block_file::write_block(&mut exported, bytes).unwrap();
         }
     }
-    let mut recorded = BlockFile::new(File::open(chain.blocks()).unwrap()).unwrap();
+    let mut recorded = chain.file();
     let mut again = Vec::new();
     let mut block = Vec::new();
     while recorded.next(&mut block).unwrap() {
@@ -162,13 +132,58 @@ fn one_year_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
     every_dump_is_equal_and_the_export_is_the_input("one-year");
 }
 
+/// Every recalculation, with how many doubles are those of the recording to the last bit.
+fn every_recalculation_is_as_recorded(name: &str) {
+    let Some(chain) = Chain::open(name) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    let (mut equal, mut all) = (0, 0);
+    for recorded in chain.lines("importances.jsonl.gz") {
+        let number = |name: &str| recorded[name].as_u64().unwrap();
+        let grouped = Height(number("groupedHeight"));
+        chain.import(&store, grouped.0);
+        let snapshot = store.snapshot().unwrap();
+        let last = state::last_recalculation(&snapshot).unwrap().unwrap();
+        assert_eq!((last.height, last.handed_over), (grouped, number("accountsHandedOver")));
+        assert_eq!(last.eligible, number("eligibleAccounts"), "height {grouped}");
+        for account in recorded["importances"].as_array().unwrap() {
+            let address = Address::parse(account["address"].as_str().unwrap(), chain.network.byte).unwrap();
+            let found = state::importance(&snapshot, &address).unwrap().unwrap();
+            assert_eq!(found.height, grouped, "{address}");
+            for (bits, value) in [("importanceBits", found.importance), ("pageRankBits", found.page_rank)] {
+                let expected = double(&account[bits]);
+                assert!(is_close(expected, value), "height {grouped}, {address}: {expected:e}, found {value:e}");
+                all += 1;
+                equal += u32::from(expected == value);
+            }
+            let effective = proof::effective_importance(found.importance, chain.network.total_amount);
+            assert_eq!(account["effectiveImportance"], effective, "height {grouped}, {address}");
+        }
+    }
+    loudly(&format!("{name}: {equal} of {all} importances and page ranks are equal to the last bit"));
+}
+
+#[test]
+fn importances_of_tiny_are_as_recorded() {
+    every_recalculation_is_as_recorded("tiny");
+}
+
+#[test]
+fn importances_of_all_forks_are_as_recorded() {
+    every_recalculation_is_as_recorded("all-forks");
+}
+
+#[test]
+fn importances_of_one_year_are_as_recorded() {
+    every_recalculation_is_as_recorded("one-year");
+}
+
 /// At every recorded fork: the losing branch is applied and undone, then the winning one applied. A second
 /// store that never saw a losing branch tells what the state must be.
 fn every_losing_branch_leaves_no_trace(name: &str) {
     let Some(chain) = Chain::open(name) else { return };
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (straight, forked) = (chain.store(folders.0.path()), chain.store(folders.1.path()));
-    let digest_of = |store: &Store| digest(&store.snapshot().unwrap()).unwrap();
     let mut forks = chain.lines("forks.jsonl.gz");
     forks.sort_by_key(|fork| fork["commonHeight"].as_u64());
     assert!(!forks.is_empty());
@@ -178,7 +193,7 @@ fn every_losing_branch_leaves_no_trace(name: &str) {
         let before = digest_of(&forked);
         let losing = losing_branch(&fork);
         chain.take_in(&forked, vec![BlockFile::new(losing.as_slice()).unwrap()], None).unwrap();
-        assert_eq!(tip_height(&forked), common + fork["losingLength"].as_u64().unwrap());
+        assert_eq!(tip_of(&forked).height.0, common + fork["losingLength"].as_u64().unwrap());
         assert_ne!(digest_of(&forked), before, "fork {}", fork["fork"]);
         let mut batch = forked.begin().unwrap();
         rollback(&mut batch, Height(common)).unwrap();
@@ -188,7 +203,7 @@ fn every_losing_branch_leaves_no_trace(name: &str) {
         chain.import(&forked, winner);
         chain.import(&straight, winner);
         assert_eq!(digest_of(&forked), digest_of(&straight), "fork {}", fork["fork"]);
-        assert_eq!(tip_score(&forked), fork["winningScore"].as_str().unwrap(), "fork {}", fork["fork"]);
+        assert_eq!(tip_of(&forked).score.to_string(), fork["winningScore"].as_str().unwrap(), "fork {}", fork["fork"]);
     }
 }
 
@@ -198,14 +213,6 @@ fn losing_branch(fork: &Value) -> Vec<u8> {
         block_file::write_block(&mut file, &hex::decode(block["block"].as_str().unwrap()).unwrap()).unwrap();
     }
     file
-}
-
-fn tip_height(store: &Store) -> u64 {
-    tip(&store.snapshot().unwrap()).unwrap().unwrap().height.0
-}
-
-fn tip_score(store: &Store) -> String {
-    tip(&store.snapshot().unwrap()).unwrap().unwrap().score.to_string()
 }
 
 #[test]
@@ -229,11 +236,11 @@ fn a_file_of_another_branch_is_refused_and_nothing_changes() {
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
     chain.import(&store, u64::MAX);
-    let before = digest(&store.snapshot().unwrap()).unwrap();
+    let before = digest_of(&store);
     let losing = losing_branch(&chain.lines("forks.jsonl.gz")[0]);
     let refused = chain.take_in(&store, vec![BlockFile::new(losing.as_slice()).unwrap()], None);
     assert!(matches!(refused, Err(IntakeError::OtherChain(_))), "{refused:?}");
-    assert_eq!(digest(&store.snapshot().unwrap()).unwrap(), before);
+    assert_eq!(digest_of(&store), before);
 }
 
 /// Some bits, such as those of the name of an unknown mosaic property, are lost when a block is brought into its
@@ -244,9 +251,9 @@ fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_i
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
     chain.import(&store, 20);
-    let before = digest(&store.snapshot().unwrap()).unwrap();
+    let before = digest_of(&store);
     let recorded = chain.lines("blocks.jsonl.gz")[20]["hash"].clone();
-    let mut file = BlockFile::new(File::open(chain.blocks()).unwrap()).unwrap();
+    let mut file = chain.file();
     let mut block = Vec::new();
     for _ in 2..=21 {
         assert!(file.next(&mut block).unwrap());
@@ -259,16 +266,16 @@ fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_i
         block_file::write_block(&mut bytes, &changed).unwrap();
         match chain.take_in(&store, vec![BlockFile::new(bytes.as_slice()).unwrap()], None) {
             Err(_) => refused += 1,
-            Ok(()) if tip_height(&store) == 20 => {}
+            Ok(()) if tip_of(&store).height.0 == 20 => {}
             Ok(()) => {
-                let hash = tip(&store.snapshot().unwrap()).unwrap().unwrap().hash.to_string();
+                let hash = tip_of(&store).hash.to_string();
                 assert_eq!(recorded, hash, "byte {place}");
                 let mut batch = store.begin().unwrap();
                 rollback(&mut batch, Height(20)).unwrap();
                 batch.commit().unwrap();
             }
         }
-        assert_eq!(digest(&store.snapshot().unwrap()).unwrap(), before, "byte {place}");
+        assert_eq!(digest_of(&store), before, "byte {place}");
     }
     assert!(refused * 10 > block.len() * 9, "{refused} of {} changes were refused", block.len());
 }
@@ -291,7 +298,7 @@ fn the_nemesis_blocks_of_the_public_networks_give_the_state_of_the_vectors() {
         let folder = tempfile::tempdir().unwrap();
         let store = chain.store(folder.path());
         chain.take_in(&store, Vec::new(), None).unwrap();
-        let dump = chain.dump(&store);
+        let dump = dump_of(&chain, &store);
         let expected = &vectors["nemesis"][name];
         assert_eq!(dump["accounts"].as_array().unwrap().len() as u64, expected["accountStates"].as_u64().unwrap());
         assert_eq!(dump["sumOfBalances"], expected["sumOfBalances"], "{name}");
@@ -325,14 +332,14 @@ fn nemesis_line(account: &Value) -> String {
 fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_is_room() {
     let Some(chain) = Chain::open("tiny") else { return };
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None };
+    let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None, trusted_below: Height(0) };
     let identity = Identity::of(&chain.network);
     let committed = {
         let small = Store::open(folders.0.path(), &identity, Options { map_size: 512 << 10 }).unwrap();
-        let file = BlockFile::new(File::open(chain.blocks()).unwrap()).unwrap();
+        let file = chain.file();
         let mut intake = Intake::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
         let error = loop {
-            match intake.step() {
+            match intake.step(LATE) {
                 Ok(progress) => assert_ne!(progress, Progress::Done, "the store is large enough"),
                 Err(error) => break error,
             }
@@ -342,9 +349,9 @@ fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_
     };
     let store = chain.store(folders.0.path());
     assert!((1..60).contains(&committed), "{committed}");
-    assert_eq!(tip_height(&store), committed);
+    assert_eq!(tip_of(&store).height.0, committed);
     chain.import(&store, u64::MAX);
     let straight = chain.store(folders.1.path());
     chain.import(&straight, u64::MAX);
-    assert_eq!(digest(&store.snapshot().unwrap()).unwrap(), digest(&straight.snapshot().unwrap()).unwrap());
+    assert_eq!(digest_of(&store), digest_of(&straight));
 }

@@ -40,13 +40,14 @@ fn check(settings: &Settings, recorded: &Value) {
         Vesting::Immediate => "WB_IMMEDIATE_VESTING",
     };
     let mut features = vec![importance, vesting];
-    features.extend(settings.stabilize_block_times.then_some("STABILIZE_BLOCK_TIMES"));
+    features.extend(chain.stabilize_block_times.then_some("STABILIZE_BLOCK_TIMES"));
     assert_eq!(told["blockChainFeatures"], Value::from(features));
 
     let told = &recorded["derived"];
     assert_eq!(told["blocksPerDay"], chain.blocks_per_day());
     assert_eq!(told["blocksPerMonth"], chain.blocks_per_month());
     assert_eq!(told["blocksPerYear"], chain.blocks_per_year());
+    assert_eq!(told["maxBlocksPerSyncAttempt"], chain.max_blocks_per_sync());
 
     let forks = &chain.forks;
     let told = &recorded["forks"];

@@ -136,7 +136,7 @@ fn a_private_network_of_an_operator_is_taken_as_it_is() {
     assert_eq!(settings.network.byte, NetworkByte::TESTNET);
     assert_eq!(settings.nemesis, Nemesis::File("conf/nemesis-devnet.bin".into()));
     assert_eq!((chain.importance, chain.vesting), (ImportanceScheme::ProofOfStake, Vesting::Immediate));
-    assert!(settings.stabilize_block_times);
+    assert!(chain.stabilize_block_times);
     assert_eq!((chain.forks.treasury_reissuance, chain.forks.treasury_hashes.len()), (1, 0));
     assert_eq!(settings.boot.name.as_deref(), Some("devnet-1"));
     assert_eq!(settings.ip_detection, IpDetection::Disabled);

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::codec::ReadError;
-use crate::model::Height;
+use crate::importance::ImportanceError;
+use crate::rules::{Exception, Refusal, ValidationResult};
 use crate::state::StateError;
 use crate::store::StoreError;
 
@@ -12,43 +13,73 @@ use crate::store::StoreError;
 pub enum BlockError {
     /// Its bytes are no block.
     Unreadable(ReadError),
-    /// It is not the one after the tip.
-    Height { expected: Height, found: Height },
-    /// It names another block before it.
-    Parent,
-    /// Its kind does not fit its height.
-    Kind,
-    /// Its signature is wrong.
-    Signature,
-    /// The signature of the transaction with this index, or of a cosignature in it, is wrong.
-    TransactionSignature(usize),
-    /// It is the block of the treasury re-issuance and holds other transactions than the network agreed on.
-    Treasury,
-    /// Its time stamp makes the difficulty impossible.
-    Difficulty,
+    /// A rule refuses it, or the transaction in it with this index.
+    Refused(ValidationResult, Option<usize>),
+    /// The protocol has no result for what is wrong with it, or with the transaction in it with this index
+    /// (specification 02 §6.4).
+    Exception(Exception, Option<usize>),
+    /// Its time stamps make the difficulty impossible.
+    NoTimePasses,
     /// The nemesis block is not that of the configured network; why.
     Nemesis(&'static str),
     /// It changes the state in an impossible way; why.
-    State(String),
+    Impossible(String),
+    /// The importances after it cannot be computed.
+    Importance(ImportanceError),
     /// The store failed; the block may be fine.
     Store(StoreError),
+}
+
+impl BlockError {
+    /// What a rule said, of the block or of a transaction in it.
+    pub fn by_rule(refusal: Refusal, transaction: Option<usize>) -> BlockError {
+        match refusal {
+            Refusal::Result(result) => BlockError::Refused(result, transaction),
+            Refusal::Exception(exception) => BlockError::Exception(exception, transaction),
+            Refusal::Store(error) => BlockError::Store(error),
+        }
+    }
 }
 
 impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BlockError::Unreadable(error) => write!(f, "it cannot be read: {error}"),
-            BlockError::Height { expected, found } => write!(f, "it has height {found}, expected was {expected}"),
-            BlockError::Parent => f.write_str("it does not follow the block before it"),
-            BlockError::Kind => f.write_str("its type does not fit its height"),
-            BlockError::Signature => f.write_str("its signature is wrong"),
-            BlockError::TransactionSignature(index) => write!(f, "a signature of its transaction {index} is wrong"),
-            BlockError::Treasury => f.write_str("it does not hold the transactions of the treasury re-issuance"),
-            BlockError::Difficulty => f.write_str("no time passes in the blocks before it"),
+            BlockError::Refused(result, transaction) => {
+                concerned(f, *transaction)?;
+                match explanation(*result) {
+                    Some(text) => write!(f, "{text} ({})", result.name()),
+                    None => f.write_str(result.name()),
+                }
+            }
+            BlockError::Exception(exception, transaction) => {
+                concerned(f, *transaction)?;
+                f.write_str(&exception.text)
+            }
+            BlockError::NoTimePasses => f.write_str("no time passes in the blocks before it"),
             BlockError::Nemesis(why) => write!(f, "the nemesis block does not fit the network: {why}"),
-            BlockError::State(why) => f.write_str(why),
+            BlockError::Impossible(why) => f.write_str(why),
+            BlockError::Importance(error) => error.fmt(f),
             BlockError::Store(error) => error.fmt(f),
         }
+    }
+}
+
+fn concerned(f: &mut fmt::Formatter<'_>, transaction: Option<usize>) -> fmt::Result {
+    transaction.map_or(Ok(()), |index| write!(f, "its transaction {index}: "))
+}
+
+/// Words for the results that concern the block itself; the names of the others say enough.
+fn explanation(result: ValidationResult) -> Option<&'static str> {
+    match result {
+        ValidationResult::FailureBlockUnexpectedHeight => Some("its height is not the next one"),
+        ValidationResult::FailureBlockUnverifiable => Some("its signature is wrong, or it follows another block"),
+        ValidationResult::FailureBlockNotHit => Some("its signer may not make a block at that time"),
+        ValidationResult::FailureTransactionUnverifiable => Some("a signature is wrong"),
+        ValidationResult::FailureTransactionDuplicateInChain => Some("it is there twice"),
+        ValidationResult::Neutral => Some("a transaction is in the chain already"),
+        ValidationResult::FailureUnknown => Some("it does not hold the transactions that the network agreed on"),
+        _ => None,
     }
 }
 
@@ -64,8 +95,7 @@ impl From<StateError> for BlockError {
     fn from(error: StateError) -> Self {
         match error {
             StateError::Store(error) => BlockError::Store(error),
-            StateError::Impossible(why) | StateError::Argument(why) => BlockError::State(why),
-            StateError::Arithmetic(why) => BlockError::State(why.to_owned()),
+            other => BlockError::Impossible(other.to_string()),
         }
     }
 }
@@ -73,5 +103,11 @@ impl From<StateError> for BlockError {
 impl From<ReadError> for BlockError {
     fn from(error: ReadError) -> Self {
         BlockError::Unreadable(error)
+    }
+}
+
+impl From<ImportanceError> for BlockError {
+    fn from(error: ImportanceError) -> Self {
+        BlockError::Importance(error)
     }
 }

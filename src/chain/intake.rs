@@ -1,18 +1,19 @@
 //! Taking blocks in, in small steps.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::io::Read as _;
 
-use super::apply::{self, apply_transaction, check_place, finish};
-use super::difficulty::Window;
+use super::admission::{Admission, Conditions};
 use super::error::BlockError;
+use super::head::Head;
 use super::nemesis::nemesis_block;
-use super::verify::{Unverified, Verified};
-use crate::codec::block_file::{BlockFile, BlockFileError};
+use super::signatures::{BadSignature, SignatureCheck, block_hash};
+use crate::codec::Context;
+use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
 use crate::crypto::Verifier;
-use crate::model::{Height, Network};
-use crate::state::{BlockContext, Ledger};
-use crate::store::{Batch, Store, StoredBlock, stored_header, tip};
+use crate::model::{Block, Hash256, Height, Network, Timestamp};
+use crate::rules::ValidationResult;
+use crate::store::{Batch, Store, StoredBlock, stored_header};
 
 /// How blocks are taken in.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,8 @@ pub struct IntakeOptions {
     pub batch_blocks: u32,
     /// The last height to take in.
     pub stop_at: Option<Height>,
+    /// Blocks below this height are vouched for: their signatures and proofs are not checked.
+    pub trusted_below: Height,
 }
 
 /// What a step has brought about.
@@ -69,8 +72,8 @@ impl std::error::Error for IntakeError {}
 enum Next {
     /// A block that the chain does not have.
     New,
-    /// One that it has, or the end of a file; there may be more.
-    Nothing,
+    /// One that it has; there may be more.
+    Known,
     /// There are no more blocks.
     End,
 }
@@ -78,34 +81,28 @@ enum Next {
 enum Stage {
     /// The next block is to be read.
     Reading,
-    /// Its signatures are being checked.
-    Verifying(Box<Unverified>),
-    /// Its transactions are to be applied.
-    Verified(Box<Verified>),
-    /// Its transactions are being applied; how many were.
-    Applying(Box<Verified>, Box<BlockContext>, usize),
+    /// The signatures of its transactions are being checked.
+    Checking(Box<(Block, SignatureCheck)>),
+    /// It is being put onto the chain.
+    Admitting(Box<Admission>),
 }
 
 /// Takes blocks from files into a store. Every call of [`Intake::step`] does a small piece of work: one
-/// signature, one transaction, or what is left of a block.
+/// signature, one transaction, or a part of what is due at the end of a block.
 pub struct Intake<'s> {
     store: &'s Store,
     network: &'s Network,
     nemesis: Vec<u8>,
-    files: std::vec::IntoIter<BlockFile<'s>>,
-    file: Option<BlockFile<'s>>,
-    /// Bytes of all files, and of those that were read to their ends.
-    size: Option<u64>,
-    finished: u64,
+    files: BlockFiles<'s>,
     options: IntakeOptions,
     verifier: Verifier,
     buffer: Vec<u8>,
     batch: Option<Batch<'s>>,
     first_of_batch: Option<Height>,
     steps: u32,
-    tip: Option<StoredBlock>,
+    head: Head,
+    seen: BTreeSet<Hash256>,
     committed: Height,
-    window: Window,
     stage: Stage,
     failure: Option<IntakeError>,
 }
@@ -120,26 +117,22 @@ impl<'s> Intake<'s> {
         options: IntakeOptions,
     ) -> Result<Intake<'s>, BlockError> {
         let snapshot = store.snapshot()?;
-        let tip = tip(&snapshot)?;
-        let committed = tip.as_ref().map_or(Height(0), |tip| tip.height);
-        let window = Window::load(&snapshot, committed)?;
+        let head = Head::load(&snapshot)?;
+        let committed = head.height();
         Ok(Intake {
             store,
             network,
             nemesis,
-            size: files.iter().map(|file| file.progress().1).sum(),
-            finished: 0,
-            files: files.into_iter(),
-            file: None,
+            files: BlockFiles::new(files),
             options,
             verifier: Verifier::default(),
             buffer: Vec::new(),
             batch: None,
             first_of_batch: None,
             steps: 0,
-            tip,
+            head,
+            seen: BTreeSet::new(),
             committed,
-            window,
             stage: Stage::Reading,
             failure: None,
         })
@@ -152,8 +145,7 @@ impl<'s> Intake<'s> {
 
     /// Bytes of the files that were read, and bytes of all of them if every file's size is known.
     pub fn bytes(&self) -> Option<(u64, u64)> {
-        let current = self.file.as_ref().map_or(0, |file| file.progress().0);
-        self.size.map(|size| (self.finished + current, size))
+        self.files.progress()
     }
 
     /// Changes after how many blocks a batch is committed.
@@ -163,12 +155,12 @@ impl<'s> Intake<'s> {
 
     /// Height of the last block taken in, committed or not; 0 if there is none.
     pub fn height(&self) -> Height {
-        self.tip.as_ref().map_or(Height(0), |tip| tip.height)
+        self.head.height()
     }
 
-    /// Does one piece of work. After an error nothing more can be taken in; whole blocks taken in before it
-    /// are committed first.
-    pub fn step(&mut self) -> Result<Progress, IntakeError> {
+    /// Does one piece of work; `now` is network time. After an error nothing more can be taken in; whole blocks
+    /// taken in before it are committed first.
+    pub fn step(&mut self, now: Timestamp) -> Result<Progress, IntakeError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -176,9 +168,8 @@ impl<'s> Intake<'s> {
         let height = self.height().next();
         let result = match std::mem::replace(&mut self.stage, Stage::Reading) {
             Stage::Reading => return self.read(),
-            Stage::Verifying(unverified) => self.verify(unverified),
-            Stage::Verified(verified) => self.begin(verified),
-            Stage::Applying(verified, context, applied) => self.apply(verified, context, applied),
+            Stage::Checking(work) => self.check(work),
+            Stage::Admitting(admission) => self.admit(admission, now),
         };
         match result {
             Ok(progress) => Ok(progress),
@@ -188,14 +179,12 @@ impl<'s> Intake<'s> {
 
     /// Commits the whole blocks taken in so far. One that is being applied is begun again afterwards.
     pub fn commit(&mut self) -> Result<Progress, BlockError> {
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Reading) {
-            Stage::Applying(verified, ..) => Stage::Verified(verified),
-            other => other,
-        };
         self.steps = 0;
         let Some(mut batch) = self.batch.take() else { return Ok(Progress::Working) };
-        let begun = batch.take_journal();
-        batch.undo(&begun)?;
+        if let Stage::Admitting(admission) = &mut self.stage {
+            admission.restart(&mut batch, &self.head)?;
+            self.seen.clear();
+        }
         batch.commit()?;
         let last = self.height();
         self.committed = last;
@@ -224,24 +213,23 @@ impl<'s> Intake<'s> {
         if self.options.stop_at.is_some_and(|last| height > last) {
             return self.done();
         }
-        let unverified = match self.tip {
+        let block = match self.head.tip {
             None => nemesis_block(&self.nemesis, self.network),
             Some(_) => match self.next_block() {
-                Ok(Next::New) => Unverified::read(&self.buffer, self.network),
-                Ok(Next::Nothing) => return Ok(Progress::Working),
+                Ok(Next::New) => Block::from_bytes(&self.buffer, Context::of(self.network)).map_err(BlockError::from),
+                Ok(Next::Known) => return Ok(Progress::Working),
                 Ok(Next::End) => return self.done(),
                 Err(error) => return self.fail(error),
             },
         };
-        let placed = unverified.and_then(|unverified| {
-            check_place(unverified.block(), self.tip.as_ref())?;
-            Ok(unverified)
-        });
-        match placed {
-            Ok(unverified) => self.stage = Stage::Verifying(Box::new(unverified)),
-            Err(error) => return self.fail(IntakeError::Block(height, error)),
+        match block {
+            Ok(block) => {
+                let check = SignatureCheck::new(&block, self.network, height < self.options.trusted_below);
+                self.stage = Stage::Checking(Box::new((block, check)));
+                Ok(Progress::Working)
+            }
+            Err(error) => self.fail(IntakeError::Block(height, error)),
         }
-        Ok(Progress::Working)
     }
 
     fn done(&mut self) -> Result<Progress, IntakeError> {
@@ -256,17 +244,11 @@ impl<'s> Intake<'s> {
     /// Reads the next block of the files into the buffer.
     fn next_block(&mut self) -> Result<Next, IntakeError> {
         let tip = self.height();
-        if self.file.is_none() {
-            self.file = self.files.next();
-        }
-        let Some(file) = &mut self.file else { return Ok(Next::End) };
-        if !file.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
-            self.finished += file.progress().0;
-            self.file = None;
-            return Ok(Next::Nothing);
+        if !self.files.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
+            return Ok(Next::End);
         }
         match block_height(&self.buffer) {
-            Some(height) if height <= tip => self.check_known(height).map(|()| Next::Nothing),
+            Some(height) if height <= tip => self.check_known(height).map(|()| Next::Known),
             _ => Ok(Next::New),
         }
     }
@@ -279,59 +261,57 @@ impl<'s> Intake<'s> {
         let Some((header, bytes)) = stored_header(&snapshot, height).map_err(|error| fail(error.into()))? else {
             return Ok(());
         };
-        let same =
-            bytes == self.buffer || Unverified::read(&self.buffer, self.network).map_err(fail)?.hash() == header.hash;
-        if same { Ok(()) } else { Err(IntakeError::OtherChain(height)) }
+        if bytes == self.buffer || self.hash_of_buffer().map_err(fail)? == header.hash {
+            Ok(())
+        } else {
+            Err(IntakeError::OtherChain(height))
+        }
     }
 
-    fn verify(&mut self, mut unverified: Box<Unverified>) -> Result<Progress, BlockError> {
-        if unverified.step(&mut self.verifier)? {
-            self.stage = Stage::Verifying(unverified);
-            return Ok(Progress::Working);
-        }
-        self.stage = Stage::Verified(Box::new(unverified.into_verified(self.network)?));
+    fn hash_of_buffer(&self) -> Result<Hash256, BlockError> {
+        Ok(block_hash(&Block::from_bytes(&self.buffer, Context::of(self.network))?))
+    }
+
+    fn check(&mut self, mut work: Box<(Block, SignatureCheck)>) -> Result<Progress, BlockError> {
+        let (block, check) = &mut *work;
+        let more = check.step(block, &mut self.verifier).map_err(|BadSignature(index)| {
+            BlockError::Refused(ValidationResult::FailureTransactionUnverifiable, Some(index))
+        })?;
+        self.stage = if more {
+            Stage::Checking(work)
+        } else {
+            let trusted = block.height < self.options.trusted_below;
+            let (block, check) = *work;
+            Stage::Admitting(Box::new(Admission::new(block, check.into_hashes(), trusted)))
+        };
         Ok(Progress::Working)
     }
 
-    fn begin(&mut self, verified: Box<Verified>) -> Result<Progress, BlockError> {
+    fn admit(&mut self, mut admission: Box<Admission>, now: Timestamp) -> Result<Progress, BlockError> {
         let batch = match &mut self.batch {
             Some(batch) => batch,
             empty => empty.insert(self.store.begin()?),
         };
-        let context = apply::begin(&verified.block, batch, self.network)?;
-        self.stage = Stage::Applying(verified, Box::new(context), 0);
-        Ok(Progress::Working)
+        let mut conditions =
+            Conditions { network: self.network, now, verifier: &mut self.verifier, seen: &mut self.seen };
+        match admission.step(batch, &self.head, &mut conditions) {
+            Ok(Some(header)) => self.take(header),
+            unfinished => {
+                // What a refused block has done to the batch is taken back with the stage.
+                self.stage = Stage::Admitting(admission);
+                unfinished.map(|_| Progress::Working)
+            }
+        }
     }
 
-    fn apply(
-        &mut self,
-        verified: Box<Verified>,
-        mut context: Box<BlockContext>,
-        applied: usize,
-    ) -> Result<Progress, BlockError> {
-        let Some(batch) = &mut self.batch else { return Ok(Progress::Working) };
-        let mut ledger = Ledger { batch, block: &mut context, network: self.network };
-        if let Some(transaction) = verified.block.transactions.get(applied) {
-            apply_transaction(&mut ledger, transaction)?;
-            self.stage = Stage::Applying(verified, context, applied + 1);
-            return Ok(Progress::Working);
-        }
-        let header = finish(&mut ledger, &verified, self.tip.as_ref(), &self.window)?;
-        self.window.push(header.difficulty, header.timestamp);
+    fn take(&mut self, header: StoredBlock) -> Result<Progress, BlockError> {
+        self.seen.clear();
         let first = *self.first_of_batch.get_or_insert(header.height);
         let blocks = header.height.0 - first.0 + 1;
-        self.tip = Some(header);
+        self.head.push(header);
         match self.steps >= self.options.batch_steps || blocks >= u64::from(self.options.batch_blocks) {
             true => self.commit(),
             false => Ok(Progress::Working),
         }
     }
-}
-
-/// Height of a block in its verifiable binary form, from its fixed place; `None` if there are too few bytes.
-fn block_height(bytes: &[u8]) -> Option<Height> {
-    const PLACE: usize = 4 + 4 + 4 + (4 + 32) + (4 + 64) + (4 + 4 + 32);
-    let mut height = [0; 8];
-    bytes.get(PLACE..)?.read_exact(&mut height).ok()?;
-    Some(Height(u64::from_le_bytes(height)))
 }

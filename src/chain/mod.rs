@@ -1,16 +1,30 @@
 //! Taking blocks in and rolling them back.
 
+mod admission;
 mod apply;
+mod check;
+mod checkpoint;
+pub mod comparison;
 mod difficulty;
 mod error;
+mod head;
 mod intake;
 mod nemesis;
+mod part;
+pub mod proof;
+mod pushed;
+mod recalculation;
 mod rollback;
-mod verify;
+mod signatures;
 
+pub use admission::effective_importance;
+pub use check::{Difference, StoredBlocks, compare_blocks, compare_states};
+pub use checkpoint::{CheckpointError, CheckpointScan};
 pub use difficulty::Window;
 pub use error::BlockError;
 pub use intake::{Intake, IntakeError, IntakeOptions, Progress};
 pub use nemesis::nemesis_block;
+pub use part::{ChainPart, Outcome, PartProgress, Switch, Validity};
+pub use pushed::{check_pushed, pushed_part};
 pub use rollback::{RollbackError, rollback};
-pub use verify::{Unverified, Verified};
+pub use signatures::{SignatureCheck, block_hash, check_block_signature};

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::model::Height;
+use crate::state;
 use crate::store::{Batch, Read, StoreError, Table, block_key, tip};
 
 /// Why a chain cannot go back.
@@ -46,14 +47,17 @@ pub fn rollback(batch: &mut Batch<'_>, to: Height) -> Result<(), RollbackError> 
     if to < lowest {
         return Err(RollbackError::TooDeep { lowest });
     }
-    for height in (to.0 + 1..=tip.0).rev() {
-        let key = block_key(Height(height));
-        let journal = batch.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("a journal is missing"))?.to_vec();
-        batch.undo(&journal)?;
-        batch.delete_unjournaled(Table::Undo, &key)?;
-        batch.delete_unjournaled(Table::Blocks, &key)?;
-    }
-    Ok(())
+    Ok((to.0 + 1..=tip.0).rev().try_for_each(|height| undo_tip(batch, Height(height)))?)
+}
+
+/// Undoes the last block, which is that at a height.
+pub fn undo_tip(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError> {
+    let key = block_key(height);
+    let journal = batch.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("a journal is missing"))?.to_vec();
+    batch.undo(&journal)?;
+    batch.delete_unjournaled(Table::Undo, &key)?;
+    batch.delete_unjournaled(Table::Blocks, &key)?;
+    state::forget_above(batch, height.grouped())
 }
 
 /// The lowest height to which the chain can go back. The nemesis block is never undone.

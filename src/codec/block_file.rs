@@ -5,8 +5,11 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 use std::rc::Rc;
+use std::vec;
 
 use flate2::bufread::MultiGzDecoder;
+
+use crate::model::Height;
 
 /// Most bytes of one block. The largest valid block of the default configuration takes less than a tenth.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
@@ -108,6 +111,48 @@ impl<'a> BlockFile<'a> {
         (&mut self.input).take(wanted as u64).read_to_end(block)?;
         if block.len() < wanted { Err(BlockFileError::Truncated) } else { Ok(true) }
     }
+}
+
+/// Several files of blocks, one after another.
+pub struct BlockFiles<'a> {
+    files: vec::IntoIter<BlockFile<'a>>,
+    file: Option<BlockFile<'a>>,
+    /// Bytes of all files, and of those that were read to their ends.
+    size: Option<u64>,
+    finished: u64,
+}
+
+impl<'a> BlockFiles<'a> {
+    /// The files in their order.
+    pub fn new(files: Vec<BlockFile<'a>>) -> BlockFiles<'a> {
+        let size = files.iter().map(|file| file.progress().1).sum();
+        BlockFiles { files: files.into_iter(), file: None, size, finished: 0 }
+    }
+
+    /// Bytes of the files that were read, and bytes of all of them if every file's size is known.
+    pub fn progress(&self) -> Option<(u64, u64)> {
+        let current = self.file.as_ref().map_or(0, |file| file.progress().0);
+        self.size.map(|size| (self.finished + current, size))
+    }
+
+    /// The bytes of the next block in `block`; `false` at the end of the last file.
+    pub fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, BlockFileError> {
+        loop {
+            let Some(mut file) = self.file.take().or_else(|| self.files.next()) else { return Ok(false) };
+            if file.next(block)? {
+                self.file = Some(file);
+                return Ok(true);
+            }
+            self.finished += file.progress().0;
+        }
+    }
+}
+
+/// Height of a block in its verifiable binary form, from its fixed place; `None` if there are too few bytes.
+pub fn block_height(bytes: &[u8]) -> Option<Height> {
+    const PLACE: usize = 4 + 4 + 4 + (4 + 32) + (4 + 64) + (4 + 4 + 32);
+    let height = bytes.get(PLACE..)?.first_chunk()?;
+    Some(Height(u64::from_le_bytes(*height)))
 }
 
 fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {

@@ -19,6 +19,7 @@ struct NetworkText {
     ignore_fees: bool,
     proof_of_stake: bool,
     immediate_vesting: bool,
+    stabilize_block_times: bool,
     multisig_m_of_n: u64,
     mosaics: u64,
     first_fee: u64,
@@ -48,6 +49,7 @@ pub fn network_to_text(network: &Network) -> String {
         ignore_fees: chain.ignore_fees,
         proof_of_stake: chain.importance == ImportanceScheme::ProofOfStake,
         immediate_vesting: chain.vesting == Vesting::Immediate,
+        stabilize_block_times: chain.stabilize_block_times,
         multisig_m_of_n: chain.forks.multisig_m_of_n,
         mosaics: chain.forks.mosaics,
         first_fee: chain.forks.first_fee,
@@ -91,6 +93,7 @@ pub fn network_from_text(text: &str) -> Option<Network> {
             false => ImportanceScheme::ProofOfImportance,
         },
         vesting: if text.immediate_vesting { Vesting::Immediate } else { Vesting::TimeBased },
+        stabilize_block_times: text.stabilize_block_times,
         forks,
     };
     Some(Network {
@@ -101,4 +104,34 @@ pub fn network_from_text(text: &str) -> Option<Network> {
         total_amount: Amount(text.total_amount),
         chain,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::network::test_chain;
+
+    #[test]
+    fn a_network_comes_back_from_its_text_with_all_its_parameters() {
+        let byte = NetworkByte::TESTNET;
+        let chain = ChainParameters {
+            ignore_fees: true,
+            hash_retention_hours: None,
+            importance: ImportanceScheme::ProofOfStake,
+            vesting: Vesting::Immediate,
+            stabilize_block_times: true,
+            ..test_chain()
+        };
+        let network = Network {
+            name: "devnet".to_owned(),
+            byte,
+            generation_hash: Hash256([7; 32]),
+            nemesis_signer: Address::from_public_key(&crate::model::network::NAMESPACE_SINK, byte),
+            total_amount: Amount::whole(8_999_999_999),
+            chain,
+        };
+        assert_eq!(network_from_text(&network_to_text(&network)), Some(network.clone()));
+        let usual = Network { chain: test_chain(), ..network };
+        assert_eq!(network_from_text(&network_to_text(&usual)), Some(usual));
+    }
 }

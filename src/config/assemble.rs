@@ -64,12 +64,10 @@ fn read_all(
     // Without the network nobody can say whether addresses are right.
     let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
     let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis } = identity?;
-    let (chain, stabilize_block_times) = chain?;
     Some(Settings {
-        network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain },
+        network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain: chain? },
         nemesis,
         embedded,
-        stabilize_block_times,
         data,
         map_size: map_size?,
         clock,

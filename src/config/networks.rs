@@ -124,9 +124,8 @@ fn private_identity(
     })
 }
 
-/// Reads the parameters of the chain, and whether block times are stabilised. `None` after a problem has been
-/// noted.
-pub(super) fn chain(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Option<(ChainParameters, bool)> {
+/// Reads the parameters of the chain. `None` after a problem has been noted.
+pub(super) fn chain(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Option<ChainParameters> {
     let target_time = reader.integer("nis.blockGenerationTargetTime");
     let rewrite_limit = reader.integer("nis.blockChainRewriteLimit");
     let per_block = reader.integer("nis.maxTransactionsPerBlock");
@@ -135,7 +134,7 @@ pub(super) fn chain(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Optio
     check_max_transactions(reader, per_block?, rewrite_limit?, per_attempt?);
     let (importance, vesting, stabilize_block_times) = features(reader);
     let retention = reader.integer("nis.transactionHashRetentionTime")?;
-    let parameters = ChainParameters {
+    Some(ChainParameters {
         target_time: u32::try_from(target_time?).ok()?,
         rewrite_limit: rewrite_limit?.unsigned_abs(),
         max_transactions_per_block: u32::try_from(per_block?).ok()?,
@@ -144,9 +143,9 @@ pub(super) fn chain(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Optio
         hash_retention_hours: u32::try_from(retention).ok().map(|hours| hours.max(MIN_RETENTION_HOURS)),
         importance,
         vesting,
+        stabilize_block_times,
         forks: forks(reader, byte)?,
-    };
-    Some((parameters, stabilize_block_times))
+    })
 }
 
 /// Hours below which transaction hashes are never forgotten (specification 02 §2.2).

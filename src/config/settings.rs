@@ -24,8 +24,6 @@ pub struct Settings {
     pub nemesis: Nemesis,
     /// Whether this is the chain that is compiled in ([`super::embedded`]), because nothing else was configured.
     pub embedded: bool,
-    /// `STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`: changes the target (specification 02 §4.5).
-    pub stabilize_block_times: bool,
     /// Folder of the chain store; `None` for a temporary one, which only the embedded chain has.
     pub data: Option<PathBuf>,
     /// Bytes of address space for the chain store, a multiple of 64 KiB.

@@ -1,6 +1,8 @@
 //! Blocks (specification 01 §12).
 
-use super::hash::WireHash;
+use std::str::FromStr;
+
+use super::hash::{Hash256, WireHash};
 use super::transaction::Transaction;
 use super::units::{Amount, Height, Timestamp};
 use crate::crypto::{PublicKey, Signature};
@@ -59,5 +61,27 @@ impl Block {
     pub fn total_fee(&self) -> Amount {
         let fees = self.transactions.iter().map(|transaction| transaction.total_fee().0);
         Amount(fees.fold(0, u64::wrapping_add))
+    }
+}
+
+/// A block that a user vouches for, written `HEIGHT:HASH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Its height.
+    pub height: Height,
+    /// Its hash.
+    pub hash: Hash256,
+}
+
+impl FromStr for Checkpoint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let parse = || {
+            let (height, hash) = text.split_once(':')?;
+            let height = height.parse().ok().filter(|height| (2..=i64::MAX as u64).contains(height))?;
+            Some(Checkpoint { height: Height(height), hash: Hash256::from_hex(hash)? })
+        };
+        parse().ok_or("write HEIGHT:HASH, a height of at least 2 and the 64 hex digits of its block's hash")
     }
 }

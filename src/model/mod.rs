@@ -10,7 +10,7 @@ pub mod transaction;
 pub mod units;
 
 pub use address::{Address, NetworkByte};
-pub use block::{Block, BlockKind};
+pub use block::{Block, BlockKind, Checkpoint};
 pub use hash::{Hash256, WireHash};
 pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties};
 pub use namespace::NamespaceId;

@@ -57,7 +57,17 @@ impl NamespaceId {
 
     /// The first part.
     pub fn root(&self) -> &str {
-        self.0.split('.').next().unwrap_or_default()
+        self.parts().next().unwrap_or_default()
+    }
+
+    /// Whether this is the built-in `nem`, which nobody rents and which never expires.
+    pub fn is_built_in(&self) -> bool {
+        self.0 == "nem"
+    }
+
+    /// The parts, the root first.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('.')
     }
 
     /// Whether the name has one part only.

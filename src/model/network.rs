@@ -43,6 +43,9 @@ pub struct ChainParameters {
     pub importance: ImportanceScheme,
     /// How received amounts vest.
     pub vesting: Vesting,
+    /// Whether late blocks become easier (`STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`, specification
+    /// 02 §4.5).
+    pub stabilize_block_times: bool,
     /// Heights at which rules change.
     pub forks: Forks,
 }
@@ -61,6 +64,28 @@ impl ChainParameters {
     /// Blocks in 365 days: the term of a namespace lease.
     pub fn blocks_per_year(&self) -> u64 {
         self.blocks_per_day() * 365
+    }
+
+    /// Most blocks, or hashes of blocks, in one synchronisation attempt (specification 02 §2.2).
+    pub fn max_blocks_per_sync(&self) -> u64 {
+        /// Blocks beyond those that may be rolled back.
+        const ADDITIONAL: u64 = 40;
+        self.rewrite_limit.saturating_add(ADDITIONAL)
+    }
+
+    /// Blocks in a synchronisation attempt for which no number is asked.
+    pub fn default_blocks_per_sync(&self) -> u64 {
+        self.max_blocks_per_sync() / 4
+    }
+
+    /// Transactions in a synchronisation attempt for which no number is asked.
+    pub fn default_transactions_per_sync(&self) -> u32 {
+        self.max_transactions / 2
+    }
+
+    /// Fewest transactions that a synchronisation attempt may be limited to.
+    pub fn min_transactions_per_sync(&self) -> u32 {
+        self.max_transactions_per_block
     }
 }
 
@@ -111,6 +136,24 @@ pub const NAMESPACE_SINK: PublicKey = PublicKey([
     0x2e, 0xb9, 0x66, 0xeb, 0x3b, 0x51, 0x1f, 0xb2, 0xed, 0x45, 0xb8, 0xe2, 0x62,
 ]);
 
+/// Public key of the mosaic creation fee sink (the same on every network).
+pub const MOSAIC_SINK: PublicKey = PublicKey([
+    0x53, 0xe1, 0x40, 0xb5, 0x94, 0x7f, 0x10, 0x4c, 0xab, 0xc2, 0xd6, 0xfe, 0x8b, 0xae, 0xdb, 0xc3, 0x0e, 0xf9, 0xa0,
+    0x60, 0x9c, 0x71, 0x7d, 0x96, 0x13, 0xde, 0x59, 0x3e, 0xc2, 0xa2, 0x66, 0xd3,
+]);
+
+impl Network {
+    /// Who receives the rent of namespaces.
+    pub fn namespace_sink(&self) -> Address {
+        Address::from_public_key(&NAMESPACE_SINK, self.byte)
+    }
+
+    /// Who receives the creation fees of mosaics.
+    pub fn mosaic_sink(&self) -> Address {
+        Address::from_public_key(&MOSAIC_SINK, self.byte)
+    }
+}
+
 /// The default parameters of a private network, for tests.
 #[cfg(test)]
 pub(crate) fn test_chain() -> ChainParameters {
@@ -123,6 +166,7 @@ pub(crate) fn test_chain() -> ChainParameters {
         hash_retention_hours: Some(36),
         importance: ImportanceScheme::ProofOfImportance,
         vesting: Vesting::TimeBased,
+        stabilize_block_times: false,
         forks: Forks {
             multisig_m_of_n: 1,
             mosaics: 1,
@@ -134,5 +178,21 @@ pub(crate) fn test_chain() -> ChainParameters {
             treasury_hashes: Vec::new(),
             treasury_fallback_hashes: Vec::new(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_parameters_have_the_derived_values_of_the_specification() {
+        let chain = test_chain();
+        assert_eq!(
+            (chain.blocks_per_day(), chain.blocks_per_month(), chain.blocks_per_year()),
+            (1440, 43_200, 525_600)
+        );
+        assert_eq!((chain.max_blocks_per_sync(), chain.default_blocks_per_sync()), (400, 100));
+        assert_eq!((chain.min_transactions_per_sync(), chain.default_transactions_per_sync()), (120, 5_000));
     }
 }

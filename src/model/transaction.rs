@@ -1,7 +1,7 @@
 //! The eight kinds of transactions (specification 01 §13).
 
 use super::address::{Address, NetworkByte};
-use super::hash::WireHash;
+use super::hash::{Hash256, WireHash};
 use super::mosaic::{Mosaic, MosaicDefinition, MosaicId};
 use super::namespace::{NamespaceError, NamespaceId};
 use super::units::{Amount, Timestamp};
@@ -123,16 +123,46 @@ impl Transaction {
         }
     }
 
+    /// The direct children: cosignatures, then the inner transaction (specification 02 §1).
+    pub fn children(&self) -> impl Iterator<Item = &Transaction> {
+        self.cosignatures().iter().chain(self.inner())
+    }
+
+    /// The transaction itself, then its direct children.
+    pub fn self_and_children(&self) -> impl Iterator<Item = &Transaction> {
+        std::iter::once(self).chain(self.children())
+    }
+
     /// This transaction's fee and those of its inner transaction and cosignatures.
     pub fn total_fee(&self) -> Amount {
-        let children = self.inner().into_iter().chain(self.cosignatures());
-        Amount(children.fold(self.fee.0, |sum, child| sum.wrapping_add(child.fee.0)))
+        Amount(self.self_and_children().fold(0, |sum, one| sum.wrapping_add(one.fee.0)))
+    }
+}
+
+/// Hashes of a transaction and of its direct children.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hashes {
+    /// Its own.
+    pub own: Hash256,
+    /// Those of [`Transaction::children`], in that order.
+    pub children: Vec<Hash256>,
+}
+
+impl Hashes {
+    /// All of them, its own first.
+    pub fn all(&self) -> impl Iterator<Item = &Hash256> {
+        std::iter::once(&self.own).chain(&self.children)
     }
 }
 
 /// The version without the network byte.
 pub fn entity_version(version: i32) -> i32 {
     version & ENTITY_VERSION_MASK
+}
+
+/// The network byte of a version field.
+pub fn wire_network(version: i32) -> NetworkByte {
+    NetworkByte((version >> 24) as u8)
 }
 
 /// The version field of an entity of a network (specification 01 §6).
@@ -151,6 +181,16 @@ pub struct Transfer {
     pub message: Option<Message>,
     /// Attached mosaics: merged by id and in the order of the wire; always empty in version 1.
     pub mosaics: Vec<Mosaic>,
+}
+
+impl Transfer {
+    /// The attached mosaics other than `nem:xem`, in the order of their plain names. That is the order in which they
+    /// move and are checked; the wire has one of its own (specification 03 §4.2).
+    pub fn other_mosaics(&self) -> Vec<&Mosaic> {
+        let mut mosaics: Vec<&Mosaic> = self.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem()).collect();
+        mosaics.sort_by_cached_key(|mosaic| mosaic.id.to_string());
+        mosaics
+    }
 }
 
 /// A message attached to a transfer.

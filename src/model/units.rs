@@ -23,6 +23,13 @@ impl Height {
         Height(self.0.saturating_sub(blocks).max(1))
     }
 
+    /// The height whose importances are in force at this one: they change every 359 blocks (specification 04
+    /// §3.1).
+    pub fn grouped(self) -> Height {
+        const GROUPING: u64 = 359;
+        Height((self.0.saturating_sub(1) / GROUPING * GROUPING).max(1))
+    }
+
     /// The next height.
     pub fn next(self) -> Height {
         self.plus(1)

@@ -34,20 +34,21 @@ impl ChainLedger<'_> {
         Context::of(self.network).trusting()
     }
 
-    fn info(&self, address: &Address, account: &Account, cosignatories: usize) -> AccountInfo {
+    fn info(&self, address: &Address, account: &Account, cosignatories: usize) -> Result<AccountInfo, Failure> {
         let balance = account.balance.at(self.height, &self.network.chain);
-        AccountInfo {
+        let importance = state::importance(self.snapshot, address)?.map_or(0.0, |last| last.importance);
+        Ok(AccountInfo {
             address: *address,
             public_key: account.public_key,
             balance: Amount(balance.total()),
             vested_balance: Amount(balance.vested),
             harvested_blocks: account.harvested_blocks,
-            importance: 0.0,
+            importance,
             multisig: (cosignatories > 0).then_some(MultisigInfo {
                 cosignatories: cosignatories as u32,
                 min_cosignatories: account.min_cosignatories,
             }),
-        }
+        })
     }
 
     fn infos(&self, addresses: Vec<Address>) -> Result<Vec<AccountInfo>, Failure> {
@@ -87,7 +88,7 @@ impl Ledger for ChainLedger<'_> {
     fn account(&self, address: &Address) -> Result<AccountInfo, Failure> {
         let account = state::account(self.snapshot, address)?;
         let cosignatories = state::cosignatories(self.snapshot, address)?.len();
-        Ok(self.info(address, &account, cosignatories))
+        self.info(address, &account, cosignatories)
     }
 
     fn account_meta(&self, address: &Address) -> Result<AccountMeta, Failure> {

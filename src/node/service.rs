@@ -151,7 +151,7 @@ impl<'s> Node<'s> {
     }
 
     /// Network time.
-    fn time(&self) -> Timestamp {
+    pub fn time(&self) -> Timestamp {
         self.clock.now(self.moment.unix_millis, self.running().as_millis() as u64)
     }
 

@@ -9,6 +9,7 @@ use crate::chain::{Intake, IntakeOptions};
 use crate::codec::block_file::BlockFile;
 use crate::commands;
 use crate::config::{Bind, LocalAddresses, Settings, embedded};
+use crate::model::Height;
 use crate::net::{Limits, ListenerId, Reactor};
 use crate::store::Store;
 
@@ -24,7 +25,7 @@ pub fn intake<'s>(store: &'s Store, settings: &'s Settings, files: &[PathBuf]) -
         false => commands::open_block_files(files)?,
     };
     let batch_blocks = if embedded { 1 } else { BATCH_BLOCKS };
-    let options = IntakeOptions { batch_steps: BATCH_STEPS, batch_blocks, stop_at: None };
+    let options = IntakeOptions { batch_steps: BATCH_STEPS, batch_blocks, stop_at: None, trusted_below: Height(0) };
     Ok(Intake::new(store, &settings.network, nemesis, files, options)?)
 }
 

@@ -8,22 +8,26 @@ use sha3::{Digest, Keccak256};
 
 use super::account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
 use super::history::HashEntry;
+use super::importances::{self, AccountImportance};
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, Lease};
+use super::outlinks::Outlink;
 use super::queries;
+use crate::codec::text::write_json_double;
 use crate::model::{Address, Height, Network};
 use crate::store::{Read, StoreError, StoredBlock, Table};
 
 /// Writes the state at the tip `block`, and a line feed.
 pub fn dump(state: &impl Read, network: &Network, block: &StoredBlock, out: &mut impl Write) -> io::Result<()> {
+    let recalculation = importances::last_recalculation(state).map_err(io::Error::other)?;
     let head = json!({
         "height": block.height.0,
         "blockHash": block.hash.to_string(),
         "timeStamp": block.timestamp.0,
         "chainScore": block.score.to_string(),
         "sumOfBalances": sum_of_balances(state).map_err(io::Error::other)?,
-        "lastRecalculationHeight": null,
-        "accountsHandedOver": null,
+        "lastRecalculationHeight": recalculation.map(|last| last.height.0),
+        "accountsHandedOver": recalculation.map(|last| last.handed_over),
     });
     let head = head.to_string();
     out.write_all(head.trim_end_matches('}').as_bytes())?;
@@ -71,12 +75,9 @@ fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mu
 fn outlinks_by_sender(state: &impl Read) -> Result<Outlinks, StoreError> {
     let mut outlinks = Outlinks::new();
     state.each(Table::Outlinks, &[], |key, value| {
-        let damaged = StoreError::Damaged("an outlink");
-        let parts = key.first_chunk().zip(value.first_chunk()).zip(value.get(40..80)).zip(value.get(80..));
-        let Some((((height, from), to), weight)) = parts else { return Err(damaged) };
-        let Ok(weight) = weight.try_into() else { return Err(damaged) };
-        let link = json!([u64::from_be_bytes(*height), u64::from_le_bytes(weight), String::from_utf8_lossy(to)]);
-        outlinks.entry(Address::from_stored(*from)).or_default().push(link);
+        let link = Outlink::from_entry(key, value)?;
+        let entry = json!([link.height.0, link.weight, link.recipient.as_str()]);
+        outlinks.entry(link.sender).or_default().push(entry);
         Ok(true)
     })?;
     Ok(outlinks)
@@ -104,7 +105,7 @@ fn account_value(
         "vested": balance.vested,
         "unvested": balance.unvested,
         "harvestedBlocks": account.harvested_blocks,
-        "importance": null,
+        "importance": importances::importance(state, &address)?.map(importance_value),
         "remoteStatus": status_name(account.remote_status(height, network.chain.rewrite_limit)),
         "remoteLinks": account.links.iter().map(link_value).collect::<Vec<_>>(),
         "cosignatories": texts(queries::cosignatories(state, &address)?),
@@ -113,6 +114,23 @@ fn account_value(
         "mosaicIds": mosaics::holdings(state, &address)?,
         "outlinks": outlinks.remove(&address).unwrap_or_default(),
     }))
+}
+
+/// A double as the protocol's interface writes it.
+fn double_text(value: f64) -> String {
+    let mut text = Vec::new();
+    write_json_double(&mut text, value);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn importance_value(last: AccountImportance) -> Value {
+    json!({
+        "height": last.height.0,
+        "scoreBits": format!("{:016x}", last.importance.to_bits()),
+        "score": double_text(last.importance),
+        "pageRankBits": format!("{:016x}", last.page_rank.to_bits()),
+        "pageRank": double_text(last.page_rank),
+    })
 }
 
 fn status_name(status: RemoteStatus) -> String {

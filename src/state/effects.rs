@@ -7,7 +7,7 @@ use super::view::View;
 use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{LinkMode, Modification, SupplyChangeKind, Transfer};
 use crate::model::units::MICRO;
-use crate::model::{Address, Body, Mosaic, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
+use crate::model::{Address, Body, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
 
 /// One change of the state. Amounts are micro-units, quantities smallest units.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,10 +99,7 @@ fn transfer_effects<'t>(
     if let Some(amount) = currency_moved(body)? {
         out.push(Effect::Transfer { from: signer, to: body.recipient, amount });
     }
-    // The wire has an order of its own; here it is that of the plain names (specification 03 §4.2).
-    let mut mosaics: Vec<&Mosaic> = body.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem()).collect();
-    mosaics.sort_by_cached_key(|mosaic| mosaic.id.to_string());
-    for mosaic in mosaics {
+    for mosaic in body.other_mosaics() {
         let quantity = scale(body.amount.0, mosaic.quantity)?;
         let id = Cow::Borrowed(&mosaic.id);
         out.push(Effect::MosaicTransfer { from: signer, to: body.recipient, mosaic: id, quantity });

@@ -7,6 +7,7 @@ use super::effects::Effect;
 use super::error::StateError;
 use super::mosaics;
 use super::namespaces::{self, ExpiryKind, ExpiryLog};
+use super::outlinks::Outlink;
 use crate::crypto::PublicKey;
 use crate::model::network::ImportanceScheme;
 use crate::model::transaction::{LinkMode, ModificationKind};
@@ -162,10 +163,9 @@ impl Ledger<'_, '_> {
             0 => amount,
             _ => (u128::from(amount) * u128::from(balance.vested) / u128::from(balance.total())) as u64,
         };
-        let key = [height.0.to_be_bytes().as_slice(), &self.block.outlinks.to_be_bytes()].concat();
-        let value = [from.as_bytes().as_slice(), to.as_bytes(), &weight.to_le_bytes()].concat();
+        let number = self.block.outlinks;
         self.block.outlinks += 1;
-        Ok(self.batch.insert(Table::Outlinks, &key, &value)?)
+        Ok(Outlink { height, sender: *from, recipient: *to, weight }.insert(self.batch, number)?)
     }
 
     fn link(&mut self, owner: &Address, remote: &Address, mode: LinkMode) -> Result<(), StateError> {

@@ -10,9 +10,11 @@ mod dump;
 mod effects;
 mod error;
 mod history;
+mod importances;
 mod ledger;
 mod mosaics;
 mod namespaces;
+mod outlinks;
 mod pruning;
 mod queries;
 mod vesting;
@@ -24,9 +26,14 @@ pub use dump::dump;
 pub use effects::{Effect, effects};
 pub use error::StateError;
 pub use history::{HashEntry, assign_ids, index_harvest, index_transaction};
+pub use importances::{
+    AccountImportance, ListWriter, Recalculation, chunk_after, each_importance, forget_above, forget_below, importance,
+    last_recalculation,
+};
 pub use ledger::{BlockContext, Ledger};
 pub use mosaics::MosaicEntry;
 pub use namespaces::Lease;
+pub use outlinks::Outlink;
 pub use queries::{account, cosignatories, cosignatory_of, hash_entry, mosaic_definition};
 pub use vesting::VestedBalance;
 pub use view::View;

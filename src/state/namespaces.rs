@@ -26,6 +26,11 @@ impl Lease {
     pub fn is_active(&self, height: Height, term: u64) -> bool {
         self.height <= height && height < self.height.plus(term)
     }
+
+    /// Whether a name of this root exists in it.
+    pub fn contains(&self, name: &str) -> bool {
+        !name.contains('.') || self.children.iter().any(|child| child == name)
+    }
 }
 
 /// The leases of a root, the oldest first; empty if there are none.
@@ -69,7 +74,7 @@ fn lease_key(height: Height, root: &str) -> Vec<u8> {
 /// Whether a name is active at a height: the oldest lease that is active decides (specification 03 §12.1).
 pub fn is_active(leases: &[Lease], name: &str, height: Height, term: u64) -> bool {
     let lease = leases.iter().find(|lease| lease.is_active(height, term));
-    lease.is_some_and(|lease| !name.contains('.') || lease.children.iter().any(|child| child == name))
+    lease.is_some_and(|lease| lease.contains(name))
 }
 
 /// Mosaics of a root and of all sub-namespaces of one of its leases, in order of text.

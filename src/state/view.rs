@@ -7,7 +7,8 @@ use super::ledger::Ledger;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, Lease};
 use super::queries;
-use crate::model::{Address, Hash256, MosaicId};
+use crate::model::network::NAMESPACE_SINK;
+use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, NetworkByte};
 use crate::store::{Read, StoreError, Table};
 
 /// A state that can be asked. Every question fails only if the store does.
@@ -23,6 +24,21 @@ pub trait View {
 
     /// The leases of a root namespace, the oldest first; empty if it is unknown, as the built-in `nem` is.
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError>;
+
+    /// Whether a namespace is active at a height, with leases of `term` blocks (specification 02 §14.2).
+    fn is_namespace_active(&self, name: &NamespaceId, height: Height, term: u64) -> Result<bool, StoreError> {
+        Ok(name.is_built_in() || namespaces::is_active(&self.leases(name.root())?, name.as_str(), height, term))
+    }
+
+    /// The owner of a namespace that exists in the newest lease of its root; the lease may have expired.
+    fn namespace_owner(&self, name: &NamespaceId) -> Result<Option<Address>, StoreError> {
+        if name.is_built_in() {
+            // On every network it is the sink's address on testnet (specification 02 §15.3).
+            return Ok(Some(Address::from_public_key(&NAMESPACE_SINK, NetworkByte::TESTNET)));
+        }
+        let newest = self.leases(name.root())?.pop();
+        Ok(newest.filter(|lease| lease.contains(name.as_str())).map(|lease| lease.owner))
+    }
 
     /// Whether an account owns the newest lease of a root namespace; the lease may have expired.
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError>;

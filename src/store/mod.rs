@@ -17,6 +17,6 @@ pub use batch::Batch;
 pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
 pub use error::StoreError;
 pub use open::{Access, Identity, Options, Store};
-pub use read::{Read, Snapshot, Walk};
+pub use read::{Entry, Read, Snapshot, Walk};
 pub use reader::Reader;
 pub use tables::Table;

@@ -9,6 +9,9 @@ pub enum Table {
     Blocks,
     /// Height → old values of all that the block changed, for the last blocks only.
     Undo,
+    /// Grouped height → what was recalculated; grouped height ‖ address → importances up to that address
+    /// ([`crate::state::AccountImportance`]).
+    Importances,
     /// Address → [`crate::state::Account`].
     Accounts,
     /// Multisig account ‖ cosignatory → nothing.
@@ -43,10 +46,11 @@ pub enum Table {
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 18] = [
+    pub const ALL: [Table; 19] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
+        Table::Importances,
         Table::Accounts,
         Table::Cosignatories,
         Table::CosignatoryOf,
@@ -64,7 +68,7 @@ impl Table {
         Table::Harvests,
     ];
 
-    /// Tables that make up the state: what a block changes and an undo restores, and what the digest covers.
+    /// Tables that a block changes through the journal and an undo restores.
     pub fn state() -> impl Iterator<Item = Table> {
         Table::ALL.into_iter().skip(Table::Accounts as usize)
     }
@@ -80,6 +84,7 @@ impl Table {
             Table::Meta => "meta",
             Table::Blocks => "blocks",
             Table::Undo => "undo",
+            Table::Importances => "importances",
             Table::Accounts => "accounts",
             Table::Cosignatories => "cosignatories",
             Table::CosignatoryOf => "cosignatory-of",

@@ -12,13 +12,14 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use clap::Parser;
-use nisd::chain::{Intake, IntakeOptions, Progress, Unverified, nemesis_block};
+use nisd::chain::{Intake, IntakeOptions, Progress, SignatureCheck, check_block_signature, nemesis_block};
 use nisd::cli::{Cli, Command};
-use nisd::codec::Form;
 use nisd::codec::block_file::BlockFile;
-use nisd::commands;
+use nisd::codec::{Context, Form};
+use nisd::commands::{self, Clocks};
 use nisd::config::{self, Settings};
 use nisd::crypto::{self, PublicKey, Signature, Verifier};
+use nisd::model::{Block, Height, Timestamp};
 
 const ROUNDS: usize = 5;
 
@@ -85,8 +86,10 @@ fn import(store: &Path) {
     let overrides = cli.command.overrides().expect("settings");
     let settings = config::load(cli.command.config(), overrides, None).expect("settings");
     let Command::Import(command) = &cli.command else { unreachable!() };
-    commands::import(command, &settings, millis).expect("an import");
+    commands::import(command, &settings, CLOCKS).expect("an import");
 }
+
+const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis };
 
 fn millis() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
@@ -94,13 +97,13 @@ fn millis() -> u64 {
 }
 
 /// Every block of the chain, decoded.
-fn blocks(settings: &Settings) -> Vec<Unverified> {
+fn blocks(settings: &Settings) -> Vec<Block> {
     let nemesis = settings.nemesis.read().expect("the nemesis block");
     let mut blocks = vec![nemesis_block(&nemesis, &settings.network).expect("a nemesis block")];
     let mut file = BlockFile::new(File::open(common::all_forks("blocks.bin.gz")).expect("blocks")).expect("blocks");
     let mut bytes = Vec::new();
     while file.next(&mut bytes).expect("a block") {
-        blocks.push(Unverified::read(&bytes, &settings.network).expect("a block"));
+        blocks.push(Block::from_bytes(&bytes, Context::of(&settings.network)).expect("a block"));
     }
     blocks
 }
@@ -109,7 +112,6 @@ fn blocks(settings: &Settings) -> Vec<Unverified> {
 fn checks(settings: &Settings) -> Vec<Check> {
     let mut checks = Vec::new();
     for block in blocks(settings) {
-        let block = block.block();
         let signature = block.signature.expect("a signed block");
         checks.push(Check { signer: block.signer, signed: block.to_bytes(Form::NonVerifiable), signature });
         // The transactions of this block are not checked but known.
@@ -132,8 +134,10 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
     let read_time = seconds(|| read = blocks(settings));
     let mut verifier = Verifier::default();
     let verify_time = seconds(|| {
-        for block in &mut read {
-            while block.step(&mut verifier).expect("good signatures") {}
+        for block in &read {
+            let mut check = SignatureCheck::new(block, &settings.network, false);
+            while check.step(block, &mut verifier).expect("good signatures") {}
+            assert!(check_block_signature(block, false, &mut verifier).1);
         }
     });
     drop(read);
@@ -143,11 +147,12 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
         let files = commands::open_block_files(&[common::all_forks("blocks.bin.gz")]).expect("blocks");
         let nemesis = settings.nemesis.read().expect("the nemesis block").into_owned();
         // As `nisd import` has it.
-        let options = IntakeOptions { batch_steps: 100_000, batch_blocks: 5_000, stop_at: None };
+        let options =
+            IntakeOptions { batch_steps: 100_000, batch_blocks: 5_000, stop_at: None, trusted_below: Height(0) };
         let mut intake = Intake::new(&store, &settings.network, nemesis, files, options).expect("an intake");
         loop {
             let begun = Instant::now();
-            match intake.step().expect("a good chain") {
+            match intake.step(Timestamp(i32::MAX - 100)).expect("a good chain") {
                 Progress::Working => {}
                 Progress::Committed { .. } => commit_time += begun.elapsed().as_secs_f64(),
                 Progress::Done => break,

@@ -1,0 +1,248 @@
+//! Putting one block onto a chain: its proof, its transactions by all rules, its rewards, and the importances that
+//! are due after it (specification 02 §18.3). One piece of work at a time.
+
+use std::collections::BTreeSet;
+
+use super::apply::{self, Settled};
+use super::error::BlockError;
+use super::head::Head;
+use super::proof;
+use super::recalculation::{Recalculation, due_after};
+use super::signatures::check_block_signature;
+use crate::crypto::Verifier;
+use crate::model::transaction::Hashes;
+use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
+use crate::rules::{self, Context, Use, ValidationResult};
+use crate::state::{self, BlockContext, Ledger};
+use crate::store::{Batch, Read, StoredBlock};
+
+/// What a block is judged by, besides the state.
+pub struct Conditions<'a> {
+    /// The network.
+    pub network: &'a Network,
+    /// Network time.
+    pub now: Timestamp,
+    /// Keeps keys that were seen.
+    pub verifier: &'a mut Verifier,
+    /// Hashes of the transactions before this one in the same chain part, those nested in them included.
+    pub seen: &'a mut BTreeSet<Hash256>,
+}
+
+/// A block whose transactions' signatures are good, on its way into a batch.
+pub struct Admission {
+    block: Block,
+    hashes: Vec<Hashes>,
+    /// Whether the user vouches for it: neither its signature nor its proof is looked at.
+    trusted: bool,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Its place and proof are to be checked.
+    Placing,
+    /// Its transactions are carried out; how many were.
+    Executing(Box<BlockContext>, Proof, usize),
+    /// It is carried out; importances are due before it is stored.
+    Recalculating(Box<(Recalculation, Settled)>, Proof),
+}
+
+/// What the place of a block in the chain decides.
+#[derive(Clone, Copy)]
+struct Proof {
+    hash: Hash256,
+    generation_hash: Hash256,
+    difficulty: u64,
+}
+
+impl Admission {
+    /// Begins with a block and the hashes of its transactions.
+    pub fn new(block: Block, hashes: Vec<Hashes>, trusted: bool) -> Admission {
+        Admission { block, hashes, trusted, stage: Stage::Placing }
+    }
+
+    /// Does one piece of work. The block, once it is stored in the batch.
+    pub fn step(
+        &mut self,
+        batch: &mut Batch<'_>,
+        head: &Head,
+        conditions: &mut Conditions<'_>,
+    ) -> Result<Option<StoredBlock>, BlockError> {
+        match std::mem::replace(&mut self.stage, Stage::Placing) {
+            Stage::Placing => {
+                let proof = self.place(batch, head, conditions)?;
+                let context = apply::begin(&self.block, batch, conditions.network)?;
+                self.stage = Stage::Executing(Box::new(context), proof, 0);
+                Ok(None)
+            }
+            Stage::Executing(mut context, proof, done) if done < self.block.transactions.len() => {
+                let mut ledger = Ledger { batch, block: &mut context, network: conditions.network };
+                self.execute(&mut ledger, done, conditions)?;
+                self.stage = Stage::Executing(context, proof, done + 1);
+                Ok(None)
+            }
+            Stage::Executing(mut context, proof, _) => {
+                let mut ledger = Ledger { batch, block: &mut context, network: conditions.network };
+                let settled = self.settle(&mut ledger, head, conditions)?;
+                match due_after(self.block.height) {
+                    Some(due) => {
+                        let recalculation = Recalculation::new(due);
+                        self.stage = Stage::Recalculating(Box::new((recalculation, settled)), proof);
+                        Ok(None)
+                    }
+                    None => self.store(batch, head, settled, proof, conditions.network).map(Some),
+                }
+            }
+            Stage::Recalculating(mut work, proof) => {
+                if work.0.step(batch, conditions.network)? {
+                    self.stage = Stage::Recalculating(work, proof);
+                    return Ok(None);
+                }
+                self.store(batch, head, work.1, proof, conditions.network).map(Some)
+            }
+        }
+    }
+
+    /// Takes back what was done in the batch, so that the block can begin anew.
+    pub fn restart(&mut self, batch: &mut Batch<'_>, head: &Head) -> Result<(), BlockError> {
+        let begun = batch.take_journal();
+        batch.undo(&begun)?;
+        self.stage = Stage::Placing;
+        let in_force = if head.tip.is_some() { head.height().next().grouped() } else { Height(0) };
+        Ok(state::forget_above(batch, in_force)?)
+    }
+
+    /// Checks height, signature and proof (specification 02 §18.3 steps 3.1–3.4). The hash of the block before is
+    /// ours, whatever the block says.
+    fn place(&mut self, batch: &Batch<'_>, head: &Head, conditions: &mut Conditions<'_>) -> Result<Proof, BlockError> {
+        let network = conditions.network;
+        let refused = |result| Err(BlockError::Refused(result, None));
+        if self.block.height != head.height().next() {
+            return refused(ValidationResult::FailureBlockUnexpectedHeight);
+        }
+        let difficulty = head.window.difficulty(network.chain.target_time).ok_or(BlockError::NoTimePasses)?;
+        let Some(parent) = &head.tip else {
+            let (hash, good) = check_block_signature(&self.block, self.trusted, conditions.verifier);
+            let proof = Proof { hash, generation_hash: network.generation_hash, difficulty };
+            return if good { Ok(proof) } else { refused(ValidationResult::FailureBlockUnverifiable) };
+        };
+        let vouched = !self.trusted || self.block.previous_hash == parent.hash;
+        self.block.previous_hash = parent.hash.into();
+        let generation_hash = proof::generation_hash(&parent.generation_hash, &self.block.signer);
+        let (hash, good) = check_block_signature(&self.block, self.trusted, conditions.verifier);
+        if !good || !vouched {
+            return refused(ValidationResult::FailureBlockUnverifiable);
+        }
+        if !self.trusted && !self.is_hit(batch, parent, &generation_hash, difficulty, network)? {
+            return refused(ValidationResult::FailureBlockNotHit);
+        }
+        Ok(Proof { hash, generation_hash, difficulty })
+    }
+
+    fn is_hit(
+        &self,
+        state: &impl Read,
+        parent: &StoredBlock,
+        generation_hash: &Hash256,
+        difficulty: u64,
+        network: &Network,
+    ) -> Result<bool, BlockError> {
+        let signer = Address::from_public_key(&self.block.signer, network.byte);
+        let importance = effective_importance(state, &signer, self.block.height, network)?;
+        let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
+        let target = proof::target(elapsed, importance, difficulty, &network.chain);
+        Ok(proof::is_hit(proof::hit(generation_hash), &target))
+    }
+
+    fn execute(
+        &self,
+        ledger: &mut Ledger<'_, '_>,
+        index: usize,
+        conditions: &mut Conditions<'_>,
+    ) -> Result<(), BlockError> {
+        let (transaction, hashes) = (&self.block.transactions[index], &self.hashes[index]);
+        if hashes.all().any(|hash| conditions.seen.contains(hash)) {
+            return Err(BlockError::Refused(ValidationResult::FailureTransactionDuplicateInChain, Some(index)));
+        }
+        let effects = match self.block.height {
+            Height::NEMESIS => {
+                let mut effects = Vec::new();
+                state::effects(transaction, ledger, ledger.network.byte, &mut effects)?;
+                effects
+            }
+            _ => {
+                let context = self.context(ledger, conditions);
+                let checked = rules::check_transaction(transaction, &context);
+                checked.map_err(|refusal| BlockError::by_rule(refusal, Some(index)))?
+            }
+        };
+        apply::apply_transaction(ledger, transaction, &effects)?;
+        conditions.seen.extend(hashes.all());
+        Ok(())
+    }
+
+    fn context<'a, 'b, 'e>(
+        &self,
+        ledger: &'a Ledger<'b, 'e>,
+        conditions: &Conditions<'a>,
+    ) -> Context<'a, Ledger<'b, 'e>> {
+        let Conditions { network, now, .. } = *conditions;
+        Context { state: ledger, network, height: self.block.height, now, usage: Use::ChainPart }
+    }
+
+    /// The rules of the block as a whole, then its rewards.
+    fn settle(
+        &self,
+        ledger: &mut Ledger<'_, '_>,
+        head: &Head,
+        conditions: &Conditions<'_>,
+    ) -> Result<Settled, BlockError> {
+        if self.block.height != Height::NEMESIS {
+            let checked = rules::check_block(&self.block, &self.hashes, &self.context(ledger, conditions));
+            checked.map_err(|refusal| BlockError::by_rule(refusal, None))?;
+        }
+        Ok(apply::settle(ledger, &self.block, &self.hashes, head.tip.as_ref())?)
+    }
+
+    fn store(
+        &self,
+        batch: &mut Batch<'_>,
+        head: &Head,
+        settled: Settled,
+        proof: Proof,
+        network: &Network,
+    ) -> Result<StoredBlock, BlockError> {
+        let elapsed = |parent: &StoredBlock| self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
+        let score = head
+            .tip
+            .as_ref()
+            .map_or(0, |parent| parent.score + i128::from(proof::block_score(proof.difficulty, elapsed(parent))));
+        let header = StoredBlock {
+            height: self.block.height,
+            hash: proof.hash,
+            generation_hash: proof.generation_hash,
+            timestamp: self.block.timestamp,
+            difficulty: proof.difficulty,
+            score,
+            total_fee: self.block.total_fee(),
+            lessor: settled.lessor,
+            ids: settled.ids,
+        };
+        apply::store(batch, &header, &self.block, network.chain.rewrite_limit)?;
+        Ok(header)
+    }
+}
+
+/// Importance with which an account signs a block at a height, in whole units (specification 02 §4.3). One that was
+/// computed for another height counts as none: such an account lost its eligibility, and the protocol's network
+/// never accepts its blocks.
+pub fn effective_importance(
+    state: &impl Read,
+    signer: &Address,
+    height: Height,
+    network: &Network,
+) -> Result<u64, BlockError> {
+    let account = state::account(state, signer)?;
+    let harvester = account.forwarded(height, network.chain.rewrite_limit).unwrap_or(*signer);
+    let last = state::importance(state, &harvester)?.filter(|last| last.height == height.grouped());
+    Ok(last.map_or(0, |last| proof::effective_importance(last.importance, network.total_amount)))
+}

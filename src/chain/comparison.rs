@@ -1,0 +1,326 @@
+//! Which of two chains is to be followed: comparing with the chain of a remote node, answer by answer
+//! (specification 02 §18.4, §19).
+//!
+//! The caller asks the remote for its score, hands the answer to a [`Comparison`], asks what the [`Step`] says, and
+//! so on until there is an [`Outcome`]. A remote that does not answer, or not in a readable way, ends the comparison
+//! without an outcome.
+
+use crate::crypto::Signature;
+use crate::model::network::ChainParameters;
+use crate::model::{Hash256, Height};
+
+/// What a comparison has come to (specification 02 §19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is known.
+    Unknown,
+    /// The remote has no blocks.
+    RemoteHasNoBlocks,
+    /// Both have the same last block.
+    RemoteIsSynced,
+    /// The last block of the remote is further below ours than may be rolled back.
+    RemoteIsTooFarBehind,
+    /// The remote has blocks above the fork that may be better than ours.
+    RemoteIsNotSynced(Fork),
+    /// The remote has a chain of the same score.
+    RemoteReportedEqualChainScore,
+    /// The remote has a chain of a lower score.
+    RemoteReportedLowerChainScore,
+    /// A block of the remote has a wrong signature.
+    RemoteHasNonVerifiableBlock,
+    /// The remote sent more hashes than it may.
+    RemoteReturnedTooManyHashes,
+    /// The chains fork deeper than may be rolled back, or belong to different networks.
+    RemoteReturnedInvalidHashes,
+    /// The remote has nothing above the common block, although it reported a higher score.
+    RemoteLiedAboutChainScore,
+}
+
+/// What is remembered of dealing with a node (specification 02 §6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interaction {
+    /// It was of use.
+    Success,
+    /// It neither helped nor harmed.
+    Neutral,
+    /// It harmed.
+    Failure,
+}
+
+/// Where two chains part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// Height of the last block that both have.
+    pub common: Height,
+    /// Whether this is our last block, so that nothing has to be rolled back.
+    pub consistent: bool,
+}
+
+/// Set in the codes of outcomes that no honest node causes.
+const EVIL: u32 = 0x8000_0000;
+
+impl Outcome {
+    /// Its number.
+    pub fn code(self) -> u32 {
+        match self {
+            Outcome::Unknown => 0,
+            Outcome::RemoteHasNoBlocks => 1,
+            Outcome::RemoteIsSynced => 2,
+            Outcome::RemoteIsTooFarBehind => 3,
+            Outcome::RemoteIsNotSynced(_) => 4,
+            Outcome::RemoteReportedEqualChainScore => 5,
+            Outcome::RemoteReportedLowerChainScore => 6,
+            Outcome::RemoteHasNonVerifiableBlock => EVIL | 1,
+            Outcome::RemoteReturnedTooManyHashes => EVIL | 2,
+            Outcome::RemoteReturnedInvalidHashes => EVIL | 3,
+            Outcome::RemoteLiedAboutChainScore => EVIL | 4,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Unknown => "UNKNOWN",
+            Outcome::RemoteHasNoBlocks => "REMOTE_HAS_NO_BLOCKS",
+            Outcome::RemoteIsSynced => "REMOTE_IS_SYNCED",
+            Outcome::RemoteIsTooFarBehind => "REMOTE_IS_TOO_FAR_BEHIND",
+            Outcome::RemoteIsNotSynced(_) => "REMOTE_IS_NOT_SYNCED",
+            Outcome::RemoteReportedEqualChainScore => "REMOTE_REPORTED_EQUAL_CHAIN_SCORE",
+            Outcome::RemoteReportedLowerChainScore => "REMOTE_REPORTED_LOWER_CHAIN_SCORE",
+            Outcome::RemoteHasNonVerifiableBlock => "REMOTE_HAS_NON_VERIFIABLE_BLOCK",
+            Outcome::RemoteReturnedTooManyHashes => "REMOTE_RETURNED_TOO_MANY_HASHES",
+            Outcome::RemoteReturnedInvalidHashes => "REMOTE_RETURNED_INVALID_HASHES",
+            Outcome::RemoteLiedAboutChainScore => "REMOTE_LIED_ABOUT_CHAIN_SCORE",
+        }
+    }
+
+    /// Whether no honest node causes it.
+    pub fn is_evil(self) -> bool {
+        self.code() & EVIL != 0
+    }
+
+    /// What is remembered of the remote; `None` if that depends on the blocks it has yet to send.
+    pub fn interaction(self) -> Option<Interaction> {
+        match self {
+            Outcome::RemoteIsNotSynced(_) => None,
+            Outcome::RemoteIsSynced
+            | Outcome::RemoteReportedEqualChainScore
+            | Outcome::RemoteReportedLowerChainScore => Some(Interaction::Neutral),
+            _ => Some(Interaction::Failure),
+        }
+    }
+
+    /// Whether the chains are equal, so that unconfirmed transactions are to be exchanged.
+    pub fn is_in_step(self) -> bool {
+        matches!(self, Outcome::RemoteIsSynced | Outcome::RemoteReportedEqualChainScore)
+    }
+}
+
+/// The last block of a chain, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastBlock {
+    /// Its height.
+    pub height: Height,
+    /// Its hash.
+    pub hash: Hash256,
+    /// Its signature, as in [`crate::model::Block`].
+    pub signature: Option<Signature>,
+}
+
+/// How a comparison goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The remote is to be asked for its last block.
+    AskLastBlock,
+    /// The remote is to be asked for the hashes of its blocks from [`Comparison::first_hash`] on.
+    AskHashes,
+    /// The remote is to be asked for its block after the common one.
+    AskBlockAfter(Fork),
+    /// It is over.
+    Done(Outcome),
+}
+
+/// A comparison of our chain with that of a remote node; it begins with asking for the remote's score.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison {
+    score: i128,
+    last: LastBlock,
+    rewrite_limit: u64,
+    max_hashes: u64,
+}
+
+impl Comparison {
+    /// A comparison with our chain as it is now.
+    pub fn new(score: i128, last: LastBlock, chain: &ChainParameters) -> Comparison {
+        Comparison { score, last, rewrite_limit: chain.rewrite_limit, max_hashes: chain.max_blocks_per_sync() }
+    }
+
+    /// The remote told the score of its chain.
+    pub fn on_score(&self, remote: i128) -> Step {
+        match remote.cmp(&self.score) {
+            std::cmp::Ordering::Less => Step::Done(Outcome::RemoteReportedLowerChainScore),
+            std::cmp::Ordering::Equal => Step::Done(Outcome::RemoteReportedEqualChainScore),
+            std::cmp::Ordering::Greater => Step::AskLastBlock,
+        }
+    }
+
+    /// The remote told its last block, if it has one; `is_verifiable` says whether the signature of that is right.
+    pub fn on_last_block(&self, remote: Option<&LastBlock>, is_verifiable: bool) -> Step {
+        let Some(remote) = remote else { return Step::Done(Outcome::RemoteHasNoBlocks) };
+        if !is_verifiable {
+            Step::Done(Outcome::RemoteHasNonVerifiableBlock)
+        } else if *remote == self.last {
+            Step::Done(Outcome::RemoteIsSynced)
+        } else if self.last.height.0.saturating_sub(remote.height.0) > self.rewrite_limit {
+            Step::Done(Outcome::RemoteIsTooFarBehind)
+        } else {
+            Step::AskHashes
+        }
+    }
+
+    /// Height of the first block whose hash is compared.
+    pub fn first_hash(&self) -> Height {
+        self.last.height.minus(self.rewrite_limit)
+    }
+
+    /// The remote told the hashes of its blocks from [`Comparison::first_hash`] on; `local` are ours from there to
+    /// our last block.
+    pub fn on_hashes(&self, local: &[Hash256], remote: &[Hash256]) -> Step {
+        if remote.len() as u64 > self.max_hashes {
+            return Step::Done(Outcome::RemoteReturnedTooManyHashes);
+        }
+        let equal = local.iter().zip(remote).take_while(|(local, remote)| local == remote).count();
+        if equal == 0 {
+            return Step::Done(Outcome::RemoteReturnedInvalidHashes);
+        }
+        if equal == remote.len() {
+            return Step::Done(Outcome::RemoteLiedAboutChainScore);
+        }
+        let fork = Fork { common: self.first_hash().plus(equal as u64 - 1), consistent: equal == local.len() };
+        match fork.consistent {
+            true => Step::Done(Outcome::RemoteIsNotSynced(fork)),
+            false => Step::AskBlockAfter(fork),
+        }
+    }
+
+    /// The remote told its block after the fork; `is_verifiable` says whether the signature of that is right.
+    pub fn on_block_after(&self, fork: Fork, is_verifiable: bool) -> Step {
+        match is_verifiable {
+            true => Step::Done(Outcome::RemoteIsNotSynced(fork)),
+            false => Step::Done(Outcome::RemoteHasNonVerifiableBlock),
+        }
+    }
+}
+
+/// What becomes of valid blocks of a remote (specification 02 §18.4, §18.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// There is nothing in them: they count as invalid.
+    Nothing,
+    /// They are not better than ours above the common block.
+    Keep,
+    /// They take the place of ours above the common block.
+    Switch,
+}
+
+/// Decides between blocks of ours and of a remote above the common block, by the sums of their scores. Between
+/// equals those seen first win.
+pub fn decide(our_score: i64, peer_score: i64) -> Decision {
+    if peer_score == 0 {
+        Decision::Nothing
+    } else if peer_score <= our_score {
+        Decision::Keep
+    } else {
+        Decision::Switch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::network::test_chain;
+
+    fn block(height: u64, number: u8) -> LastBlock {
+        LastBlock { height: Height(height), hash: Hash256([number; 32]), signature: Some(Signature([number; 64])) }
+    }
+
+    fn at(height: u64) -> Comparison {
+        Comparison::new(1000, block(height, 1), &test_chain())
+    }
+
+    fn hashes(count: usize, number: u8) -> Vec<Hash256> {
+        vec![Hash256([number; 32]); count]
+    }
+
+    #[test]
+    fn only_a_remote_with_a_higher_score_is_asked_more() {
+        assert_eq!(at(500).on_score(999), Step::Done(Outcome::RemoteReportedLowerChainScore));
+        assert_eq!(at(500).on_score(1000), Step::Done(Outcome::RemoteReportedEqualChainScore));
+        assert_eq!(at(500).on_score(1001), Step::AskLastBlock);
+    }
+
+    #[test]
+    fn last_blocks_decide_whether_hashes_are_worth_asking_for() {
+        let local = at(500);
+        assert_eq!(local.on_last_block(None, true), Step::Done(Outcome::RemoteHasNoBlocks));
+        let not_verifiable = Step::Done(Outcome::RemoteHasNonVerifiableBlock);
+        assert_eq!(local.on_last_block(Some(&block(500, 1)), false), not_verifiable);
+        assert_eq!(local.on_last_block(Some(&block(500, 1)), true), Step::Done(Outcome::RemoteIsSynced));
+        assert_eq!(local.on_last_block(Some(&block(139, 2)), true), Step::Done(Outcome::RemoteIsTooFarBehind));
+        assert_eq!(local.on_last_block(Some(&block(140, 2)), true), Step::AskHashes);
+        assert_eq!(local.on_last_block(Some(&block(u64::MAX, 2)), true), Step::AskHashes);
+        let other_signature = LastBlock { signature: Some(Signature([2; 64])), ..block(500, 1) };
+        assert_eq!(local.on_last_block(Some(&other_signature), true), Step::AskHashes);
+    }
+
+    #[test]
+    fn no_hashes_or_no_common_ones_are_evil() {
+        let invalid = Step::Done(Outcome::RemoteReturnedInvalidHashes);
+        assert_eq!(at(500).on_hashes(&hashes(361, 1), &[]), invalid);
+        assert_eq!(at(500).on_hashes(&hashes(361, 1), &hashes(361, 2)), invalid);
+        assert_eq!(at(500).on_hashes(&[], &hashes(1, 2)), invalid);
+    }
+
+    #[test]
+    fn the_block_after_a_fork_must_be_verifiable() {
+        let fork = Fork { common: Height(140), consistent: false };
+        let mut remote = hashes(2, 2);
+        remote[0] = Hash256([1; 32]);
+        assert_eq!(at(500).on_hashes(&hashes(361, 1), &remote), Step::AskBlockAfter(fork));
+        assert_eq!(at(500).on_block_after(fork, true), Step::Done(Outcome::RemoteIsNotSynced(fork)));
+        assert_eq!(at(500).on_block_after(fork, false), Step::Done(Outcome::RemoteHasNonVerifiableBlock));
+    }
+
+    #[test]
+    fn outcomes_have_their_numbers_and_consequences() {
+        let fork = Fork { common: Height(1), consistent: true };
+        let (neutral, failure) = (Some(Interaction::Neutral), Some(Interaction::Failure));
+        let table = [
+            (Outcome::Unknown, 0, failure),
+            (Outcome::RemoteHasNoBlocks, 1, failure),
+            (Outcome::RemoteIsSynced, 2, neutral),
+            (Outcome::RemoteIsTooFarBehind, 3, failure),
+            (Outcome::RemoteIsNotSynced(fork), 4, None),
+            (Outcome::RemoteReportedEqualChainScore, 5, neutral),
+            (Outcome::RemoteReportedLowerChainScore, 6, neutral),
+            (Outcome::RemoteHasNonVerifiableBlock, 0x8000_0001, failure),
+            (Outcome::RemoteReturnedTooManyHashes, 0x8000_0002, failure),
+            (Outcome::RemoteReturnedInvalidHashes, 0x8000_0003, failure),
+            (Outcome::RemoteLiedAboutChainScore, 0x8000_0004, failure),
+        ];
+        for (outcome, code, interaction) in table {
+            assert_eq!((outcome.code(), outcome.interaction()), (code, interaction), "{}", outcome.name());
+            assert_eq!(outcome.is_evil(), code > 6, "{}", outcome.name());
+            assert_eq!(outcome.is_in_step(), [2, 5].contains(&code), "{}", outcome.name());
+        }
+    }
+
+    #[test]
+    fn only_strictly_more_score_switches_chains_and_nothing_never_does() {
+        assert_eq!(decide(5, 6), Decision::Switch);
+        assert_eq!(decide(5, 5), Decision::Keep);
+        assert_eq!(decide(0, -1), Decision::Keep);
+        assert_eq!(decide(0, 0), Decision::Nothing);
+        assert_eq!(decide(-1, 0), Decision::Nothing);
+    }
+}

@@ -1,0 +1,295 @@
+//! Judging a chain part as a whole: blocks that are to follow one of ours, and may replace ours above it
+//! (specification 02 §18, §19).
+//!
+//! All work is done in one batch. It is committed if the part is valid and better, and dropped otherwise, so that the
+//! chain is never between two states.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::admission::{Admission, Conditions};
+use super::comparison::{Decision, decide};
+use super::error::BlockError;
+use super::head::Head;
+use super::rollback::{RollbackError, undo_tip};
+use super::signatures::{BadSignature, SignatureCheck};
+use crate::codec::Context;
+use crate::crypto::Verifier;
+use crate::model::transaction::{Hashes, kind};
+use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
+use crate::rules::{Exception, ExceptionKind, ValidationResult};
+use crate::store::{Batch, Store, StoreError, stored_block, stored_header, tip};
+
+/// What the rules say of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// All its blocks are valid.
+    Valid,
+    /// The first thing that is wrong with it.
+    Refused(ValidationResult),
+    /// It means something that cannot be; in the protocol's words where it has any.
+    Exception(Exception),
+}
+
+/// What came of a part.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the rules say.
+    pub validity: Validity,
+    /// Scores of our blocks above the common one and of the part, if it is valid (specification 02 §4.6).
+    pub scores: Option<(i64, i64)>,
+    /// What our chain has become, if the part was better.
+    pub switch: Option<Switch>,
+}
+
+/// A change of our chain.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    /// The last block that stays.
+    pub common: Height,
+    /// The last block now.
+    pub last: Height,
+    /// Direct transactions of our replaced blocks that the part does not hold, in the order in which they go back to
+    /// the unconfirmed ones (specification 02 §18.4).
+    pub returned: Vec<Transaction>,
+}
+
+impl Outcome {
+    fn of(validity: Validity) -> Outcome {
+        Outcome { validity, scores: None, switch: None }
+    }
+
+    /// The result if the part was a block that was pushed or harvested (specification 02 §18.4).
+    pub fn of_push(&self) -> Result<ValidationResult, &Exception> {
+        match (&self.validity, self.scores) {
+            (Validity::Exception(exception), _) => Err(exception),
+            _ if self.switch.is_some() => Ok(ValidationResult::Success),
+            (Validity::Valid, Some((ours, theirs))) if decide(ours, theirs) == Decision::Keep => {
+                Ok(ValidationResult::Neutral)
+            }
+            _ => Ok(ValidationResult::FailureChainInvalid),
+        }
+    }
+
+    /// The result if the part was asked for because its sender reported a better chain (specification 02 §18.6).
+    pub fn of_synchronisation(&self) -> Result<ValidationResult, &Exception> {
+        match &self.validity {
+            Validity::Exception(exception) => Err(exception),
+            _ if self.switch.is_some() => Ok(ValidationResult::Success),
+            _ => Ok(ValidationResult::FailureChainScoreInferior),
+        }
+    }
+}
+
+/// A part on its way into the chain.
+pub struct ChainPart<'s> {
+    network: &'s Network,
+    batch: Batch<'s>,
+    verifier: Verifier,
+    seen: BTreeSet<Hash256>,
+    common: Height,
+    /// Block after block of ours that was undone, the highest first.
+    undone: Vec<Block>,
+    ours: i128,
+    base: i128,
+    /// Hashes of the direct transactions of the part.
+    direct: BTreeSet<Hash256>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Our blocks above the common one are undone.
+    Undoing(VecDeque<Block>),
+    /// Signatures of the part's transactions are checked: blocks to check, that in hand, and those checked.
+    Checking(VecDeque<Block>, Option<Box<(Block, SignatureCheck)>>, VecDeque<(Block, Vec<Hashes>)>),
+    /// Blocks are put onto the chain: the end of it, blocks to come, and that in hand.
+    Admitting(Box<Head>, VecDeque<(Block, Vec<Hashes>)>, Option<Box<Admission>>),
+}
+
+/// What a step of a part has brought about.
+pub enum PartProgress<'s> {
+    /// Work goes on.
+    Working(Box<ChainPart<'s>>),
+    /// It is decided. What the outcome tells is durable.
+    Done(Outcome),
+}
+
+impl<'s> ChainPart<'s> {
+    /// Begins with blocks that are to follow ours at the height `common`. Fails if that is further back than the
+    /// rewrite limit allows, or above our last block.
+    pub fn new(
+        store: &'s Store,
+        network: &'s Network,
+        common: Height,
+        blocks: Vec<Block>,
+    ) -> Result<ChainPart<'s>, RollbackError> {
+        let batch = store.begin()?;
+        let last = tip(&batch)?.ok_or(StoreError::Empty)?;
+        if common > last.height || common.0 == 0 {
+            return Err(RollbackError::NotBelow { tip: last.height });
+        }
+        let lowest = last.height.minus(network.chain.rewrite_limit);
+        if common < lowest {
+            return Err(RollbackError::TooDeep { lowest });
+        }
+        let (base, _) = stored_header(&batch, common)?.ok_or(StoreError::Damaged("a block is missing"))?;
+        Ok(ChainPart {
+            network,
+            batch,
+            verifier: Verifier::default(),
+            seen: BTreeSet::new(),
+            common,
+            undone: Vec::new(),
+            ours: last.score - base.score,
+            base: base.score,
+            direct: BTreeSet::new(),
+            stage: Stage::Undoing(blocks.into()),
+        })
+    }
+
+    /// Does one piece of work; `now` is network time. Fails only if the store does; then nothing has changed.
+    pub fn step(mut self: Box<Self>, now: Timestamp) -> Result<PartProgress<'s>, StoreError> {
+        match self.work(now) {
+            Ok(false) => Ok(PartProgress::Working(self)),
+            Ok(true) => self.decide().map(PartProgress::Done),
+            Err(BlockError::Store(error)) => Err(error),
+            Err(refusal) => Ok(PartProgress::Done(Outcome::of(Validity::of(refusal)))),
+        }
+    }
+
+    /// Does one piece of work; whether the part is through.
+    fn work(&mut self, now: Timestamp) -> Result<bool, BlockError> {
+        let undoing = Stage::Undoing(VecDeque::new());
+        self.stage = match std::mem::replace(&mut self.stage, undoing) {
+            Stage::Undoing(blocks) => self.undo(blocks)?,
+            Stage::Checking(to_check, in_hand, checked) => self.check(to_check, in_hand, checked)?,
+            Stage::Admitting(head, blocks, None) if blocks.is_empty() => {
+                self.stage = Stage::Admitting(head, blocks, None);
+                return Ok(true);
+            }
+            Stage::Admitting(head, blocks, in_hand) => self.admit(head, blocks, in_hand, now)?,
+        };
+        Ok(false)
+    }
+
+    /// Undoes our last block, if it is above the common one. Once all are undone the part is looked at as a whole.
+    fn undo(&mut self, blocks: VecDeque<Block>) -> Result<Stage, BlockError> {
+        let last = tip(&self.batch)?.ok_or(StoreError::Empty)?.height;
+        if last > self.common {
+            let block = stored_block(&self.batch, last, Context::of(self.network))?;
+            self.undone.extend(block.map(|(_, block)| block));
+            undo_tip(&mut self.batch, last)?;
+            return Ok(Stage::Undoing(blocks));
+        }
+        self.check_difficulties(&blocks)?;
+        if blocks.len() as u64 > self.network.chain.max_blocks_per_sync() {
+            return Err(BlockError::Refused(ValidationResult::FailureMaxChainSizeExceeded, None));
+        }
+        let checked = VecDeque::with_capacity(blocks.len());
+        Ok(Stage::Checking(blocks, None, checked))
+    }
+
+    /// Difficulties come before everything else (specification 02 §4.2, §18.2).
+    fn check_difficulties(&self, blocks: &VecDeque<Block>) -> Result<(), BlockError> {
+        let mut window = Head::load_at(&self.batch, self.common)?.window;
+        for block in blocks {
+            let difficulty = window.difficulty(self.network.chain.target_time).ok_or(BlockError::NoTimePasses)?;
+            window.push(difficulty, block.timestamp);
+        }
+        Ok(())
+    }
+
+    fn check(
+        &mut self,
+        mut to_check: VecDeque<Block>,
+        in_hand: Option<Box<(Block, SignatureCheck)>>,
+        mut checked: VecDeque<(Block, Vec<Hashes>)>,
+    ) -> Result<Stage, BlockError> {
+        let next = |block: Block| {
+            let check = SignatureCheck::new(&block, self.network, false);
+            Box::new((block, check))
+        };
+        let Some(mut in_hand) = in_hand.or_else(|| to_check.pop_front().map(next)) else {
+            let head = Head::load_at(&self.batch, self.common)?;
+            return Ok(Stage::Admitting(Box::new(head), checked, None));
+        };
+        let (block, check) = &mut *in_hand;
+        let more = check.step(block, &mut self.verifier).map_err(|BadSignature(index)| {
+            BlockError::Refused(ValidationResult::FailureTransactionUnverifiable, Some(index))
+        })?;
+        if more {
+            return Ok(Stage::Checking(to_check, Some(in_hand), checked));
+        }
+        let (block, check) = *in_hand;
+        let hashes = check.into_hashes();
+        self.direct.extend(hashes.iter().map(|hashes| hashes.own));
+        checked.push_back((block, hashes));
+        Ok(Stage::Checking(to_check, None, checked))
+    }
+
+    fn admit(
+        &mut self,
+        mut head: Box<Head>,
+        mut blocks: VecDeque<(Block, Vec<Hashes>)>,
+        in_hand: Option<Box<Admission>>,
+        now: Timestamp,
+    ) -> Result<Stage, BlockError> {
+        let next = |(block, hashes)| Box::new(Admission::new(block, hashes, false));
+        let Some(mut admission) = in_hand.or_else(|| blocks.pop_front().map(next)) else {
+            return Ok(Stage::Admitting(head, blocks, None));
+        };
+        let mut conditions =
+            Conditions { network: self.network, now, verifier: &mut self.verifier, seen: &mut self.seen };
+        let stored = admission.step(&mut self.batch, &head, &mut conditions)?;
+        let in_hand = stored.is_none().then_some(admission);
+        stored.into_iter().for_each(|block| head.push(block));
+        Ok(Stage::Admitting(head, blocks, in_hand))
+    }
+
+    /// A valid part replaces our blocks if its score is higher: of equals the first seen stays.
+    fn decide(self: Box<Self>) -> Result<Outcome, StoreError> {
+        let last = tip(&self.batch)?.ok_or(StoreError::Empty)?;
+        // Sums of the protocol wrap at 64 bits.
+        let (ours, theirs) = (self.ours as i64, (last.score - self.base) as i64);
+        let mut outcome = Outcome { validity: Validity::Valid, scores: Some((ours, theirs)), switch: None };
+        if decide(ours, theirs) == Decision::Switch {
+            let returned = returned(self.undone, &self.direct);
+            self.batch.commit()?;
+            outcome.switch = Some(Switch { common: self.common, last: last.height, returned });
+        }
+        Ok(outcome)
+    }
+}
+
+impl Validity {
+    fn of(error: BlockError) -> Validity {
+        match error {
+            BlockError::Refused(result, _) => Validity::Refused(result),
+            BlockError::Exception(exception, _) => Validity::Exception(exception),
+            BlockError::NoTimePasses => Validity::Exception(Exception {
+                kind: ExceptionKind::Other,
+                text: "BigInteger divide by zero".to_owned(),
+            }),
+            other => Validity::Exception(Exception { kind: ExceptionKind::Other, text: other.to_string() }),
+        }
+    }
+}
+
+/// Order in which the transactions of a replaced block are returned.
+const KINDS: [i32; 7] = [
+    kind::TRANSFER,
+    kind::IMPORTANCE_TRANSFER,
+    kind::AGGREGATE_MODIFICATION,
+    kind::MULTISIG,
+    kind::PROVISION_NAMESPACE,
+    kind::MOSAIC_DEFINITION_CREATION,
+    kind::MOSAIC_SUPPLY_CHANGE,
+];
+
+fn returned(undone: Vec<Block>, kept: &BTreeSet<Hash256>) -> Vec<Transaction> {
+    let mut returned = Vec::new();
+    for mut block in undone {
+        block.transactions.sort_by_key(|transaction| KINDS.iter().position(|kind| *kind == transaction.body.kind()));
+        returned.extend(block.transactions.into_iter().filter(|transaction| !kept.contains(&transaction.hash())));
+    }
+    returned
+}

@@ -1,0 +1,58 @@
+//! Single blocks that a peer pushes or that this node harvested (specification 02 §18.1).
+
+use super::part::ChainPart;
+use super::rollback::RollbackError;
+use super::signatures::{block_hash, check_block_signature};
+use crate::crypto::Verifier;
+use crate::model::transaction::wire_network;
+use crate::model::{Block, Height, Network};
+use crate::rules::{Exception, ExceptionKind, Refusal, ValidationResult};
+use crate::store::{Read, Store, StoreError, stored_header, tip};
+
+/// Looks at a block that a peer pushed before any work is done for it: it must be of this network, and follow our last
+/// block or be its sibling. The signature of a sibling is checked later, like those of all chain parts.
+pub fn check_pushed(
+    block: &Block,
+    state: &impl Read,
+    network: &Network,
+    verifier: &mut Verifier,
+) -> Result<(), Refusal> {
+    if wire_network(block.version) != network.byte {
+        return Err(ValidationResult::FailureWrongNetwork.into());
+    }
+    let last = tip(state)?.ok_or(StoreError::Empty)?;
+    if block.previous_hash == last.hash {
+        let (_, good) = check_block_signature(block, false, verifier);
+        return if good { Ok(()) } else { Err(ValidationResult::FailureSignatureNotVerifiable.into()) };
+    }
+    let before = match last.height {
+        Height::NEMESIS => Default::default(),
+        height => stored_header(state, Height(height.0 - 1))?.map(|(header, _)| header.hash).unwrap_or_default(),
+    };
+    let is_sibling = block.previous_hash == before;
+    if is_sibling { Ok(()) } else { Err(ValidationResult::FailureEntityUnusableOutOfSync.into()) }
+}
+
+/// The block as a chain part of its own. It is refused as neutral if it is known, or follows no block of ours.
+pub fn pushed_part<'s>(store: &'s Store, network: &'s Network, block: Block) -> Result<Box<ChainPart<'s>>, Refusal> {
+    if block.height <= Height::NEMESIS {
+        let text = "height must be positive".to_owned();
+        return Err(Exception { kind: ExceptionKind::Argument, text }.into());
+    }
+    let common = Height(block.height.0 - 1);
+    let is_of_use = {
+        let snapshot = store.snapshot()?;
+        let known = stored_header(&snapshot, block.height)?.is_some_and(|(ours, _)| ours.hash == block_hash(&block));
+        let parent = stored_header(&snapshot, common)?;
+        !known && parent.is_some_and(|(parent, _)| block.previous_hash == parent.hash)
+    };
+    if !is_of_use {
+        return Err(ValidationResult::Neutral.into());
+    }
+    match ChainPart::new(store, network, common, vec![block]) {
+        Ok(part) => Ok(Box::new(part)),
+        Err(RollbackError::Store(error)) => Err(error.into()),
+        // One block is never better than more of ours than may be rewritten.
+        Err(RollbackError::NotBelow { .. } | RollbackError::TooDeep { .. }) => Err(ValidationResult::Neutral.into()),
+    }
+}

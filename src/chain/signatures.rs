@@ -1,0 +1,80 @@
+//! Checking the signatures of a block's transactions, one at a time, and hashing them on the way.
+
+use crate::codec::Form;
+use crate::crypto::hash::keccak256;
+use crate::crypto::{PublicKey, Signature, Verifier};
+use crate::model::transaction::Hashes;
+use crate::model::{Block, Hash256, Height, Network, Transaction};
+
+/// The signature of the transaction with this index in its block, or of a cosignature in it, is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadSignature(pub usize);
+
+/// The check of all signatures of the transactions of one block.
+pub struct SignatureCheck {
+    hashes: Vec<Hashes>,
+    /// Cosignatures checked of the transaction that was checked last.
+    cosignatures: usize,
+    /// Whether hashes are all that is wanted.
+    trusted: bool,
+}
+
+impl SignatureCheck {
+    /// Begins with the first transaction. Signatures in the block of the treasury re-issuance are not checked:
+    /// instead its transactions must be those that the network agreed on (specification 02 §20.2, B9).
+    pub fn new(block: &Block, network: &Network, trusted: bool) -> SignatureCheck {
+        let treasury = block.height > Height::NEMESIS && block.height.0 == network.chain.forks.treasury_reissuance;
+        let hashes = Vec::with_capacity(block.transactions.len());
+        SignatureCheck { hashes, cosignatures: 0, trusted: trusted || treasury }
+    }
+
+    /// Checks one signature; `false` once all are checked.
+    pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> Result<bool, BadSignature> {
+        if let Some(cosignature) = self.pending_cosignature(block) {
+            let good = self.is_good(cosignature, &cosignature.signed_bytes(), verifier);
+            self.cosignatures += 1;
+            return good.then_some(true).ok_or(BadSignature(self.hashes.len() - 1));
+        }
+        let Some(transaction) = block.transactions.get(self.hashes.len()) else { return Ok(false) };
+        let signed = transaction.signed_bytes();
+        if !self.is_good(transaction, &signed, verifier) {
+            return Err(BadSignature(self.hashes.len()));
+        }
+        let own = Hash256(keccak256(&signed));
+        self.hashes.push(Hashes { own, children: transaction.children().map(Transaction::hash).collect() });
+        self.cosignatures = 0;
+        Ok(true)
+    }
+
+    /// The first cosignature not yet checked of the transaction that was checked last.
+    fn pending_cosignature<'b>(&self, block: &'b Block) -> Option<&'b Transaction> {
+        let last = block.transactions.get(self.hashes.len().checked_sub(1)?)?;
+        last.cosignatures().get(self.cosignatures)
+    }
+
+    fn is_good(&self, entity: &Transaction, signed: &[u8], verifier: &mut Verifier) -> bool {
+        self.trusted || is_good(verifier, &entity.signer, signed, entity.signature.as_ref())
+    }
+
+    /// The hashes of all transactions, once all their signatures are checked.
+    pub fn into_hashes(self) -> Vec<Hashes> {
+        self.hashes
+    }
+}
+
+/// Hash of a block.
+pub fn block_hash(block: &Block) -> Hash256 {
+    Hash256(keccak256(&block.to_bytes(Form::NonVerifiable)))
+}
+
+/// Hash of a block, and whether its signature is good unless it is trusted.
+pub fn check_block_signature(block: &Block, trusted: bool, verifier: &mut Verifier) -> (Hash256, bool) {
+    let signed = block.to_bytes(Form::NonVerifiable);
+    let good = trusted || is_good(verifier, &block.signer, &signed, block.signature.as_ref());
+    (Hash256(keccak256(&signed)), good)
+}
+
+/// Whether a signature is good. A key that is no point of the curve is as bad as a wrong signature.
+fn is_good(verifier: &mut Verifier, signer: &PublicKey, signed: &[u8], signature: Option<&Signature>) -> bool {
+    signature.is_some_and(|signature| verifier.verify(signer, signed, signature).unwrap_or(false))
+}

@@ -1,0 +1,135 @@
+//! Which accounts take part, and their order (specification 04 §4, §5.4).
+
+use std::collections::BTreeSet;
+
+use super::budget::{Budget, TREE_COST};
+use super::hash_order::{capacity, hash};
+use crate::model::{Address, Amount, Height};
+
+/// Vested balance from which on an account takes part.
+pub const MIN_VESTED: Amount = Amount::whole(10_000);
+
+/// Accounts that take part, in ascending order of their addresses.
+#[derive(Debug, Default)]
+pub struct Accounts {
+    addresses: Vec<Address>,
+    hashes: Vec<u32>,
+    vested: Vec<u64>,
+    /// Per account the height or the place that orders it.
+    places: Vec<u64>,
+    /// Accounts of the first filter.
+    all: u64,
+    /// Those of them, and the nemesis account, that are as young as can be.
+    young: u64,
+}
+
+/// What decides about the order of accounts.
+#[derive(Clone, Copy, Debug)]
+pub enum AccountOrder {
+    /// That of a node which takes in block by block: accounts that existed before the last block, by their
+    /// buckets in a table of `known_accounts`, then the new ones, by their buckets in a table of their own;
+    /// within a bucket the older first.
+    HashTables {
+        /// All account states before the last block, also those that do not take part.
+        known_accounts: u64,
+    },
+    /// Ascending "first height", which may be any number.
+    Given,
+}
+
+impl Accounts {
+    /// Counts an account and keeps it if it has enough. Accounts come in ascending order of address.
+    pub fn add(&mut self, address: Address, vested: Amount, first_height: Height, height: Height) {
+        assert!(self.addresses.last().is_none_or(|last| *last < address), "accounts come in ascending order");
+        self.all += 1;
+        self.young += u64::from(first_height == height);
+        if vested >= MIN_VESTED {
+            self.hashes.push(hash(&address));
+            self.addresses.push(address);
+            self.vested.push(vested.0);
+            self.places.push(first_height.0);
+        }
+    }
+
+    /// Accounts of the first filter, N_all.
+    pub fn all(&self) -> u64 {
+        self.all
+    }
+
+    /// Accounts that take part.
+    pub fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// The number of an account in order of address.
+    pub fn find(&self, address: &Address) -> Option<u32> {
+        self.addresses.binary_search(address).ok().map(|found| found as u32)
+    }
+
+    /// Addresses in ascending order.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Where an account belongs: its group and bucket, its age, and its address.
+    fn key(&self, account: usize, order: AccountOrder, height: Height) -> (u64, u64, u32) {
+        let (place, hash) = (self.places[account], self.hashes[account]);
+        let is_young = place == height.0;
+        let bucket = match order {
+            AccountOrder::Given => 0,
+            AccountOrder::HashTables { .. } if is_young => {
+                // The first block brings the nemesis account too.
+                let new = self.young + u64::from(height == Height::NEMESIS);
+                1 << 32 | u64::from(hash & (capacity(new) - 1))
+            }
+            AccountOrder::HashTables { known_accounts } => u64::from(hash & (capacity(known_accounts) - 1)),
+        };
+        (bucket, place, account as u32)
+    }
+}
+
+/// Accounts being put in order.
+#[derive(Debug, Default)]
+pub struct Ordering {
+    sorted: BTreeSet<(u64, u64, u32)>,
+    keyed: usize,
+    made: Ordered,
+}
+
+/// Accounts in order, by index.
+#[derive(Debug, Default)]
+pub struct Ordered {
+    /// Per account in order of address its index.
+    pub index: Vec<u32>,
+    /// Hashes of the addresses.
+    pub hashes: Vec<u32>,
+    /// Vested balances in micro-units.
+    pub vested: Vec<f64>,
+}
+
+impl Ordering {
+    /// Goes on; true when done.
+    pub fn step(&mut self, accounts: &Accounts, order: AccountOrder, height: Height, budget: &mut Budget) -> bool {
+        while self.keyed < accounts.len() {
+            if !budget.spend(TREE_COST) {
+                return false;
+            }
+            self.sorted.insert(accounts.key(self.keyed, order, height));
+            self.made.index.push(0);
+            self.keyed += 1;
+        }
+        while budget.spend(TREE_COST) {
+            let Some((_, _, account)) = self.sorted.pop_first() else { return true };
+            let account = account as usize;
+            self.made.index[account] = self.made.hashes.len() as u32;
+            self.made.hashes.push(accounts.hashes[account]);
+            self.made.vested.push(accounts.vested[account] as f64);
+        }
+        false
+    }
+
+    /// The accounts in order, once a step has returned true.
+    pub fn finish(self) -> Ordered {
+        self.made
+    }
+}

@@ -1,0 +1,65 @@
+//! How much work a slice may do.
+
+use std::ops::Range;
+
+/// Units that an insertion into a large tree or a removal from it is worth.
+pub const TREE_COST: u32 = 8;
+
+/// Units of work left in a slice; one unit is about one visited element.
+#[derive(Debug)]
+pub struct Budget(u32);
+
+impl Budget {
+    /// A budget of `units`, at least one, so that every slice makes progress.
+    pub fn new(units: u32) -> Budget {
+        Budget(units.max(1))
+    }
+
+    /// Whether nothing is left.
+    pub fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// Pays for one piece of work of `cost` units if anything is left; the last piece may overdraw.
+    pub fn spend(&mut self, cost: u32) -> bool {
+        let affordable = self.0 > 0;
+        self.0 = self.0.saturating_sub(cost);
+        affordable
+    }
+
+    /// Pays for as many of `wanted` units as are left, and says how many.
+    pub fn take(&mut self, wanted: usize) -> usize {
+        let taken = wanted.min(self.0 as usize);
+        self.0 -= taken as u32;
+        taken
+    }
+
+    /// Moves `at` on towards `end`, one unit an element, and returns the elements passed.
+    pub fn advance(&mut self, at: &mut usize, end: usize) -> Range<usize> {
+        let from = *at;
+        *at += self.take(end.saturating_sub(from));
+        from..*at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_never_empty_at_first_and_is_overdrawn_by_the_last_piece_only() {
+        let mut budget = Budget::new(0);
+        assert!(budget.spend(5));
+        assert!(budget.is_spent() && !budget.spend(1));
+        assert_eq!(budget.take(3), 0);
+    }
+
+    #[test]
+    fn ranges_are_passed_piece_by_piece() {
+        let (mut at, mut passed) = (0, Vec::new());
+        while at < 7 {
+            passed.extend(Budget::new(3).advance(&mut at, 7));
+        }
+        assert_eq!(passed, [0, 1, 2, 3, 4, 5, 6]);
+    }
+}

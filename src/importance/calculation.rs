@@ -1,0 +1,205 @@
+//! The proof-of-importance calculation from its input to its results (specification 04 §4–12).
+
+use std::mem;
+
+use super::accounts::{Accounts, Ordered, Ordering};
+use super::budget::Budget;
+use super::flows::{FlowTables, Flows};
+use super::matrix::{MatrixBuilder, OutlinkMatrix};
+use super::outlinks::{Age, Outlinks, Recorded, Sorting};
+use super::rank::PowerIteration;
+use super::score::{Parts, Scoring, graph_weight};
+use super::structure::{Structure, StructureBuilder};
+use super::{Importance, ImportanceError, Importances, Progress, Settings};
+use crate::model::{Address, Amount, Height};
+
+/// A proof-of-importance calculation in the making: first all accounts are handed over, then all movements,
+/// then it is stepped until it is done.
+#[derive(Debug)]
+pub struct ProofOfImportance {
+    settings: Settings,
+    phase: Phase,
+    accounts: Accounts,
+    recorded: Recorded,
+    ordered: Ordered,
+    outlinks: Outlinks,
+    flows: Flows,
+    graph: Graph,
+    ranks: Vec<f64>,
+    scores: Vec<f64>,
+    results: Importances,
+}
+
+/// What has been found about the graph of the accounts, by their indices.
+#[derive(Debug, Default)]
+pub struct Graph {
+    /// The outlink matrix (§7).
+    pub matrix: OutlinkMatrix,
+    /// Clusters and proximity (§8–10).
+    pub structure: Structure,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Order(Ordering),
+    Outlinks(Sorting),
+    Flows(FlowTables),
+    Matrix(MatrixBuilder),
+    Structure(StructureBuilder),
+    Rank(PowerIteration),
+    Score(Scoring),
+    Collect,
+    Done,
+}
+
+impl ProofOfImportance {
+    /// A calculation that has not been given anything.
+    pub fn new(settings: Settings) -> ProofOfImportance {
+        ProofOfImportance {
+            settings,
+            phase: Phase::Order(Ordering::default()),
+            accounts: Accounts::default(),
+            recorded: Recorded::default(),
+            ordered: Ordered::default(),
+            outlinks: Outlinks::default(),
+            flows: Flows::default(),
+            graph: Graph::default(),
+            ranks: Vec::new(),
+            scores: Vec::new(),
+            results: Importances::default(),
+        }
+    }
+
+    /// Hands over an account of the first filter (§4.1), the next in ascending order of address; `vested` is
+    /// its vested balance at the height of the calculation.
+    pub fn add_account(&mut self, address: Address, vested: Amount, first_height: Height) {
+        assert!(self.recorded.is_empty(), "accounts come before movements");
+        self.accounts.add(address, vested, first_height, self.settings.height);
+    }
+
+    /// Hands over a movement with its recorded weight (§6.2), in the order of recording. Those outside the
+    /// window and those of accounts that take no part are left out.
+    pub fn add_outlink(&mut self, height: Height, sender: &Address, recipient: &Address, weight: u64) {
+        let age = Age::new(height, self.settings.height, self.settings.blocks_per_day);
+        self.recorded.add(&self.accounts, age, sender, recipient, weight);
+    }
+
+    /// Does about `budget` units of work, each worth some ten nanoseconds.
+    pub fn step(&mut self, budget: u32) -> Result<Progress, ImportanceError> {
+        if self.accounts.len() == 0 {
+            return Err(ImportanceError::NoAccounts);
+        }
+        if self.recorded.is_too_many() {
+            return Err(ImportanceError::TooManyOutlinks);
+        }
+        let mut budget = Budget::new(budget);
+        while !budget.is_spent() {
+            if matches!(self.phase, Phase::Done) {
+                return Ok(Progress::Done);
+            }
+            if self.work(&mut budget)? {
+                self.next_phase();
+            }
+        }
+        Ok(Progress::Working)
+    }
+
+    /// Goes on with the phase; true when it is done.
+    fn work(&mut self, budget: &mut Budget) -> Result<bool, ImportanceError> {
+        let Settings { height, order, .. } = self.settings;
+        Ok(match &mut self.phase {
+            Phase::Order(phase) => phase.step(&self.accounts, order, height, budget),
+            Phase::Outlinks(phase) => phase.step(&mut self.ordered, budget),
+            Phase::Flows(phase) => phase.step(&self.outlinks, budget),
+            Phase::Matrix(phase) => phase.step(&self.flows.outflows, budget),
+            Phase::Structure(phase) => phase.step(&self.graph.matrix.rows, budget),
+            Phase::Rank(phase) => phase
+                .step(&self.graph.matrix, &self.graph.structure, budget)
+                .map_err(|_| ImportanceError::NotConverged)?,
+            Phase::Score(phase) => {
+                let parts = |account: usize| Parts {
+                    outlinks: self.flows.scores[account],
+                    vested: self.ordered.vested[account],
+                    rank: self.ranks[account],
+                    weight: graph_weight(self.graph.structure.clusters.roles[account]),
+                };
+                phase.step(parts, budget)
+            }
+            Phase::Collect => self.collect(budget),
+            Phase::Done => true,
+        })
+    }
+
+    /// Takes over what a phase has made, frees what it alone needed, and begins the next.
+    fn next_phase(&mut self) {
+        let (accounts, thresholds) = (self.accounts.len(), self.settings.thresholds);
+        self.phase = match mem::replace(&mut self.phase, Phase::Done) {
+            Phase::Order(ordering) => {
+                self.ordered = ordering.finish();
+                Phase::Outlinks(Sorting::new(mem::take(&mut self.recorded), accounts))
+            }
+            Phase::Outlinks(sorting) => {
+                self.outlinks = sorting.finish(&mut self.ordered);
+                Phase::Flows(FlowTables::new(&self.outlinks, thresholds.min_flow))
+            }
+            Phase::Flows(tables) => {
+                self.flows = tables.finish();
+                self.outlinks = Outlinks::default();
+                Phase::Matrix(MatrixBuilder::new(accounts))
+            }
+            Phase::Matrix(builder) => {
+                self.graph.matrix = builder.finish();
+                self.flows.outflows = Default::default();
+                Phase::Structure(StructureBuilder::new(accounts, thresholds.similarity))
+            }
+            Phase::Structure(builder) => {
+                self.graph.structure = builder.finish();
+                let blocks = self.graph.structure.clusters.sizes.len();
+                Phase::Rank(PowerIteration::new(accounts, blocks, self.accounts.all()))
+            }
+            Phase::Rank(iteration) => {
+                self.results.iterations = iteration.iterations();
+                self.ranks = iteration.finish();
+                Phase::Score(Scoring::new(accounts))
+            }
+            Phase::Score(scoring) => {
+                self.scores = scoring.finish();
+                self.results.height = self.settings.height;
+                self.results.handed_over = self.accounts.all();
+                self.results.accounts.reserve_exact(accounts);
+                Phase::Collect
+            }
+            Phase::Collect | Phase::Done => Phase::Done,
+        };
+    }
+
+    /// Brings the results into the order of addresses.
+    fn collect(&mut self, budget: &mut Budget) -> bool {
+        let addresses = self.accounts.addresses();
+        let mut to = self.results.accounts.len();
+        for account in budget.advance(&mut to, addresses.len()) {
+            let index = self.ordered.index[account] as usize;
+            self.results.accounts.push(Importance {
+                address: addresses[account],
+                importance: self.scores[index],
+                page_rank: self.ranks[index],
+            });
+        }
+        to == addresses.len()
+    }
+
+    /// What the calculation has found about the graph, once it is done.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Outlink scores by index of account (§6.4), once the calculation is done.
+    pub fn outlink_scores(&self) -> &[f64] {
+        &self.flows.scores
+    }
+
+    /// The results, once a step has been the last.
+    pub fn into_results(self) -> Importances {
+        self.results
+    }
+}

@@ -1,0 +1,136 @@
+//! Net flows between accounts and what they make of an account (specification 04 §6.3, §6.4).
+
+use super::budget::Budget;
+use super::grouped::{Cursor, Grouped};
+use super::hash_order::{HashOrder, Visit};
+use super::outlinks::Outlinks;
+
+/// What counts of a score below zero.
+const NEGATIVE_WEIGHT: f64 = 0.6;
+
+/// What follows from the outlinks, by index of account.
+#[derive(Debug, Default)]
+pub struct Flows {
+    /// Outlink score of every account.
+    pub scores: Vec<f64>,
+    /// Per account the accounts that receive enough from it, in no particular order, and how much.
+    pub outflows: Grouped<(u32, f64)>,
+}
+
+/// The flows being computed, account by account.
+#[derive(Debug)]
+pub struct FlowTables {
+    minimum: f64,
+    stage: Stage,
+    sent: Cursor,
+    received: Cursor,
+    table: Table,
+    score: f64,
+    made: Flows,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Sent,
+    Received,
+    Sum,
+}
+
+/// Net flows of one account by counterparty.
+#[derive(Debug, Default)]
+struct Table {
+    /// Counterparties and flows in order of insertion.
+    entries: Vec<(u32, f64)>,
+    order: HashOrder,
+    /// Per party its entry plus one; 0 if it has none.
+    entry_of: Vec<u32>,
+}
+
+impl Table {
+    fn add(&mut self, party: u32, flow: f64, hashes: &[u32]) {
+        let party_index = party as usize;
+        let entry = match self.entry_of[party_index].checked_sub(1) {
+            Some(entry) => entry as usize,
+            None => {
+                self.entries.push((party, 0.0));
+                self.order.insert(hashes[party_index]);
+                self.entry_of[party_index] = self.entries.len() as u32;
+                self.entries.len() - 1
+            }
+        };
+        self.entries[entry].1 += flow;
+    }
+}
+
+impl FlowTables {
+    /// Of `outlinks`; `minimum` is the least flow to an account that is kept.
+    pub fn new(outlinks: &Outlinks, minimum: f64) -> FlowTables {
+        let table = Table { entry_of: vec![0; outlinks.hashes.len()], ..Table::default() };
+        let (sent, received) = (Cursor::default(), Cursor::default());
+        FlowTables { minimum, stage: Stage::Sent, sent, received, table, score: 0.0, made: Flows::default() }
+    }
+
+    /// Goes on; true when done.
+    pub fn step(&mut self, outlinks: &Outlinks, budget: &mut Budget) -> bool {
+        loop {
+            match self.stage {
+                Stage::Sent => {
+                    let Some(run) = self.sent.run(&outlinks.sent, budget) else {
+                        return self.sent.at_end(&outlinks.sent);
+                    };
+                    for (party, weight) in &outlinks.sent.items()[run.items] {
+                        self.table.add(*party, *weight, &outlinks.hashes);
+                    }
+                    if run.ends {
+                        self.stage = Stage::Received;
+                    }
+                }
+                Stage::Received => {
+                    let Some(run) = self.received.run(&outlinks.received, budget) else { return false };
+                    for (party, weight) in &outlinks.received.items()[run.items] {
+                        self.table.add(*party, -*weight, &outlinks.hashes);
+                    }
+                    if run.ends {
+                        self.stage = Stage::Sum;
+                    }
+                }
+                Stage::Sum => {
+                    if !self.sum(outlinks.sent.groups(), budget) {
+                        return false;
+                    }
+                    self.stage = Stage::Sent;
+                }
+            }
+        }
+    }
+
+    /// Sums up the table of one account and empties it; true when done.
+    fn sum(&mut self, accounts: usize, budget: &mut Budget) -> bool {
+        while budget.spend(1) {
+            match self.table.order.visit() {
+                Visit::Nothing => {}
+                Visit::Key(entry) => {
+                    let (party, flow) = self.table.entries[entry];
+                    self.score += flow;
+                    self.table.entry_of[party as usize] = 0;
+                    if (party as usize) < accounts && flow >= self.minimum {
+                        self.made.outflows.push((party, flow));
+                    }
+                }
+                Visit::End => {
+                    let score = std::mem::take(&mut self.score);
+                    self.made.scores.push(if score < 0.0 { score * NEGATIVE_WEIGHT } else { score });
+                    self.made.outflows.close();
+                    self.table.entries.clear();
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The flows, once a step has returned true.
+    pub fn finish(self) -> Flows {
+        self.made
+    }
+}

@@ -1,0 +1,243 @@
+//! Items in numbered groups, back to back in one array (the "compressed sparse row" form), and how such
+//! arrays are made and walked through in slices.
+
+use std::ops::Range;
+
+use super::budget::Budget;
+
+/// Items in groups `0, 1, …`; fewer than 2³² items.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grouped<T> {
+    /// Where each group begins, and after the last one where it ends.
+    starts: Vec<u32>,
+    items: Vec<T>,
+}
+
+impl<T> Default for Grouped<T> {
+    fn default() -> Self {
+        Grouped { starts: vec![0], items: Vec::new() }
+    }
+}
+
+impl<T> Grouped<T> {
+    /// All items as one group.
+    pub fn single(items: Vec<T>) -> Grouped<T> {
+        Grouped { starts: vec![0, items.len() as u32], items }
+    }
+
+    /// Number of groups.
+    pub fn groups(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Number of items of all groups.
+    pub fn total(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Positions of the items of a group.
+    pub fn range(&self, group: usize) -> Range<usize> {
+        self.starts[group] as usize..self.starts[group + 1] as usize
+    }
+
+    /// Number of items of a group.
+    pub fn size(&self, group: usize) -> usize {
+        self.range(group).len()
+    }
+
+    /// The items of a group.
+    pub fn group(&self, group: usize) -> &[T] {
+        &self.items[self.range(group)]
+    }
+
+    /// The items of all groups, one group after the other.
+    pub fn items(&self) -> &[T] {
+        &self.items
+    }
+
+    /// The same, to be changed in place.
+    pub fn items_mut(&mut self) -> &mut [T] {
+        &mut self.items
+    }
+
+    /// Adds an item to the group that is open at the end.
+    pub fn push(&mut self, item: T) {
+        self.items.push(item);
+    }
+
+    /// Closes the open group.
+    pub fn close(&mut self) {
+        self.starts.push(self.items.len() as u32);
+    }
+}
+
+/// A place in groups that are walked through.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cursor {
+    group: usize,
+    item: usize,
+}
+
+/// A stretch of items of one group.
+#[derive(Debug)]
+pub struct Run {
+    /// The group.
+    pub group: usize,
+    /// Positions of the items, of which there are none only if the group is empty.
+    pub items: Range<usize>,
+    /// Whether the group begins here.
+    pub begins: bool,
+    /// Whether it ends here.
+    pub ends: bool,
+}
+
+impl Cursor {
+    /// The next stretch, as long as the budget allows: one unit an item, or for an empty group. `None` at the
+    /// end or when the budget is spent.
+    pub fn run<T>(&mut self, groups: &Grouped<T>, budget: &mut Budget) -> Option<Run> {
+        if self.at_end(groups) {
+            return None;
+        }
+        let (group, all) = (self.group, groups.range(self.group));
+        let paid = budget.take((all.end - self.item).max(1));
+        if paid == 0 {
+            return None;
+        }
+        let items = self.item..(self.item + paid).min(all.end);
+        self.item = items.end;
+        let (begins, ends) = (items.start == all.start, items.end == all.end);
+        self.group += usize::from(ends);
+        Some(Run { group, items, begins, ends })
+    }
+
+    /// Whether every group has been passed.
+    pub fn at_end<T>(&self, groups: &Grouped<T>) -> bool {
+        self.group == groups.groups()
+    }
+}
+
+/// Items being put into other groups, those of one group in the order in which they are found: a counting sort.
+#[derive(Debug)]
+pub struct Regroup<T> {
+    stage: Stage,
+    cursor: Cursor,
+    at: usize,
+    made: Grouped<T>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Count,
+    Sum,
+    /// Memory is touched for the first time in its order, since doing so costs far more than a later visit.
+    Reserve,
+    Place,
+}
+
+impl<T: Copy + Default> Regroup<T> {
+    /// Into `groups` groups.
+    pub fn new(groups: usize) -> Regroup<T> {
+        // While items are placed, entry g + 1 is where the next item of group g goes.
+        let made = Grouped { starts: vec![0; groups + 2], items: Vec::new() };
+        Regroup { stage: Stage::Count, cursor: Cursor::default(), at: 0, made }
+    }
+
+    /// Goes on; true when done. `entry` says for an item of a group of `source` to which group it goes, if to
+    /// any, and as what; it must say the same in every call.
+    pub fn step<S>(
+        &mut self,
+        source: &Grouped<S>,
+        entry: impl Fn(usize, &S) -> Option<(usize, T)>,
+        budget: &mut Budget,
+    ) -> bool {
+        match self.stage {
+            Stage::Count => {
+                while let Some(run) = self.cursor.run(source, budget) {
+                    for (group, _) in source.items[run.items].iter().filter_map(|item| entry(run.group, item)) {
+                        self.made.starts[group + 2] += 1;
+                    }
+                }
+                self.next(self.cursor.at_end(source), Stage::Sum)
+            }
+            Stage::Sum => {
+                let end = self.made.starts.len();
+                for group in budget.advance(&mut self.at, end).filter(|group| *group > 0) {
+                    self.made.starts[group] += self.made.starts[group - 1];
+                }
+                self.next(self.at == end, Stage::Reserve)
+            }
+            Stage::Reserve => {
+                let total = self.made.starts.last().copied().unwrap_or_default() as usize;
+                self.made.items.reserve_exact(total - self.made.items.len());
+                let length = self.made.items.len() + budget.take(total - self.made.items.len());
+                self.made.items.resize(length, T::default());
+                self.next(length == total, Stage::Place)
+            }
+            Stage::Place => {
+                while let Some(run) = self.cursor.run(source, budget) {
+                    for (group, item) in source.items[run.items].iter().filter_map(|item| entry(run.group, item)) {
+                        let place = &mut self.made.starts[group + 1];
+                        self.made.items[*place as usize] = item;
+                        *place += 1;
+                    }
+                }
+                self.cursor.at_end(source)
+            }
+        }
+    }
+
+    /// What has been made, once a step has returned true.
+    pub fn finish(mut self) -> Grouped<T> {
+        self.made.starts.pop();
+        self.made
+    }
+
+    fn next(&mut self, done: bool, stage: Stage) -> bool {
+        if done {
+            (self.stage, self.cursor, self.at) = (stage, Cursor::default(), 0);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Grouped<u32> {
+        let mut groups = Grouped::default();
+        for items in [&[3, 1][..], &[], &[0, 3, 1]] {
+            items.iter().for_each(|item| groups.push(*item));
+            groups.close();
+        }
+        groups
+    }
+
+    #[test]
+    fn a_walk_passes_every_item_once_whatever_the_budget() {
+        let groups = sample();
+        for units in 1..10 {
+            let (mut cursor, mut passed, mut ends) = (Cursor::default(), Vec::new(), Vec::new());
+            while !cursor.at_end(&groups) {
+                let mut budget = Budget::new(units);
+                while let Some(run) = cursor.run(&groups, &mut budget) {
+                    ends.extend(run.ends.then_some(run.group));
+                    passed.extend(run.items);
+                }
+            }
+            assert_eq!((passed, ends), ((0..5).collect(), vec![0, 1, 2]));
+        }
+    }
+
+    #[test]
+    fn regrouping_keeps_the_order_within_a_group_and_can_leave_items_out() {
+        for units in [1, 2, 1000] {
+            let mut regroup = Regroup::new(4);
+            let entry = |group, item: &u32| (*item != 0).then_some((*item as usize, group));
+            while !regroup.step(&sample(), entry, &mut Budget::new(units)) {}
+            let made = regroup.finish();
+            let groups: Vec<_> = (0..made.groups()).map(|group| made.group(group).to_vec()).collect();
+            assert_eq!(groups, [vec![], vec![0, 2], vec![], vec![0, 2]]);
+        }
+    }
+}

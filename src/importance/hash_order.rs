@@ -1,0 +1,167 @@
+//! The order in which the reference platform's hash tables are iterated (specification 04 §5.2).
+//!
+//! It decides in which order a few sums are made, and with that their last bits.
+
+use crate::model::Address;
+
+/// Least number of buckets of a table.
+const MIN_CAPACITY: u32 = 16;
+/// Most buckets of a table.
+const MAX_CAPACITY: u32 = 1 << 30;
+/// A bucket with at least this many keys makes a table of less than `CROWDED_CAPACITY` buckets grow when one more comes.
+const CROWDED_KEYS: usize = 8;
+/// Buckets from which on a crowded bucket no longer makes the table grow.
+const CROWDED_CAPACITY: u32 = 64;
+
+/// Hash of an address as a key of such a table.
+pub fn hash(address: &Address) -> u32 {
+    let text = address.as_bytes().iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+    text ^ (text >> 16)
+}
+
+/// Number of buckets of a table into which `keys` keys were put, crowded buckets aside: at most three quarters
+/// of the buckets are as many as the keys.
+pub fn capacity(keys: u64) -> u32 {
+    let mut capacity = MIN_CAPACITY;
+    while is_over_full(keys, capacity) {
+        capacity *= 2;
+    }
+    capacity
+}
+
+fn is_over_full(keys: u64, capacity: u32) -> bool {
+    capacity < MAX_CAPACITY && keys > u64::from(capacity / 4 * 3)
+}
+
+/// A table of which only the order is of interest: keys are numbered in the order of insertion. First all keys
+/// are inserted, then they are visited, after which the table is empty again.
+#[derive(Debug)]
+pub struct HashOrder {
+    hashes: Vec<u32>,
+    capacity: u32,
+    /// Per bucket its first key plus one; 0 if it is empty.
+    heads: Vec<u32>,
+    /// Per key the next one of its bucket, in the same form.
+    next: Vec<u32>,
+    /// Keys not yet linked into their buckets; the last goes first, so that a bucket begins with its oldest.
+    unlinked: Option<usize>,
+    bucket: usize,
+}
+
+/// What one unit of work on a walk has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// No key yet.
+    Nothing,
+    /// The next key in order.
+    Key(usize),
+    /// There are no more keys; the table is empty.
+    End,
+}
+
+impl Default for HashOrder {
+    fn default() -> Self {
+        let (hashes, heads, next) = (Vec::new(), Vec::new(), Vec::new());
+        HashOrder { hashes, capacity: MIN_CAPACITY, heads, next, unlinked: None, bucket: 0 }
+    }
+}
+
+impl HashOrder {
+    /// Adds a key that is not in the table, by its hash.
+    pub fn insert(&mut self, hash: u32) {
+        if self.capacity < CROWDED_CAPACITY {
+            let bucket = |hash: u32| hash & (self.capacity - 1);
+            let sharing = self.hashes.iter().filter(|other| bucket(**other) == bucket(hash)).count();
+            if sharing >= CROWDED_KEYS {
+                self.capacity *= 2;
+            }
+        }
+        self.hashes.push(hash);
+        self.next.push(0);
+        if is_over_full(self.hashes.len() as u64, self.capacity) {
+            self.capacity *= 2;
+        }
+    }
+
+    /// Number of buckets.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Does one unit of work on the walk through all keys in order.
+    pub fn visit(&mut self) -> Visit {
+        let unlinked = *self.unlinked.get_or_insert(self.hashes.len());
+        if let Some(key) = unlinked.checked_sub(1) {
+            self.link(key);
+            return Visit::Nothing;
+        }
+        let Some(head) = self.heads.get_mut(self.bucket).filter(|_| self.bucket < self.capacity as usize) else {
+            self.clear();
+            return Visit::End;
+        };
+        let Some(key) = head.checked_sub(1) else {
+            self.bucket += 1;
+            return Visit::Nothing;
+        };
+        // Taking keys out as they are visited leaves the buckets empty for the next table.
+        *head = self.next[key as usize];
+        Visit::Key(key as usize)
+    }
+
+    fn link(&mut self, key: usize) {
+        if self.heads.len() < self.capacity as usize {
+            self.heads = vec![0; self.capacity as usize];
+        }
+        let bucket = (self.hashes[key] & (self.capacity - 1)) as usize;
+        self.next[key] = std::mem::replace(&mut self.heads[bucket], key as u32 + 1);
+        self.unlinked = Some(key);
+    }
+
+    fn clear(&mut self) {
+        self.hashes.clear();
+        self.next.clear();
+        (self.capacity, self.unlinked, self.bucket) = (MIN_CAPACITY, None, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(table: &mut HashOrder, hashes: &[u32]) -> (u32, Vec<usize>) {
+        hashes.iter().for_each(|hash| table.insert(*hash));
+        let (capacity, mut order) = (table.capacity(), Vec::new());
+        loop {
+            match table.visit() {
+                Visit::Nothing => {}
+                Visit::Key(key) => order.push(key),
+                Visit::End => return (capacity, order),
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_grows_when_more_than_three_quarters_are_full() {
+        assert_eq!([0, 12, 13, 24, 25, 1355].map(capacity), [16, 16, 32, 32, 64, 2048]);
+        assert_eq!(capacity(u64::MAX), MAX_CAPACITY);
+        for keys in 0..200 {
+            let hashes: Vec<u32> = (0..keys).collect();
+            assert_eq!(walk(&mut HashOrder::default(), &hashes).0, capacity(u64::from(keys)));
+        }
+    }
+
+    #[test]
+    fn keys_come_by_bucket_and_in_a_bucket_by_age_and_the_table_can_be_used_again() {
+        let mut table = HashOrder::default();
+        assert_eq!(walk(&mut table, &[17, 0, 1, 33, 15]), (16, vec![1, 0, 2, 3, 4]));
+        assert_eq!(walk(&mut table, &(0..100).rev().collect::<Vec<_>>()).1, (0..100).rev().collect::<Vec<_>>());
+        assert_eq!(walk(&mut table, &[17, 0, 1, 33, 15]), (16, vec![1, 0, 2, 3, 4]));
+        assert_eq!(walk(&mut table, &[]), (16, vec![]));
+    }
+
+    #[test]
+    fn the_ninth_key_of_a_bucket_makes_a_small_table_grow() {
+        assert_eq!(walk(&mut HashOrder::default(), &[5; 8]).0, 16);
+        assert_eq!(walk(&mut HashOrder::default(), &[5; 9]).0, 32);
+    }
+}

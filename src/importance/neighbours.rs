@@ -1,0 +1,184 @@
+//! Neighbours in the outlink graph and which of them are similar (specification 04 §8).
+
+use super::budget::Budget;
+use super::grouped::{Cursor, Grouped};
+use super::matrix::SparseMatrix;
+
+/// The neighbours of every node, itself included, in ascending order.
+pub type Neighbours = Grouped<u32>;
+
+/// The neighbour sets being made: the direction of a flow does not matter.
+#[derive(Debug, Default)]
+pub struct NeighbourSets {
+    node: usize,
+    /// How many of the node's senders and recipients have been merged, and whether it has been itself.
+    senders: usize,
+    recipients: usize,
+    itself: bool,
+    made: Neighbours,
+}
+
+impl NeighbourSets {
+    /// Goes on from the senders and recipients of every node; true when done.
+    pub fn step(&mut self, rows: &SparseMatrix, columns: &Grouped<u32>, budget: &mut Budget) -> bool {
+        while self.node < rows.groups() {
+            if !budget.spend(1) {
+                return false;
+            }
+            let sender = rows.group(self.node).get(self.senders).map(|entry| entry.0);
+            let recipient = columns.group(self.node).get(self.recipients).copied();
+            let itself = (!self.itself).then_some(self.node as u32);
+            match [sender, recipient, itself].into_iter().flatten().min() {
+                None => {
+                    self.made.close();
+                    (self.node, self.senders, self.recipients, self.itself) = (self.node + 1, 0, 0, false);
+                }
+                next => {
+                    self.made.push(next.unwrap_or_default());
+                    self.senders += usize::from(sender == next);
+                    self.recipients += usize::from(recipient == next);
+                    self.itself |= itself == next;
+                }
+            }
+        }
+        true
+    }
+
+    /// The sets, once a step has returned true.
+    pub fn finish(self) -> Neighbours {
+        self.made
+    }
+}
+
+/// Whether two nodes with that many neighbours are similar if they have `common` of them in common.
+fn are_similar(common: usize, sizes: (usize, usize), threshold: f64) -> bool {
+    // The protocol multiplies in 32 bits.
+    let product = (sizes.0 as i32).wrapping_mul(sizes.1 as i32);
+    common as f64 / f64::from(product).sqrt() > threshold
+}
+
+/// Nodes that are similar to neighbours of theirs.
+#[derive(Debug, Default)]
+pub struct Similar {
+    /// Every pair of different similar neighbours, once.
+    pub pairs: Vec<(u32, u32)>,
+    /// Per node how many others it is similar to.
+    pub counts: Vec<u32>,
+}
+
+/// The similarities being computed.
+///
+/// Each pair is looked at from its node with more neighbours: these are marked, and the marked ones among the
+/// neighbours of the other counted. So hubs are never walked through for each of their neighbours.
+#[derive(Debug)]
+pub struct Similarities {
+    threshold: f64,
+    stage: Stage,
+    marking: Cursor,
+    node: usize,
+    /// Per node the last node plus one whose neighbour it was found to be.
+    marks: Vec<u32>,
+    made: Similar,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The neighbours of the node are being marked.
+    Mark,
+    /// The neighbour at this position comes next.
+    Choose { at: usize },
+    /// The neighbours of that neighbour are being counted.
+    Count { at: usize, next: usize, common: usize },
+}
+
+impl Similarities {
+    /// Of `nodes` nodes; neighbours are similar if their similarity exceeds the threshold.
+    pub fn new(nodes: usize, threshold: f64) -> Similarities {
+        let made = Similar { pairs: Vec::new(), counts: vec![0; nodes] };
+        let (marking, marks) = (Cursor::default(), vec![0; nodes]);
+        Similarities { threshold, stage: Stage::Mark, marking, node: 0, marks, made }
+    }
+
+    /// Goes on; true when done.
+    pub fn step(&mut self, neighbours: &Neighbours, budget: &mut Budget) -> bool {
+        loop {
+            match self.stage {
+                Stage::Mark => {
+                    let Some(run) = self.marking.run(neighbours, budget) else {
+                        return self.marking.at_end(neighbours);
+                    };
+                    self.node = run.group;
+                    for neighbour in &neighbours.items()[run.items] {
+                        self.marks[*neighbour as usize] = self.node as u32 + 1;
+                    }
+                    if run.ends {
+                        self.stage = Stage::Choose { at: neighbours.range(self.node).start };
+                    }
+                }
+                Stage::Choose { at } => {
+                    if !budget.spend(1) {
+                        return false;
+                    }
+                    self.stage = self.choose(neighbours, at);
+                }
+                Stage::Count { at, next, common } => {
+                    let other = neighbours.items()[at] as usize;
+                    let (end, mut next) = (neighbours.range(other).end, next);
+                    let counted = neighbours.items()[budget.advance(&mut next, end)].iter();
+                    let mark = self.node as u32 + 1;
+                    let common = common + counted.filter(|node| self.marks[**node as usize] == mark).count();
+                    if next < end {
+                        self.stage = Stage::Count { at, next, common };
+                        return false;
+                    }
+                    self.decide(neighbours, other, common);
+                    self.stage = Stage::Choose { at: at + 1 };
+                }
+            }
+        }
+    }
+
+    /// Decides whether the neighbour at a position has to be compared.
+    fn choose(&self, neighbours: &Neighbours, at: usize) -> Stage {
+        if at == neighbours.range(self.node).end {
+            return Stage::Mark;
+        }
+        let other = neighbours.items()[at] as usize;
+        let (own_size, size) = (neighbours.size(self.node), neighbours.size(other));
+        // No more than all neighbours of the smaller one can be in common.
+        if (size, other) < (own_size, self.node) && are_similar(size, (own_size, size), self.threshold) {
+            Stage::Count { at, next: neighbours.range(other).start, common: 0 }
+        } else {
+            Stage::Choose { at: at + 1 }
+        }
+    }
+
+    fn decide(&mut self, neighbours: &Neighbours, other: usize, common: usize) {
+        if are_similar(common, (neighbours.size(self.node), neighbours.size(other)), self.threshold) {
+            self.made.pairs.push((self.node as u32, other as u32));
+            self.made.counts[self.node] += 1;
+            self.made.counts[other] += 1;
+        }
+    }
+
+    /// The similar neighbours, once a step has returned true.
+    pub fn finish(self) -> Similar {
+        self.made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_similarity_of_exactly_the_threshold_is_not_enough() {
+        assert!(!are_similar(3, (10, 10), 0.3));
+        assert!(are_similar(4, (10, 10), 0.3));
+    }
+
+    #[test]
+    fn sizes_whose_product_overflows_to_below_zero_are_not_similar() {
+        assert!(!are_similar(50_000, (50_000, 50_000), 0.3));
+    }
+}

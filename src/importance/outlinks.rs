@@ -1,0 +1,183 @@
+//! Movements between accounts as weighted outlinks (specification 04 §6.2).
+
+use std::collections::BTreeMap;
+
+use super::accounts::{Accounts, Ordered};
+use super::budget::{Budget, TREE_COST};
+use super::grouped::{Grouped, Regroup};
+use super::hash_order::hash;
+use crate::model::{Address, Height};
+
+/// Days that an outlink counts.
+const WINDOW_DAYS: u64 = 30;
+
+/// Most outlinks of one calculation; all indices and counts fit 32 bits.
+pub const MAX_OUTLINKS: usize = 1 << 30;
+
+/// Powers of 0.9, per whole day of age, as the bits of doubles.
+#[rustfmt::skip]
+const DECAY: [u64; WINDOW_DAYS as usize + 1] = [
+    0x3FF0000000000000, 0x3FECCCCCCCCCCCCD, 0x3FE9EB851EB851EC, 0x3FE753F7CED91688,
+    0x3FE4FEC56D5CFAAD, 0x3FE2E54B48D3AE69, 0x3FE101908E581CF8, 0x3FDE9C6A99D1CDBF,
+    0x3FDB8CC6573CD2C6, 0x3FD8CB7F4E838A7F, 0x3FD650BF60432FD9, 0x3FD4157909D61176,
+    0x3FD2135355A70FB8, 0x3FD04497CD165AF2, 0x3FCD484471283D4E, 0x3FCA5AA3FF7103F9,
+    0x3FC7B7F9FF7F5060, 0x3FC558C765F29524, 0x3FC3364D0EF3ECA0, 0x3FC14A788D7521C4,
+    0x3FBF1FA5CB6C6FFA, 0x3FBC02E203E197FB, 0x3FB935CB69E4A262, 0x3FB6B06A45B42BBF,
+    0x3FB46B92D8555A92, 0x3FB260D0F5E66B1D, 0x3FB08A55AA1C2D34, 0x3FADC5CD6565EAF7,
+    0x3FAACB9F41A886AC, 0x3FA81DA8EE4ADF9B, 0x3FA5B44B3CDCFC72,
+];
+
+/// What is left of a weight after `days` whole days; `None` once it no longer counts.
+pub fn decay(days: u64) -> Option<f64> {
+    DECAY.get(usize::try_from(days).ok()?).map(|bits| f64::from_bits(*bits))
+}
+
+/// Outlinks as they are recorded.
+///
+/// Parties are numbers: first the accounts that take part, in order of address, then all others in the order
+/// in which they first appear.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// Sender, recipient and weight after decay.
+    links: Vec<(u32, u32, f64)>,
+    others: BTreeMap<Address, u32>,
+    /// Hashes of the addresses of the others.
+    hashes: Vec<u32>,
+}
+
+impl Recorded {
+    /// Records a movement at a height within the window that ends at `end`, unless its sender takes no part.
+    pub fn add(&mut self, accounts: &Accounts, age: Age, sender: &Address, recipient: &Address, weight: u64) {
+        let (Some(sender), Some(decay)) = (accounts.find(sender), age.decay()) else { return };
+        if self.is_too_many() {
+            return;
+        }
+        let recipient = accounts.find(recipient).unwrap_or_else(|| {
+            let next = (accounts.len() + self.hashes.len()) as u32;
+            *self.others.entry(*recipient).or_insert_with(|| {
+                self.hashes.push(hash(recipient));
+                next
+            })
+        });
+        self.links.push((sender, recipient, weight as f64 * decay));
+    }
+
+    /// Whether there are more outlinks than can be handled.
+    pub fn is_too_many(&self) -> bool {
+        self.links.len() > MAX_OUTLINKS
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+}
+
+/// How old a movement is.
+#[derive(Clone, Copy, Debug)]
+pub struct Age {
+    /// Blocks from the movement to the calculation; `None` if it is later.
+    blocks: Option<u64>,
+    blocks_per_day: u64,
+}
+
+impl Age {
+    /// The age at `end` of a movement at `height`.
+    pub fn new(height: Height, end: Height, blocks_per_day: u64) -> Age {
+        let blocks = end.0.checked_sub(height.0).filter(|_| height >= Height::NEMESIS);
+        Age { blocks, blocks_per_day: blocks_per_day.max(1) }
+    }
+
+    fn decay(self) -> Option<f64> {
+        let blocks = self.blocks.filter(|blocks| *blocks <= self.blocks_per_day.saturating_mul(WINDOW_DAYS))?;
+        decay(blocks / self.blocks_per_day)
+    }
+}
+
+/// Outlinks by index of their accounts.
+#[derive(Debug, Default)]
+pub struct Outlinks {
+    /// Per sender: recipient and weight, in recorded order.
+    pub sent: Grouped<(u32, f64)>,
+    /// Per recipient that takes part: sender and weight, by index of the sender, then in recorded order.
+    pub received: Grouped<(u32, f64)>,
+    /// Hashes of the addresses of all parties.
+    pub hashes: Vec<u32>,
+}
+
+/// Outlinks being sorted by their accounts.
+#[derive(Debug)]
+pub struct Sorting {
+    recorded: Grouped<(u32, u32, f64)>,
+    others: BTreeMap<Address, u32>,
+    other_hashes: Vec<u32>,
+    hashed: usize,
+    sending: Option<Regroup<(u32, f64)>>,
+    receiving: Regroup<(u32, f64)>,
+    made: Outlinks,
+}
+
+impl Sorting {
+    /// Of what was recorded about `accounts` accounts that take part.
+    pub fn new(recorded: Recorded, accounts: usize) -> Sorting {
+        Sorting {
+            recorded: Grouped::single(recorded.links),
+            others: recorded.others,
+            other_hashes: recorded.hashes,
+            hashed: 0,
+            sending: Some(Regroup::new(accounts)),
+            receiving: Regroup::new(accounts),
+            made: Outlinks::default(),
+        }
+    }
+
+    /// Goes on; true when done. The hashes in `ordered` are taken over.
+    pub fn step(&mut self, ordered: &mut Ordered, budget: &mut Budget) -> bool {
+        // Bit by bit, since to drop a large map takes long.
+        while !self.others.is_empty() {
+            if !budget.spend(TREE_COST) {
+                return false;
+            }
+            self.others.pop_first();
+        }
+        let more = budget.advance(&mut self.hashed, self.other_hashes.len());
+        ordered.hashes.extend_from_slice(&self.other_hashes[more]);
+        if let Some(sending) = &mut self.sending {
+            let index = |party: u32| ordered.index.get(party as usize).copied().unwrap_or(party);
+            let entry = |_, link: &(u32, u32, f64)| Some((index(link.0) as usize, (index(link.1), link.2)));
+            if sending.step(&self.recorded, entry, budget) {
+                self.made.sent = self.sending.take().map(Regroup::finish).unwrap_or_default();
+                self.recorded = Grouped::default();
+            }
+            return false;
+        }
+        let accounts = ordered.index.len();
+        let entry = |sender: usize, (party, weight): &(u32, f64)| {
+            ((*party as usize) < accounts).then_some((*party as usize, (sender as u32, *weight)))
+        };
+        self.receiving.step(&self.made.sent, entry, budget)
+    }
+
+    /// The sorted outlinks, once a step has returned true.
+    pub fn finish(mut self, ordered: &mut Ordered) -> Outlinks {
+        self.made.received = self.receiving.finish();
+        self.made.hashes = std::mem::take(&mut ordered.hashes);
+        self.made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outlink_counts_for_thirty_days_both_ends_included() {
+        let decay = |height, end| Age::new(Height(height), Height(end), 10).decay();
+        assert_eq!(decay(1, 301), Some(f64::from_bits(0x3FA5B44B3CDCFC72)));
+        assert_eq!(decay(1, 302), None);
+        assert_eq!(decay(1, 1), Some(1.0));
+        assert_eq!(decay(1, 11), Some(0.9));
+        assert_eq!(decay(2, 1), None);
+        assert_eq!(decay(0, 1), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! The final score (specification 04 §12).
+
+use super::budget::Budget;
+use super::clusters::Role;
+
+/// Weight of the outlink score beside the vested balance.
+const OUTLINK_WEIGHT: f64 = 1.25;
+/// Weight of the page rank beside the share in stake and outlinks.
+const RANK_WEIGHT: f64 = 0.1337;
+/// Weight of an outlier; all others have 1.
+const OUTLIER_WEIGHT: f64 = 0.9;
+
+/// Weight of an account in the graph.
+pub fn graph_weight(role: Role) -> f64 {
+    match role {
+        Role::Outlier => OUTLIER_WEIGHT,
+        Role::Member | Role::Hub => 1.0,
+    }
+}
+
+/// What the score of an account is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    /// Outlink score in micro-units.
+    pub outlinks: f64,
+    /// Vested balance in micro-units.
+    pub vested: f64,
+    /// Page rank.
+    pub rank: f64,
+    /// Weight in the graph.
+    pub weight: f64,
+}
+
+/// The scores being computed.
+#[derive(Debug)]
+pub struct Scoring {
+    stage: Stage,
+    at: usize,
+    /// Sum of what the stage has made.
+    sum: f64,
+    scores: Vec<f64>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Stake,
+    Combine { divisor: f64 },
+    Normalise { divisor: f64 },
+}
+
+impl Scoring {
+    /// Of `accounts` accounts.
+    pub fn new(accounts: usize) -> Scoring {
+        Scoring { stage: Stage::Stake, at: 0, sum: 0.0, scores: vec![0.0; accounts] }
+    }
+
+    /// Goes on; true when done. `parts` gives what is known of an account.
+    pub fn step(&mut self, parts: impl Fn(usize) -> Parts, budget: &mut Budget) -> bool {
+        let end = self.scores.len();
+        let passed = budget.advance(&mut self.at, end);
+        match self.stage {
+            Stage::Stake => {
+                for account in passed {
+                    let Parts { outlinks, vested, .. } = parts(account);
+                    let score = (outlinks * OUTLINK_WEIGHT) + vested;
+                    self.scores[account] = if score < 0.0 { 0.0 } else { score };
+                    self.sum += self.scores[account];
+                }
+                self.next(Stage::Combine { divisor: self.sum });
+                false
+            }
+            Stage::Combine { divisor } => {
+                for account in passed {
+                    let Parts { rank, weight, .. } = parts(account);
+                    let share = normalised(self.scores[account], divisor);
+                    self.scores[account] = (share + (rank * RANK_WEIGHT)) * weight;
+                    self.sum += self.scores[account].abs();
+                }
+                self.next(Stage::Normalise { divisor: self.sum });
+                false
+            }
+            Stage::Normalise { divisor } => {
+                for account in passed {
+                    self.scores[account] = normalised(self.scores[account], divisor);
+                }
+                self.at == end
+            }
+        }
+    }
+
+    fn next(&mut self, stage: Stage) {
+        if self.at == self.scores.len() {
+            (self.stage, self.at, self.sum) = (stage, 0, 0.0);
+        }
+    }
+
+    /// The importances, once a step has returned true.
+    pub fn finish(self) -> Vec<f64> {
+        self.scores
+    }
+}
+
+/// A component of a vector divided by the vector's sum; that of a null vector stays.
+fn normalised(component: f64, sum: f64) -> f64 {
+    if sum == 0.0 { component } else { component / sum }
+}

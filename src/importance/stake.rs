@@ -1,0 +1,46 @@
+//! Proof of stake (specification 04 §15).
+
+use super::budget::Budget;
+use super::{Importance, Importances, Progress};
+use crate::model::{Address, Amount, Height};
+
+/// A proof-of-stake calculation in the making.
+#[derive(Debug, Default)]
+pub struct ProofOfStake {
+    accounts: Vec<(Address, Amount)>,
+    total: i64,
+    results: Importances,
+}
+
+impl ProofOfStake {
+    /// At a grouped height.
+    pub fn new(height: Height) -> ProofOfStake {
+        ProofOfStake { results: Importances { height, ..Importances::default() }, ..ProofOfStake::default() }
+    }
+
+    /// Hands over an account of the first filter (§4.1), the next in ascending order of address.
+    pub fn add_account(&mut self, address: Address, vested: Amount) {
+        assert!(self.accounts.last().is_none_or(|(last, _)| *last < address), "accounts come in ascending order");
+        self.accounts.push((address, vested));
+        self.results.handed_over += 1;
+        // The protocol sums up in 64 signed bits.
+        self.total = self.total.wrapping_add(vested.0 as i64);
+    }
+
+    /// Does about `budget` units of work.
+    pub fn step(&mut self, budget: u32) -> Progress {
+        let (done, all) = (self.results.accounts.len(), self.accounts.len());
+        self.results.accounts.reserve_exact(all - done);
+        let mut to = done;
+        for (address, vested) in &self.accounts[Budget::new(budget).advance(&mut to, all)] {
+            let importance = vested.0 as i64 as f64 / self.total as f64;
+            self.results.accounts.push(Importance { address: *address, importance, page_rank: 0.0 });
+        }
+        if to < all { Progress::Working } else { Progress::Done }
+    }
+
+    /// The results, once a step has been the last.
+    pub fn into_results(self) -> Importances {
+        self.results
+    }
+}

@@ -1,0 +1,98 @@
+//! From the outlink matrix to the blocks of its graph and the proximity matrix (specification 04 §8–10).
+
+use super::budget::Budget;
+use super::clusters::{Clustering, Clusters};
+use super::grouped::{Grouped, Regroup};
+use super::matrix::SparseMatrix;
+use super::neighbours::{NeighbourSets, Neighbours, Similarities};
+use super::proximity::Proximity;
+
+/// Blocks of nodes, and how they are reached.
+#[derive(Clone, Debug, Default)]
+pub struct Structure {
+    /// The partition of the nodes.
+    pub clusters: Clusters,
+    /// The inter-level proximity matrix R: row = block, column = node.
+    pub proximity: SparseMatrix,
+}
+
+/// The structure being found.
+#[derive(Debug)]
+pub struct StructureBuilder {
+    threshold: f64,
+    stage: Stage,
+    /// Per node its recipients, ascending.
+    columns: Grouped<u32>,
+    neighbours: Neighbours,
+    made: Structure,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Columns(Regroup<u32>),
+    Neighbours(NeighbourSets),
+    Similarity(Similarities),
+    Clusters(Clustering),
+    Proximity(Proximity),
+    Done,
+}
+
+impl StructureBuilder {
+    /// Of a graph of `nodes` nodes; neighbours are similar if their similarity exceeds the threshold.
+    pub fn new(nodes: usize, threshold: f64) -> StructureBuilder {
+        StructureBuilder {
+            threshold,
+            stage: Stage::Columns(Regroup::new(nodes)),
+            columns: Grouped::default(),
+            neighbours: Grouped::default(),
+            made: Structure::default(),
+        }
+    }
+
+    /// Goes on; true when done.
+    pub fn step(&mut self, rows: &SparseMatrix, budget: &mut Budget) -> bool {
+        let entry = |row: usize, entry: &(u32, f64)| Some((entry.0 as usize, row as u32));
+        let stage_is_done = match &mut self.stage {
+            Stage::Columns(stage) => stage.step(rows, entry, budget),
+            Stage::Neighbours(stage) => stage.step(rows, &self.columns, budget),
+            Stage::Similarity(stage) => stage.step(&self.neighbours, budget),
+            Stage::Clusters(stage) => stage.step(&self.neighbours, budget),
+            Stage::Proximity(stage) => stage.step(&self.made.clusters, &self.columns, budget),
+            Stage::Done => return true,
+        };
+        if stage_is_done {
+            self.next_stage();
+        }
+        matches!(self.stage, Stage::Done)
+    }
+
+    fn next_stage(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Columns(columns) => {
+                self.columns = columns.finish();
+                Stage::Neighbours(NeighbourSets::default())
+            }
+            Stage::Neighbours(sets) => {
+                self.neighbours = sets.finish();
+                Stage::Similarity(Similarities::new(self.neighbours.groups(), self.threshold))
+            }
+            Stage::Similarity(similarities) => Stage::Clusters(Clustering::new(similarities.finish())),
+            Stage::Clusters(clustering) => {
+                self.neighbours = Grouped::default();
+                self.made.clusters = clustering.finish();
+                Stage::Proximity(Proximity::new(&self.made.clusters))
+            }
+            Stage::Proximity(proximity) => {
+                self.columns = Grouped::default();
+                self.made.proximity = proximity.finish();
+                Stage::Done
+            }
+            Stage::Done => Stage::Done,
+        };
+    }
+
+    /// The structure, once a step has returned true.
+    pub fn finish(self) -> Structure {
+        self.made
+    }
+}

@@ -1,0 +1,73 @@
+//! Whether accounts can pay (specification 02 §9.6, §15.6).
+
+use std::collections::BTreeMap;
+
+use super::context::Context;
+use super::result::ValidationResult::FailureInsufficientBalance;
+use super::result::{Outcome, require};
+use crate::state::{Effect, View};
+use crate::store::StoreError;
+
+/// T6: nobody's currency runs out, in the order of the movements. What comes in later does not help.
+pub fn currency_suffices<V: View>(effects: &[Effect<'_>], context: &Context<'_, V>) -> Outcome {
+    let mut purses = Purses::default();
+    let balance = |address| Ok(context.state.account(address)?.balance.total());
+    for effect in effects {
+        match effect {
+            Effect::Transfer { from, to, amount } => {
+                purses.pay(from, *amount, || balance(from))?;
+                purses.receive(to, *amount);
+            }
+            Effect::Debit { from, amount } => purses.pay(from, *amount, || balance(from))?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// T20: the same for other mosaics.
+pub fn mosaics_suffice<V: View>(effects: &[Effect<'_>], context: &Context<'_, V>) -> Outcome {
+    let mut purses = Purses::default();
+    for effect in effects {
+        if let Effect::MosaicTransfer { from, to, mosaic, quantity } = effect {
+            let mosaic = mosaic.as_ref();
+            purses.pay((from, mosaic), *quantity, || context.state.mosaic_balance(mosaic, from))?;
+            purses.receive((to, mosaic), *quantity);
+        }
+    }
+    Ok(())
+}
+
+/// What movements make of balances, which are looked up when first needed.
+struct Purses<K>(BTreeMap<K, Purse>);
+
+#[derive(Default)]
+struct Purse {
+    delta: i128,
+    balance: Option<u64>,
+}
+
+impl<K> Default for Purses<K> {
+    fn default() -> Self {
+        Purses(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> Purses<K> {
+    fn pay(&mut self, key: K, amount: u64, balance: impl FnOnce() -> Result<u64, StoreError>) -> Outcome {
+        let purse = self.0.entry(key).or_default();
+        purse.delta -= i128::from(amount);
+        if purse.delta >= 0 {
+            return Ok(());
+        }
+        let balance = match purse.balance {
+            Some(balance) => balance,
+            None => *purse.balance.insert(balance()?),
+        };
+        require(i128::from(balance) + purse.delta >= 0, FailureInsufficientBalance)
+    }
+
+    fn receive(&mut self, key: K, amount: u64) {
+        self.0.entry(key).or_default().delta += i128::from(amount);
+    }
+}

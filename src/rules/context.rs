@@ -1,0 +1,94 @@
+//! Under which circumstances something is checked (specification 02 §8.1).
+
+use crate::model::network::{ChainParameters, Forks};
+use crate::model::{Address, Height, Network, Timestamp, Transaction};
+use crate::state::{RemoteStatus, View};
+use crate::store::StoreError;
+
+/// What a check is for; it decides which rules apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Taking blocks in.
+    ChainPart,
+    /// Choosing transactions for a new block.
+    NewBlock,
+    /// Keeping a transaction as unconfirmed.
+    Pool,
+    /// Answering `/transaction/prepare`.
+    Prepare,
+}
+
+/// Where and when something is checked.
+pub struct Context<'a, V> {
+    /// The state before the thing that is checked.
+    pub state: &'a V,
+    /// The network.
+    pub network: &'a Network,
+    /// Height of the block that the thing is or would be in.
+    pub height: Height,
+    /// Current network time.
+    pub now: Timestamp,
+    /// What the check is for.
+    pub usage: Use,
+}
+
+impl<'a, V: View> Context<'a, V> {
+    /// Parameters of the chain.
+    pub fn chain(&self) -> &'a ChainParameters {
+        &self.network.chain
+    }
+
+    /// Heights at which rules change.
+    pub fn forks(&self) -> &'a Forks {
+        &self.network.chain.forks
+    }
+
+    /// Whether the rules that begin at a height are in force.
+    pub fn is_since(&self, fork: u64) -> bool {
+        self.height.0 >= fork
+    }
+
+    /// Whether this is the height of the treasury re-issuance.
+    pub fn is_treasury(&self) -> bool {
+        self.height.0 == self.forks().treasury_reissuance
+    }
+
+    /// Whether a time is further ahead than clocks may differ.
+    pub fn is_in_future(&self, time: Timestamp) -> bool {
+        /// Seconds (specification 02 §2.2).
+        const TOLERANCE: i64 = 10;
+        i64::from(time.0) > i64::from(self.now.0) + TOLERANCE
+    }
+
+    /// Where an account stands as owner or remote.
+    pub fn remote_status(&self, account: &Address) -> Result<RemoteStatus, StoreError> {
+        Ok(self.state.account(account)?.remote_status(self.height, self.chain().rewrite_limit))
+    }
+
+    /// Whether an account is a multisig account.
+    pub fn is_multisig(&self, account: &Address) -> Result<bool, StoreError> {
+        Ok(!self.state.cosignatories(account)?.is_empty())
+    }
+}
+
+/// A transaction that is being checked.
+pub struct Subject<'a, 't, V> {
+    /// The transaction.
+    pub transaction: &'t Transaction,
+    /// Its signer.
+    pub signer: Address,
+    /// The circumstances.
+    pub context: &'a Context<'a, V>,
+}
+
+impl<'a, 't, V: View> Subject<'a, 't, V> {
+    /// A transaction under its circumstances.
+    pub fn new(transaction: &'t Transaction, context: &'a Context<'a, V>) -> Subject<'a, 't, V> {
+        Subject { transaction, signer: transaction.signer_address(context.network.byte), context }
+    }
+
+    /// Whether the nemesis account signed it.
+    pub fn is_by_nemesis(&self) -> bool {
+        self.signer == self.context.network.nemesis_signer
+    }
+}

@@ -1,0 +1,31 @@
+//! What is valid: each rule of specification 02 one small function that gives a named result.
+//!
+//! [`check_transaction`] and [`check_block`] read like the tables there (§8.2, §16).
+
+mod balance;
+mod block;
+mod block_content;
+mod blocked_keys;
+mod common;
+mod context;
+mod fee_tables;
+mod fees;
+mod hazard;
+mod importance_transfer;
+mod mosaic;
+mod multisig;
+mod namespace;
+mod remote;
+mod result;
+mod transaction;
+mod transfer;
+
+pub use block::{check_block, transactions_are_new};
+pub use block_content::check_block_content;
+pub use blocked_keys::may_not_harvest;
+pub use context::{Context, Use};
+pub use fees::{creation_fee, minimum_fee, rental_fee};
+pub use remote::may_sign_block;
+pub use result::{Exception, ExceptionKind, Outcome, Refusal, ResultKind, ValidationResult};
+pub use transaction::check_transaction;
+pub use transfer::max_message_length;

@@ -1,0 +1,113 @@
+//! Rules for multisig accounts (specification 02 §9.9, §13).
+
+use std::collections::BTreeSet;
+
+use super::context::Subject;
+use super::result::ValidationResult::{
+    FailureMultisigAccountCannotBeCosigner, FailureMultisigAlreadyACosigner, FailureMultisigInvalidCosigners,
+    FailureMultisigMinCosignatoriesOutOfRange, FailureMultisigModificationMultipleDeletes,
+    FailureMultisigModificationRedundantModifications, FailureMultisigNotACosigner, FailureTooManyMultisigCosigners,
+    FailureTransactionNotAllowedForMultisig,
+};
+use super::result::{Outcome, require};
+use crate::crypto::PublicKey;
+use crate::model::network::{MOSAIC_SINK, NAMESPACE_SINK};
+use crate::model::transaction::{AggregateModification, ModificationKind, Multisig};
+use crate::model::{Address, Body, NetworkByte, Transaction};
+use crate::state::View;
+
+/// Most cosignatories of an account.
+const MAX_COSIGNATORIES: i64 = 32;
+
+/// T9: a multisig account signs nothing itself, but for what the treasury re-issuance lists.
+pub fn multisig_account_does_not_sign<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
+    let Subject { transaction, signer, context } = subject;
+    if transaction.signature.is_none() || !context.is_multisig(signer)? {
+        return Ok(());
+    }
+    let is_listed = || context.forks().treasury_hashes.contains(&transaction.hash());
+    require(context.is_treasury() && is_listed(), FailureTransactionNotAllowedForMultisig)
+}
+
+/// T12: who starts a multisig transaction is a cosignatory.
+pub fn initiator_is_cosignatory<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Outcome {
+    let account = body.inner.signer_address(subject.context.network.byte);
+    let cosignatories = subject.context.state.cosignatories(&account)?;
+    require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
+}
+
+/// T13: the accounts that collect fees spend nothing. The protocol finds them on testnet only (specification 02
+/// §13.5).
+pub fn fee_sink_stays_put<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Outcome {
+    let context = subject.context;
+    let in_force =
+        context.network.byte == NetworkByte::TESTNET && context.height.0 > context.forks().treasury_reissuance;
+    let is_sink = [NAMESPACE_SINK, MOSAIC_SINK].contains(&body.inner.signer);
+    require(!(in_force && is_sink), FailureTransactionNotAllowedForMultisig)
+}
+
+/// T14: each modification is possible, and none is in vain. That version 2 exists already was T3.
+pub fn modifications_are_possible<V: View>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Outcome {
+    let (context, account) = (subject.context, &subject.signer);
+    let cosignatories = context.state.cosignatories(account)?;
+    let (mut added, mut deleted) = (BTreeSet::new(), BTreeSet::new());
+    for modification in &body.modifications {
+        let other = Address::from_public_key(&modification.cosignatory, context.network.byte);
+        let is_cosignatory = cosignatories.contains(&other);
+        match modification.kind {
+            ModificationKind::Add => {
+                require(!is_cosignatory, FailureMultisigAlreadyACosigner)?;
+                let is_fit = other != *account && !context.is_multisig(&other)?;
+                require(is_fit, FailureMultisigAccountCannotBeCosigner)?;
+                added.insert(other);
+            }
+            ModificationKind::Delete => {
+                require(is_cosignatory, FailureMultisigNotACosigner)?;
+                deleted.insert(other);
+            }
+            ModificationKind::Unknown => {}
+        }
+    }
+    require(deleted.len() <= 1, FailureMultisigModificationMultipleDeletes)?;
+    let distinct = added.len() + deleted.len();
+    require(body.modifications.len() == distinct, FailureMultisigModificationRedundantModifications)?;
+    require(!context.state.is_cosignatory(account)?, FailureMultisigAccountCannotBeCosigner)
+}
+
+/// T15: there will be at most 32 cosignatories, and no more signatures needed than there are.
+pub fn counts_are_in_range<V: View>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Outcome {
+    let state = subject.context.state;
+    let count = |kind| body.modifications.iter().filter(|m| m.kind == kind).count() as i64;
+    let before = state.cosignatories(&subject.signer)?.len() as i64;
+    let cosignatories = before + count(ModificationKind::Add) - count(ModificationKind::Delete);
+    let needed = state.account(&subject.signer)?.min_cosignatories as i32;
+    let needed = i64::from(needed.wrapping_add(body.min_cosignatories_change.unwrap_or(0)));
+    require((0..=cosignatories).contains(&needed), FailureMultisigMinCosignatoriesOutOfRange)?;
+    require(cosignatories <= MAX_COSIGNATORIES, FailureTooManyMultisigCosigners)
+}
+
+/// T21: enough cosignatories have signed, and nobody else. One who is deleted does not count.
+pub fn signatures_are_complete<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Outcome {
+    let context = subject.context;
+    let address = |key: &PublicKey| Address::from_public_key(key, context.network.byte);
+    let account = address(&body.inner.signer);
+    let cosignatories: BTreeSet<Address> = context.state.cosignatories(&account)?.into_iter().collect();
+    let mut signers: BTreeSet<Address> = body.cosignatures.iter().map(|one| address(&one.signer)).collect();
+    signers.insert(subject.signer);
+    require(signers.is_subset(&cosignatories), FailureMultisigInvalidCosigners)?;
+    let deleted: BTreeSet<Address> = deleted_cosignatories(&body.inner).map(address).collect();
+    let signed = signers.difference(&deleted).count();
+    let needed = match context.state.account(&account)?.min_cosignatories as usize {
+        needed if needed == 0 || needed == cosignatories.len() => cosignatories.difference(&deleted).count(),
+        needed => needed,
+    };
+    require(signed >= needed, FailureMultisigInvalidCosigners)
+}
+
+fn deleted_cosignatories(inner: &Transaction) -> impl Iterator<Item = &PublicKey> {
+    let modifications = match &inner.body {
+        Body::AggregateModification(body) => body.modifications.as_slice(),
+        _ => &[],
+    };
+    modifications.iter().filter(|m| m.kind == ModificationKind::Delete).map(|m| &m.cosignatory)
+}

@@ -1,0 +1,68 @@
+//! Rules about accounts that harvest for others (specification 02 §5, §9.8).
+
+use super::context::{Context, Subject};
+use super::result::ValidationResult::FailureTransactionNotAllowedForRemote;
+use super::result::{Outcome, require};
+use crate::model::{Address, Body, NetworkByte, Transaction};
+use crate::state::{LinkPhase, LinkRole, RemoteStatus, View};
+use crate::store::StoreError;
+
+/// T8: neither the signer nor another account of the transaction is a remote.
+pub fn no_remote_takes_part<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
+    let Subject { transaction, signer, context } = subject;
+    require(is_usable(signer, context)?, FailureTransactionNotAllowedForRemote)?;
+    if matches!(transaction.body, Body::ImportanceTransfer(_)) {
+        return Ok(());
+    }
+    let mut others = Vec::new();
+    other_accounts(transaction, signer, context.network.byte, &mut others);
+    for other in &others {
+        require(is_usable(other, context)?, FailureTransactionNotAllowedForRemote)?;
+    }
+    Ok(())
+}
+
+/// Whether an account may take part in transactions. At first whoever was once a remote never may again.
+fn is_usable<V: View>(account: &Address, context: &Context<'_, V>) -> Result<bool, StoreError> {
+    let account = context.state.account(account)?;
+    if account.links.last().is_none_or(|link| link.role == LinkRole::Owner) {
+        return Ok(true);
+    }
+    let status = account.remote_status(context.height, context.chain().rewrite_limit);
+    let is_over = matches!(status, RemoteStatus::NotSet | RemoteStatus::Remote(LinkPhase::Inactive));
+    Ok(is_over && context.is_since(context.forks().mosaic_redefinition))
+}
+
+/// Appends the accounts that a transaction concerns besides its signer.
+fn other_accounts(transaction: &Transaction, signer: &Address, network: NetworkByte, out: &mut Vec<Address>) {
+    let address = |key| Address::from_public_key(key, network);
+    match &transaction.body {
+        Body::Transfer(body) => out.push(body.recipient),
+        Body::ImportanceTransfer(body) => out.push(address(&body.remote)),
+        Body::AggregateModification(body) => out.extend(body.modifications.iter().map(|m| address(&m.cosignatory))),
+        Body::ProvisionNamespace(body) => out.push(body.rental_fee_sink),
+        Body::MosaicDefinitionCreation(body) => {
+            out.push(body.creation_fee_sink);
+            let levy = body.definition.levy.as_ref();
+            out.extend(levy.map(|levy| levy.recipient).filter(|recipient| recipient != signer));
+        }
+        Body::Multisig(_) => {
+            for child in transaction.children() {
+                let signer = child.signer_address(network);
+                out.push(signer);
+                other_accounts(child, &signer, network, out);
+            }
+        }
+        Body::Cosignature(_) | Body::MosaicSupplyChange(_) => {}
+    }
+}
+
+/// B3: whether an account with this status may sign a block.
+pub fn may_sign_block(status: RemoteStatus) -> bool {
+    use LinkPhase::{Activating, Active, Deactivating, Inactive};
+    match status {
+        RemoteStatus::NotSet => true,
+        RemoteStatus::Owner(phase) => matches!(phase, Activating | Inactive),
+        RemoteStatus::Remote(phase) => matches!(phase, Active | Deactivating),
+    }
+}

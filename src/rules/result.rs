@@ -1,0 +1,265 @@
+//! How a check ends: the results of specification 02 §6, and refusals.
+
+use std::fmt;
+
+use crate::codec::ReadError;
+use crate::state::StateError;
+use crate::store::StoreError;
+
+macro_rules! results {
+    ($($variant:ident = $code:literal, $name:literal;)*) => {
+        /// Result of a check (specification 02 §6.1). The numbers and names are those of the protocol.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(i32)]
+        pub enum ValidationResult {
+            $(#[doc = concat!("`", $name, "`")] $variant = $code,)*
+        }
+
+        impl ValidationResult {
+            /// All of them, by number.
+            pub const ALL: &[ValidationResult] = &[$(ValidationResult::$variant,)*];
+
+            /// The name, as it is sent over HTTP.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(ValidationResult::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+results! {
+    Neutral = 0, "NEUTRAL";
+    Success = 1, "SUCCESS";
+    FailureUnknown = 2, "FAILURE_UNKNOWN";
+    FailurePastDeadline = 3, "FAILURE_PAST_DEADLINE";
+    FailureFutureDeadline = 4, "FAILURE_FUTURE_DEADLINE";
+    FailureInsufficientBalance = 5, "FAILURE_INSUFFICIENT_BALANCE";
+    FailureMessageTooLarge = 6, "FAILURE_MESSAGE_TOO_LARGE";
+    FailureHashExists = 7, "FAILURE_HASH_EXISTS";
+    FailureSignatureNotVerifiable = 8, "FAILURE_SIGNATURE_NOT_VERIFIABLE";
+    FailureTimestampTooFarInPast = 9, "FAILURE_TIMESTAMP_TOO_FAR_IN_PAST";
+    FailureTimestampTooFarInFuture = 10, "FAILURE_TIMESTAMP_TOO_FAR_IN_FUTURE";
+    FailureIneligibleBlockSigner = 11, "FAILURE_INELIGIBLE_BLOCK_SIGNER";
+    FailureEntityUnusableOutOfSync = 12, "FAILURE_ENTITY_UNUSABLE_OUT_OF_SYNC";
+    FailureChainScoreInferior = 13, "FAILURE_CHAIN_SCORE_INFERIOR";
+    FailureChainInvalid = 14, "FAILURE_CHAIN_INVALID";
+    FailureTooManyTransactions = 15, "FAILURE_TOO_MANY_TRANSACTIONS";
+    FailureSelfSignedTransaction = 16, "FAILURE_SELF_SIGNED_TRANSACTION";
+    FailureInsufficientFee = 17, "FAILURE_INSUFFICIENT_FEE";
+    FailureNemesisAccountTransactionAfterNemesisBlock = 18, "FAILURE_NEMESIS_ACCOUNT_TRANSACTION_AFTER_NEMESIS_BLOCK";
+    FailureTransactionCacheTooFull = 19, "FAILURE_TRANSACTION_CACHE_TOO_FULL";
+    FailureWrongNetwork = 20, "FAILURE_WRONG_NETWORK";
+    FailureCannotHarvestFromBlockedAccount = 21, "FAILURE_CANNOT_HARVEST_FROM_BLOCKED_ACCOUNT";
+    FailureEntityInvalidVersion = 22, "FAILURE_ENTITY_INVALID_VERSION";
+    FailureMultisigV2AggregateModificationBeforeFork = 41, "FAILURE_MULTISIG_V2_AGGREGATE_MODIFICATION_BEFORE_FORK";
+    FailureTransactionBeforeSecondFork = 42, "FAILURE_TRANSACTION_BEFORE_SECOND_FORK";
+    FailureDestinationAccountInUse = 62, "FAILURE_DESTINATION_ACCOUNT_IN_USE";
+    FailureImportanceTransferInProgress = 63, "FAILURE_IMPORTANCE_TRANSFER_IN_PROGRESS";
+    FailureImportanceTransferNeedsToBeDeactivated = 64, "FAILURE_IMPORTANCE_TRANSFER_NEEDS_TO_BE_DEACTIVATED";
+    FailureImportanceTransferIsNotActive = 65, "FAILURE_IMPORTANCE_TRANSFER_IS_NOT_ACTIVE";
+    FailureTransactionNotAllowedForRemote = 66, "FAILURE_TRANSACTION_NOT_ALLOWED_FOR_REMOTE";
+    FailureMultisigNotACosigner = 71, "FAILURE_MULTISIG_NOT_A_COSIGNER";
+    FailureMultisigInvalidCosigners = 72, "FAILURE_MULTISIG_INVALID_COSIGNERS";
+    FailureMultisigNoMatchingMultisig = 73, "FAILURE_MULTISIG_NO_MATCHING_MULTISIG";
+    FailureTransactionNotAllowedForMultisig = 74, "FAILURE_TRANSACTION_NOT_ALLOWED_FOR_MULTISIG";
+    FailureMultisigAlreadyACosigner = 75, "FAILURE_MULTISIG_ALREADY_A_COSIGNER";
+    FailureMultisigMismatchedSignature = 76, "FAILURE_MULTISIG_MISMATCHED_SIGNATURE";
+    FailureMultisigModificationMultipleDeletes = 77, "FAILURE_MULTISIG_MODIFICATION_MULTIPLE_DELETES";
+    FailureMultisigModificationRedundantModifications = 78, "FAILURE_MULTISIG_MODIFICATION_REDUNDANT_MODIFICATIONS";
+    FailureConflictingMultisigModification = 79, "FAILURE_CONFLICTING_MULTISIG_MODIFICATION";
+    FailureTooManyMultisigCosigners = 80, "FAILURE_TOO_MANY_MULTISIG_COSIGNERS";
+    FailureMultisigAccountCannotBeCosigner = 81, "FAILURE_MULTISIG_ACCOUNT_CANNOT_BE_COSIGNER";
+    FailureMultisigMinCosignatoriesOutOfRange = 82, "FAILURE_MULTISIG_MIN_COSIGNATORIES_OUT_OF_RANGE";
+    FailureMaxChainSizeExceeded = 101, "FAILURE_MAX_CHAIN_SIZE_EXCEEDED";
+    FailureBlockUnexpectedHeight = 102, "FAILURE_BLOCK_UNEXPECTED_HEIGHT";
+    FailureBlockUnverifiable = 103, "FAILURE_BLOCK_UNVERIFIABLE";
+    FailureBlockNotHit = 104, "FAILURE_BLOCK_NOT_HIT";
+    FailureTransactionUnverifiable = 105, "FAILURE_TRANSACTION_UNVERIFIABLE";
+    FailureTransactionDuplicateInChain = 106, "FAILURE_TRANSACTION_DUPLICATE_IN_CHAIN";
+    FailureNamespaceUnknown = 121, "FAILURE_NAMESPACE_UNKNOWN";
+    FailureNamespaceAlreadyExists = 122, "FAILURE_NAMESPACE_ALREADY_EXISTS";
+    FailureNamespaceExpired = 123, "FAILURE_NAMESPACE_EXPIRED";
+    FailureNamespaceOwnerConflict = 124, "FAILURE_NAMESPACE_OWNER_CONFLICT";
+    FailureNamespaceInvalidName = 125, "FAILURE_NAMESPACE_INVALID_NAME";
+    FailureNamespaceInvalidRentalFeeSink = 126, "FAILURE_NAMESPACE_INVALID_RENTAL_FEE_SINK";
+    FailureNamespaceInvalidRentalFee = 127, "FAILURE_NAMESPACE_INVALID_RENTAL_FEE";
+    FailureNamespaceProvisionTooEarly = 128, "FAILURE_NAMESPACE_PROVISION_TOO_EARLY";
+    FailureNamespaceNotClaimable = 129, "FAILURE_NAMESPACE_NOT_CLAIMABLE";
+    FailureMosaicUnknown = 141, "FAILURE_MOSAIC_UNKNOWN";
+    FailureMosaicModificationNotAllowed = 142, "FAILURE_MOSAIC_MODIFICATION_NOT_ALLOWED";
+    FailureMosaicCreatorConflict = 143, "FAILURE_MOSAIC_CREATOR_CONFLICT";
+    FailureMosaicSupplyImmutable = 144, "FAILURE_MOSAIC_SUPPLY_IMMUTABLE";
+    FailureMosaicMaxSupplyExceeded = 145, "FAILURE_MOSAIC_MAX_SUPPLY_EXCEEDED";
+    FailureMosaicSupplyNegative = 146, "FAILURE_MOSAIC_SUPPLY_NEGATIVE";
+    FailureMosaicNotTransferable = 147, "FAILURE_MOSAIC_NOT_TRANSFERABLE";
+    FailureMosaicDivisibilityViolated = 148, "FAILURE_MOSAIC_DIVISIBILITY_VIOLATED";
+    FailureConflictingMosaicCreation = 149, "FAILURE_CONFLICTING_MOSAIC_CREATION";
+    FailureMosaicInvalidCreationFeeSink = 150, "FAILURE_MOSAIC_INVALID_CREATION_FEE_SINK";
+    FailureMosaicInvalidCreationFee = 151, "FAILURE_MOSAIC_INVALID_CREATION_FEE";
+    FailureTooManyMosaicTransfers = 152, "FAILURE_TOO_MANY_MOSAIC_TRANSFERS";
+    FailureMosaicLevyNotTransferable = 153, "FAILURE_MOSAIC_LEVY_NOT_TRANSFERABLE";
+    FailureMosaicLevyUnknown = 154, "FAILURE_MOSAIC_LEVY_UNKNOWN";
+}
+
+/// What a result means for the thing that was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultKind {
+    /// It was not needed, and nobody is to blame.
+    Neutral,
+    /// It is valid.
+    Success,
+    /// It is not valid.
+    Failure,
+}
+
+impl ValidationResult {
+    /// The number.
+    pub fn code(self) -> i32 {
+        self as i32
+    }
+
+    /// The result with a number.
+    pub fn from_code(code: i32) -> Option<ValidationResult> {
+        let place = Self::ALL.binary_search_by_key(&code, |result| result.code()).ok()?;
+        Self::ALL.get(place).copied()
+    }
+
+    /// What it means.
+    pub fn kind(self) -> ResultKind {
+        match self {
+            ValidationResult::Neutral => ResultKind::Neutral,
+            ValidationResult::Success => ResultKind::Success,
+            _ => ResultKind::Failure,
+        }
+    }
+
+    /// Whether the thing is valid.
+    pub fn is_success(self) -> bool {
+        self.kind() == ResultKind::Success
+    }
+
+    /// Whether the thing was not needed.
+    pub fn is_neutral(self) -> bool {
+        self.kind() == ResultKind::Neutral
+    }
+
+    /// Whether the thing is not valid.
+    pub fn is_failure(self) -> bool {
+        self.kind() == ResultKind::Failure
+    }
+}
+
+impl fmt::Display for ValidationResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Class of an [`Exception`] (specification 02 §6.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExceptionKind {
+    /// An illegal argument.
+    Argument,
+    /// An address that is not valid on this network.
+    InvalidAddress,
+    /// Everything else.
+    Other,
+}
+
+/// Something invalid that the protocol answers with a text instead of a result (specification 02 §6.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Its class.
+    pub kind: ExceptionKind,
+    /// The protocol's own words.
+    pub text: String,
+}
+
+impl Exception {
+    /// An illegal argument.
+    pub fn argument(text: impl Into<String>) -> Exception {
+        Exception { kind: ExceptionKind::Argument, text: text.into() }
+    }
+
+    /// Status of an HTTP answer to a request that ends so.
+    pub fn http_status(&self) -> u16 {
+        match self.kind {
+            ExceptionKind::Argument => 400,
+            ExceptionKind::InvalidAddress => 404,
+            ExceptionKind::Other => 500,
+        }
+    }
+}
+
+impl From<ReadError> for Exception {
+    fn from(error: ReadError) -> Self {
+        let kind = match error {
+            ReadError::Argument(_) => ExceptionKind::Argument,
+            ReadError::UnknownAddress(_) => ExceptionKind::InvalidAddress,
+            _ => ExceptionKind::Other,
+        };
+        Exception { kind, text: error.to_string() }
+    }
+}
+
+/// Why something is refused.
+#[derive(Debug)]
+pub enum Refusal {
+    /// A rule is broken, or the thing is not needed; never [`ValidationResult::Success`].
+    Result(ValidationResult),
+    /// It means something that cannot be.
+    Exception(Exception),
+    /// The store failed; the thing may be fine.
+    Store(StoreError),
+}
+
+/// Result of a check: nothing if all is well.
+pub type Outcome = Result<(), Refusal>;
+
+/// Refuses with a result unless a condition holds.
+pub fn require(condition: bool, otherwise: ValidationResult) -> Outcome {
+    if condition { Ok(()) } else { Err(otherwise.into()) }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Result(result) => result.fmt(f),
+            Refusal::Exception(exception) => f.write_str(&exception.text),
+            Refusal::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<ValidationResult> for Refusal {
+    fn from(result: ValidationResult) -> Self {
+        Refusal::Result(result)
+    }
+}
+
+impl From<Exception> for Refusal {
+    fn from(exception: Exception) -> Self {
+        Refusal::Exception(exception)
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Refusal::Store(error)
+    }
+}
+
+impl From<StateError> for Refusal {
+    fn from(error: StateError) -> Self {
+        let kind = match error {
+            StateError::Store(error) => return Refusal::Store(error),
+            StateError::Argument(_) => ExceptionKind::Argument,
+            StateError::Arithmetic(_) | StateError::Impossible(_) => ExceptionKind::Other,
+        };
+        Refusal::Exception(Exception { kind, text: error.to_string() })
+    }
+}

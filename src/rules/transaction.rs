@@ -1,0 +1,76 @@
+//! The rules for a transaction, in their order (specification 02 §8.2).
+
+use super::context::{Context, Subject, Use};
+use super::result::{Outcome, Refusal};
+use super::{balance, common, fees, hazard, importance_transfer, mosaic, multisig, namespace, remote, transfer};
+use crate::model::{Body, Transaction};
+use crate::state::{Effect, View, effects};
+
+/// T1–T21 and U1 on a transaction and then on each direct child.
+///
+/// Gives what the transaction does to the state, in order. That was computed on the state before it and is only right
+/// there, so it is to be carried out, if at all, before anything else is.
+pub fn check_transaction<'t, V: View>(
+    transaction: &'t Transaction,
+    context: &Context<'_, V>,
+) -> Result<Vec<Effect<'t>>, Refusal> {
+    let subject = Subject::new(transaction, context);
+    let mut list = Vec::with_capacity(8);
+    rules_before_effects(&subject)?;
+    effects(transaction, context.state, context.network.byte, &mut list)?;
+    balance::currency_suffices(&list, context)?; // T6
+    rules_on_state(&subject)?;
+    balance::mosaics_suffice(&list, context)?; // T20
+    rules_at_the_end(&subject)?;
+    for child in transaction.children() {
+        let child = Subject::new(child, context);
+        rules_before_effects(&child)?;
+        // T6 and T20 hold: what a child moves was among the movements of the whole (specification 02 §9.6).
+        rules_on_state(&child)?;
+        rules_at_the_end(&child)?;
+    }
+    hazard::transaction_can_be_kept(&subject)?;
+    Ok(list)
+}
+
+fn rules_before_effects<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
+    common::deadline_is_in_window(subject)?; // T1
+    fees::fee_suffices(subject)?; // T2
+    common::version_is_known(subject)?; // T3
+    common::is_not_in_future(subject)?; // T4
+    common::nemesis_account_rests(subject) // T5
+}
+
+fn rules_on_state<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
+    common::network_is_ours(subject)?; // T7
+    remote::no_remote_takes_part(subject)?; // T8
+    multisig::multisig_account_does_not_sign(subject)?; // T9
+    match &subject.transaction.body {
+        Body::Transfer(body) => {
+            transfer::message_fits(body, subject)?; // T10
+            transfer::mosaics_may_move(body, subject) // T19
+        }
+        Body::ImportanceTransfer(body) => importance_transfer::link_may_change(body, subject), // T11
+        Body::Multisig(body) => {
+            multisig::initiator_is_cosignatory(body, subject)?; // T12
+            multisig::fee_sink_stays_put(body, subject) // T13
+        }
+        Body::AggregateModification(body) => {
+            multisig::modifications_are_possible(body, subject)?; // T14
+            multisig::counts_are_in_range(body, subject) // T15
+        }
+        Body::ProvisionNamespace(body) => namespace::may_be_rented(body, subject), // T16
+        Body::MosaicDefinitionCreation(body) => mosaic::may_be_defined(body, subject), // T17
+        Body::MosaicSupplyChange(body) => mosaic::supply_may_change(body, subject), // T18
+        Body::Cosignature(_) => Ok(()),
+    }
+}
+
+fn rules_at_the_end<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
+    match (subject.context.usage, &subject.transaction.body) {
+        // In the pool a transaction waits for its cosignatures.
+        (Use::Pool, _) => common::is_not_expired(subject), // U1
+        (Use::ChainPart | Use::NewBlock, Body::Multisig(body)) => multisig::signatures_are_complete(body, subject), // T21
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,185 @@
+//! Importances as they are stored (specification 04 §13).
+//!
+//! Every recalculation leaves one whole list, ordered by address: of the accounts that took part, and of those that
+//! took part earlier and keep what they had. So the list of a height is the state at that height, undoing a
+//! recalculation is forgetting its list, and neither needs the journal. Lists that no rollback can come back to are
+//! forgotten as well.
+
+use super::bytes::{Reader, Writer};
+use crate::model::{Address, Height};
+use crate::store::{Batch, Read, StoreError, Table};
+
+/// Entries kept together under one key: as many as fit into a page of LMDB.
+const CHUNK: usize = 63;
+const ENTRY_BYTES: usize = 40 + 8 + 8 + 8;
+
+/// Importance of an account.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccountImportance {
+    /// The account.
+    pub address: Address,
+    /// The grouped height at which it last took part.
+    pub height: Height,
+    /// Its share, between 0 and 1.
+    pub importance: f64,
+    /// Its page rank.
+    pub page_rank: f64,
+}
+
+/// A recalculation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recalculation {
+    /// The grouped height at which it was made.
+    pub height: Height,
+    /// Accounts that were known then, the nemesis account aside.
+    pub handed_over: u64,
+    /// Those of them that took part.
+    pub eligible: u64,
+}
+
+fn list_key(height: Height) -> [u8; 8] {
+    height.0.to_be_bytes()
+}
+
+/// Key of a chunk: the height, then the last address in it, so that seeking an address finds its chunk.
+fn chunk_key(height: Height, last: &Address) -> Vec<u8> {
+    [list_key(height).as_slice(), last.as_bytes()].concat()
+}
+
+impl AccountImportance {
+    /// The stored form.
+    pub fn to_bytes(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[..40].copy_from_slice(self.address.as_bytes());
+        bytes[40..48].copy_from_slice(&self.height.0.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.importance.to_le_bytes());
+        bytes[56..].copy_from_slice(&self.page_rank.to_le_bytes());
+        bytes
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<AccountImportance, StoreError> {
+        Ok(AccountImportance {
+            address: input.address()?,
+            height: Height(input.u64()?),
+            importance: f64::from_bits(input.u64()?),
+            page_rank: f64::from_bits(input.u64()?),
+        })
+    }
+}
+
+impl Recalculation {
+    fn from_bytes(height: Height, bytes: &[u8]) -> Result<Recalculation, StoreError> {
+        let mut input = Reader::new(bytes, "a recalculation");
+        Ok(Recalculation { height, handed_over: input.u64()?, eligible: input.u64()? })
+    }
+}
+
+/// The last recalculation; `None` before the nemesis block.
+pub fn last_recalculation(state: &impl Read) -> Result<Option<Recalculation>, StoreError> {
+    let Some((key, _)) = state.walk(Table::Importances)?.last()? else { return Ok(None) };
+    let height = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
+    let height = height.ok_or(StoreError::Damaged("a recalculation's key"))?;
+    let head = state.get(Table::Importances, &list_key(height))?;
+    head.map(|bytes| Recalculation::from_bytes(height, bytes)).transpose()
+}
+
+/// What an account had in the last recalculation; `None` if it never took part.
+pub fn importance(state: &impl Read, address: &Address) -> Result<Option<AccountImportance>, StoreError> {
+    let Some(last) = last_recalculation(state)? else { return Ok(None) };
+    let mut walk = state.walk(Table::Importances)?;
+    let chunk = walk.seek(&chunk_key(last.height, address))?;
+    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(last.height))) else { return Ok(None) };
+    let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
+    let found = entries.binary_search_by(|entry| entry[..40].cmp(address.as_bytes()));
+    let Ok(index) = found else { return Ok(None) };
+    AccountImportance::read(&mut Reader::new(&entries[index], "an importance")).map(Some)
+}
+
+/// The entries of one chunk of a list: that which holds, or would hold, the first address behind `after`.
+pub fn chunk_after(
+    state: &impl Read,
+    list: Height,
+    after: Option<&Address>,
+) -> Result<Vec<AccountImportance>, StoreError> {
+    let mut key = list_key(list).to_vec();
+    key.extend_from_slice(after.map_or(&[], |address| address.as_bytes()));
+    // With one byte more the key is behind that of the address itself, or behind the head of the list.
+    key.push(0);
+    let chunk = state.walk(Table::Importances)?.seek(&key)?;
+    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
+    let mut input = Reader::new(bytes, "importances");
+    let mut entries = Vec::with_capacity(CHUNK);
+    while !input.is_empty() {
+        entries.push(AccountImportance::read(&mut input)?);
+    }
+    Ok(entries)
+}
+
+/// Visits the list of the last recalculation by address.
+pub fn each_importance(
+    state: &impl Read,
+    mut visit: impl FnMut(AccountImportance) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let Some(last) = last_recalculation(state)? else { return Ok(()) };
+    let mut entries = chunk_after(state, last.height, None)?;
+    while let Some(end) = entries.last().map(|entry| entry.address) {
+        entries.into_iter().try_for_each(&mut visit)?;
+        entries = chunk_after(state, last.height, Some(&end))?;
+    }
+    Ok(())
+}
+
+/// Writes the list of a recalculation, chunk by chunk. The entries come in order of their addresses.
+pub struct ListWriter {
+    height: Height,
+    chunk: Vec<AccountImportance>,
+}
+
+impl ListWriter {
+    /// Begins a list. What an interrupted recalculation may have left at its height is overwritten or forgotten.
+    pub fn begin(recalculation: Recalculation, batch: &mut Batch<'_>) -> Result<ListWriter, StoreError> {
+        let mut out = Writer::default();
+        out.u64(recalculation.handed_over);
+        out.u64(recalculation.eligible);
+        batch.put_unjournaled(Table::Importances, &list_key(recalculation.height), &out.0)?;
+        Ok(ListWriter { height: recalculation.height, chunk: Vec::with_capacity(CHUNK) })
+    }
+
+    /// Appends an entry.
+    pub fn push(&mut self, entry: AccountImportance, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        self.chunk.push(entry);
+        if self.chunk.len() == CHUNK { self.flush(batch) } else { Ok(()) }
+    }
+
+    /// Ends the list.
+    pub fn finish(mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        self.flush(batch)
+    }
+
+    fn flush(&mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        let Some(last) = self.chunk.last() else { return Ok(()) };
+        let key = chunk_key(self.height, &last.address);
+        let bytes: Vec<u8> = self.chunk.drain(..).flat_map(|entry| entry.to_bytes()).collect();
+        batch.put_unjournaled(Table::Importances, &key, &bytes)
+    }
+}
+
+/// Forgets the lists above a height, as their blocks are undone.
+pub fn forget_above(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError> {
+    let lowest = list_key(height.next());
+    loop {
+        let last = batch.walk(Table::Importances)?.last()?.map(|(key, _)| key.to_vec());
+        match last.filter(|key| key.as_slice() >= lowest.as_slice()) {
+            Some(key) => batch.delete_unjournaled(Table::Importances, &key)?,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Forgets at most one chunk of the lists below a height; whether there is more.
+pub fn forget_below(batch: &mut Batch<'_>, height: Height) -> Result<bool, StoreError> {
+    let first = batch.walk(Table::Importances)?.seek(&[])?.map(|(key, _)| key.to_vec());
+    let Some(key) = first.filter(|key| key.as_slice() < list_key(height).as_slice()) else { return Ok(false) };
+    batch.delete_unjournaled(Table::Importances, &key)?;
+    Ok(true)
+}

@@ -1,0 +1,102 @@
+//! A chain recorded from the real network software, to be taken in up to any height.
+
+#![allow(dead_code)] // not every test uses everything
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress};
+use nisd::codec::block_file::BlockFile;
+use nisd::config::{self, Settings};
+use nisd::model::{Block, Hash256, Height, Network, Timestamp};
+use nisd::state::digest;
+use nisd::store::{Identity, Options, Store, StoredBlock, tip};
+use serde_json::Value;
+
+use crate::common::shared;
+
+/// Network time that no recorded block is ahead of.
+pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
+
+/// A recorded chain.
+pub struct Chain {
+    /// Where it is recorded.
+    pub folder: PathBuf,
+    /// Its network.
+    pub network: Network,
+    /// Its nemesis block.
+    pub nemesis: Vec<u8>,
+}
+
+impl Chain {
+    /// The chain in a folder of the recorded data.
+    pub fn open(name: &str) -> Option<Chain> {
+        let folder = shared(&format!("data/chains/{name}"))?;
+        let settings = config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder));
+        let Settings { network, nemesis, .. } = settings.expect("the recorded configuration");
+        let nemesis = nemesis.read().expect("the recorded nemesis block").into_owned();
+        Some(Chain { folder, network, nemesis })
+    }
+
+    /// The file of its blocks, opened.
+    pub fn file(&self) -> BlockFile<'static> {
+        let plain = self.folder.join("blocks.bin");
+        let path = if plain.exists() { plain } else { self.folder.join("blocks.bin.gz") };
+        BlockFile::new(File::open(path).unwrap()).unwrap()
+    }
+
+    /// All its blocks after the nemesis block.
+    pub fn blocks(&self) -> Vec<Block> {
+        let (mut file, mut bytes, mut blocks) = (self.file(), Vec::new(), Vec::new());
+        while file.next(&mut bytes).unwrap() {
+            blocks.push(self.block(&bytes));
+        }
+        blocks
+    }
+
+    /// A block from its verifiable binary form.
+    pub fn block(&self, bytes: &[u8]) -> Block {
+        Block::from_bytes(bytes, nisd::codec::Context::of(&self.network)).unwrap()
+    }
+
+    /// The lines of a compressed file beside the blocks.
+    pub fn lines(&self, file: &str) -> Vec<Value> {
+        let mut text = String::new();
+        GzDecoder::new(File::open(self.folder.join(file)).unwrap()).read_to_string(&mut text).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// An empty store for it.
+    pub fn store(&self, folder: &Path) -> Store {
+        Store::open(folder, &Identity::of(&self.network), Options::default()).unwrap()
+    }
+
+    /// Takes in the recorded blocks up to a height, by all rules.
+    pub fn import(&self, store: &Store, stop_at: u64) {
+        self.take_in(store, vec![self.file()], Some(Height(stop_at))).unwrap();
+    }
+
+    /// Takes in blocks of files.
+    pub fn take_in(
+        &self,
+        store: &Store,
+        files: Vec<BlockFile<'_>>,
+        stop_at: Option<Height>,
+    ) -> Result<(), IntakeError> {
+        let options = IntakeOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
+        let mut intake = Intake::new(store, &self.network, self.nemesis.clone(), files, options).unwrap();
+        while intake.step(LATE)? != Progress::Done {}
+        Ok(())
+    }
+}
+
+/// The digest of the state of a store.
+pub fn digest_of(store: &Store) -> Hash256 {
+    digest(&store.snapshot().unwrap()).unwrap()
+}
+
+/// The last block of a store.
+pub fn tip_of(store: &Store) -> StoredBlock {
+    tip(&store.snapshot().unwrap()).unwrap().unwrap()
+}
