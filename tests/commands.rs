@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use common::daemon::{Ended, run};
 use common::{shared, tiny};
+use nisd::store::{Access, Options, Read, Store, Table};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -366,5 +367,82 @@ fn every_setting_is_described() {
     for command in ["run", "import", "dump", "rollback", "digest", "export", "settings"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(!run([command, "--help"]).expect_success().stdout.is_empty());
+    }
+}
+
+/// The chain with one bit of the signature of block 30 changed, which its hash does not cover.
+fn with_a_wrong_signature() -> Vec<u8> {
+    const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32) + 4;
+    let mut blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let start = offset(&blocks, 30);
+    blocks[start + SIGNATURE] ^= 1;
+    blocks
+}
+
+#[test]
+fn blocks_below_one_that_the_user_vouches_for_are_trusted_and_no_others() {
+    let place = Place::new();
+    let blocks = place.file("blocks.bin", with_a_wrong_signature());
+    let trusting = |checkpoint: &str| place.import_with(&tiny("config.json"), &blocks, &["--trust-below", checkpoint]);
+    let other = TIP_HASH.replace("127425", "127426");
+    trusting(&format!("{TIP}:{other}")).expect_failure(1, &["the hash 127425", "not 127426", "nothing was taken in"]);
+    trusting(&format!("61:{TIP_HASH}")).expect_failure(1, &["end at height 60", "nothing was taken in"]);
+    place.on_store("digest", &[]).expect_failure(1, &["no chain"]);
+    for wrong in ["60", "1:00", &format!("60:{}", &TIP_HASH[2..]), &format!("1:{TIP_HASH}"), &format!("x:{TIP_HASH}")] {
+        trusting(wrong).expect_failure(2, &["HEIGHT:HASH"]);
+    }
+    trusting(&format!("{TIP}:{TIP_HASH}")).expect_success();
+    assert_eq!(place.digest(), full().digest());
+    // What is there already is compared, too.
+    trusting(&format!("{TIP}:{TIP_HASH}")).expect_success();
+    trusting(&format!("{TIP}:{other}")).expect_failure(1, &["not 127426"]);
+}
+
+#[test]
+fn a_checked_store_gives_its_digest() {
+    let place = full();
+    let checked = place.on_store("check", &[]).expect_success().text();
+    let (height, digest) = place.digest();
+    assert_eq!(checked, format!("{height} {digest}\n"));
+    // Nothing of the check is left.
+    let left = fs::read_dir(place.data()).expect("the store").map(|file| file.expect("a file").file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("check")));
+    Place::new().on_store("check", &[]).expect_failure(1, &["no chain"]);
+}
+
+#[test]
+fn a_check_finds_what_was_only_trusted() {
+    let place = Place::new();
+    let blocks = place.file("blocks.bin", with_a_wrong_signature());
+    let checkpoint = format!("{TIP}:{TIP_HASH}");
+    place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
+    place.on_store("check", &[]).expect_failure(1, &["height 30 is refused", "its signature is wrong"]);
+}
+
+#[test]
+fn a_check_finds_the_first_difference_of_state_and_blocks() {
+    let change = |place: &Place, table: Table| {
+        let (store, _) = Store::open_existing(&place.data(), Access::Exclusive, Options::default()).expect("a store");
+        let mut batch = store.begin().expect("a batch");
+        let (key, mut value) = {
+            let (key, value) = batch.walk(table).unwrap().last().unwrap().expect("an entry");
+            (key.to_vec(), value.to_vec())
+        };
+        // In a block this is its generation hash, in an account its key.
+        let place = 33.min(value.len() - 1);
+        value[place] ^= 1;
+        batch.put_unjournaled(table, &key, &value).expect("room");
+        batch.commit().expect("room");
+    };
+    for (table, word) in [
+        (Table::Accounts, "table accounts at T"),
+        (Table::Hashes, "table hashes at"),
+        (Table::Balances, "table balances at tiny"),
+        (Table::Importances, "the importances at the tip"),
+        (Table::Blocks, "the generation hash of the block at height 60"),
+    ] {
+        let place = full();
+        change(&place, table);
+        place.on_store("check", &[]).expect_failure(1, &[word]);
     }
 }

@@ -32,7 +32,8 @@ pub struct Conditions<'a> {
 pub struct Admission {
     block: Block,
     hashes: Vec<Hashes>,
-    /// Whether the user vouches for it: neither its signature nor its proof is looked at.
+    /// Whether the user vouches for it and for the block that it names before it: neither its signature nor its
+    /// proof is looked at.
     trusted: bool,
     stage: Stage,
 }
@@ -125,11 +126,10 @@ impl Admission {
             let proof = Proof { hash, generation_hash: network.generation_hash, difficulty };
             return if good { Ok(proof) } else { refused(ValidationResult::FailureBlockUnverifiable) };
         };
-        let vouched = !self.trusted || self.block.previous_hash == parent.hash;
         self.block.previous_hash = parent.hash.into();
         let generation_hash = proof::generation_hash(&parent.generation_hash, &self.block.signer);
         let (hash, good) = check_block_signature(&self.block, self.trusted, conditions.verifier);
-        if !good || !vouched {
+        if !good {
             return refused(ValidationResult::FailureBlockUnverifiable);
         }
         if !self.trusted && !self.is_hit(batch, parent, &generation_hash, difficulty, network)? {
@@ -147,7 +147,7 @@ impl Admission {
         network: &Network,
     ) -> Result<bool, BlockError> {
         let signer = Address::from_public_key(&self.block.signer, network.byte);
-        let importance = effective_importance(state, &signer, self.block.height, network)?;
+        let importance = harvesting_importance(state, &signer, self.block.height, network)?;
         let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
         let target = proof::target(elapsed, importance, difficulty, &network.chain);
         Ok(proof::is_hit(proof::hit(generation_hash), &target))
@@ -235,7 +235,7 @@ impl Admission {
 /// Importance with which an account signs a block at a height, in whole units (specification 02 §4.3). One that was
 /// computed for another height counts as none: such an account lost its eligibility, and the protocol's network
 /// never accepts its blocks.
-pub fn effective_importance(
+pub fn harvesting_importance(
     state: &impl Read,
     signer: &Address,
     height: Height,

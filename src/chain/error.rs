@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::codec::ReadError;
 use crate::importance::ImportanceError;
+use crate::model::Height;
 use crate::rules::{Exception, Refusal, ValidationResult};
 use crate::state::StateError;
 use crate::store::StoreError;
@@ -13,6 +14,10 @@ use crate::store::StoreError;
 pub enum BlockError {
     /// Its bytes are no block.
     Unreadable(ReadError),
+    /// It has another height than the one after the last block.
+    Height { expected: Height, found: Height },
+    /// It names another block before it.
+    Parent,
     /// A rule refuses it, or the transaction in it with this index.
     Refused(ValidationResult, Option<usize>),
     /// The protocol has no result for what is wrong with it, or with the transaction in it with this index
@@ -45,6 +50,8 @@ impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BlockError::Unreadable(error) => write!(f, "it cannot be read: {error}"),
+            BlockError::Height { expected, found } => write!(f, "it has height {found}, expected was {expected}"),
+            BlockError::Parent => f.write_str("it does not follow the block before it"),
             BlockError::Refused(result, transaction) => {
                 concerned(f, *transaction)?;
                 match explanation(*result) {

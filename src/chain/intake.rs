@@ -222,7 +222,7 @@ impl<'s> Intake<'s> {
                 Err(error) => return self.fail(error),
             },
         };
-        match block {
+        match block.and_then(|block| self.place(block)) {
             Ok(block) => {
                 let check = SignatureCheck::new(&block, self.network, height < self.options.trusted_below);
                 self.stage = Stage::Checking(Box::new((block, check)));
@@ -230,6 +230,17 @@ impl<'s> Intake<'s> {
             }
             Err(error) => self.fail(IntakeError::Block(height, error)),
         }
+    }
+
+    /// A block of a file must name the block that it follows. In one from a peer the name does not matter, for its
+    /// signature covers the right one.
+    fn place(&self, block: Block) -> Result<Block, BlockError> {
+        let expected = self.height().next();
+        if block.height != expected {
+            return Err(BlockError::Height { expected, found: block.height });
+        }
+        let parent = self.head.tip.as_ref().map_or(Hash256::default(), |parent| parent.hash);
+        if block.previous_hash == parent { Ok(block) } else { Err(BlockError::Parent) }
     }
 
     fn done(&mut self) -> Result<Progress, IntakeError> {

@@ -17,7 +17,7 @@ mod recalculation;
 mod rollback;
 mod signatures;
 
-pub use admission::effective_importance;
+pub use admission::harvesting_importance;
 pub use check::{Difference, StoredBlocks, compare_blocks, compare_states};
 pub use checkpoint::{CheckpointError, CheckpointScan};
 pub use difficulty::Window;

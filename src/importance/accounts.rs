@@ -38,6 +38,17 @@ pub enum AccountOrder {
 }
 
 impl Accounts {
+    /// No accounts yet, with room for `expected`.
+    pub fn with_capacity(expected: usize) -> Accounts {
+        Accounts {
+            addresses: Vec::with_capacity(expected),
+            hashes: Vec::with_capacity(expected),
+            vested: Vec::with_capacity(expected),
+            places: Vec::with_capacity(expected),
+            ..Accounts::default()
+        }
+    }
+
     /// Counts an account and keeps it if it has enough. Accounts come in ascending order of address.
     pub fn add(&mut self, address: Address, vested: Amount, first_height: Height, height: Height) {
         assert!(self.addresses.last().is_none_or(|last| *last < address), "accounts come in ascending order");
@@ -89,7 +100,7 @@ impl Accounts {
 }
 
 /// Accounts being put in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ordering {
     sorted: BTreeSet<(u64, u64, u32)>,
     keyed: usize,
@@ -108,6 +119,13 @@ pub struct Ordered {
 }
 
 impl Ordering {
+    /// Of `accounts` accounts.
+    pub fn new(accounts: usize) -> Ordering {
+        let (index, hashes) = (Vec::with_capacity(accounts), Vec::with_capacity(accounts));
+        let made = Ordered { index, hashes, vested: Vec::with_capacity(accounts) };
+        Ordering { sorted: BTreeSet::new(), keyed: 0, made }
+    }
+
     /// Goes on; true when done.
     pub fn step(&mut self, accounts: &Accounts, order: AccountOrder, height: Height, budget: &mut Budget) -> bool {
         while self.keyed < accounts.len() {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Units that an insertion into a large tree or a removal from it is worth.
-pub const TREE_COST: u32 = 8;
+pub const TREE_COST: u32 = 16;
 
 /// Units of work left in a slice; one unit is about one visited element.
 #[derive(Debug)]

@@ -84,7 +84,7 @@ impl Clustering {
             if run.begins {
                 (self.met, self.meets_several) = (None, false);
             }
-            for neighbour in &neighbours.items()[run.items] {
+            for neighbour in run.items {
                 if self.is_member[*neighbour as usize] {
                     let block = self.made.block[*neighbour as usize];
                     self.meets_several |= *self.met.get_or_insert(block) != block;

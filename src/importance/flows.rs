@@ -1,7 +1,7 @@
 //! Net flows between accounts and what they make of an account (specification 04 §6.3, §6.4).
 
 use super::budget::Budget;
-use super::grouped::{Cursor, Grouped};
+use super::grouped::{Cursor, Grouped, Groups};
 use super::hash_order::{HashOrder, Visit};
 use super::outlinks::Outlinks;
 
@@ -37,7 +37,7 @@ enum Stage {
 }
 
 /// Net flows of one account by counterparty.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     /// Counterparties and flows in order of insertion.
     entries: Vec<(u32, f64)>,
@@ -65,9 +65,13 @@ impl Table {
 impl FlowTables {
     /// Of `outlinks`; `minimum` is the least flow to an account that is kept.
     pub fn new(outlinks: &Outlinks, minimum: f64) -> FlowTables {
-        let table = Table { entry_of: vec![0; outlinks.hashes.len()], ..Table::default() };
+        let (accounts, parties) = (outlinks.sent.groups(), outlinks.hashes.len());
+        let entries = Vec::with_capacity(parties);
+        let table = Table { entries, order: HashOrder::new(parties), entry_of: vec![0; parties] };
+        let outflows = Grouped::with_capacity(accounts, outlinks.received.total());
+        let made = Flows { scores: Vec::with_capacity(accounts), outflows };
         let (sent, received) = (Cursor::default(), Cursor::default());
-        FlowTables { minimum, stage: Stage::Sent, sent, received, table, score: 0.0, made: Flows::default() }
+        FlowTables { minimum, stage: Stage::Sent, sent, received, table, score: 0.0, made }
     }
 
     /// Goes on; true when done.
@@ -78,7 +82,7 @@ impl FlowTables {
                     let Some(run) = self.sent.run(&outlinks.sent, budget) else {
                         return self.sent.at_end(&outlinks.sent);
                     };
-                    for (party, weight) in &outlinks.sent.items()[run.items] {
+                    for (party, weight) in run.items {
                         self.table.add(*party, *weight, &outlinks.hashes);
                     }
                     if run.ends {
@@ -87,7 +91,7 @@ impl FlowTables {
                 }
                 Stage::Received => {
                     let Some(run) = self.received.run(&outlinks.received, budget) else { return false };
-                    for (party, weight) in &outlinks.received.items()[run.items] {
+                    for (party, weight) in run.items {
                         self.table.add(*party, -*weight, &outlinks.hashes);
                     }
                     if run.ends {

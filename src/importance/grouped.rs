@@ -1,11 +1,34 @@
 //! Items in numbered groups, back to back in one array (the "compressed sparse row" form), and how such
 //! arrays are made and walked through in slices.
 
-use std::ops::Range;
-
 use super::budget::Budget;
 
-/// Items in groups `0, 1, …`; fewer than 2³² items.
+/// Items in groups `0, 1, …`.
+pub trait Groups {
+    /// What is in the groups.
+    type Item;
+
+    /// Number of groups.
+    fn groups(&self) -> usize;
+
+    /// The items of a group.
+    fn group(&self, group: usize) -> &[Self::Item];
+}
+
+/// Groups in arrays of their own.
+impl<T> Groups for Vec<Vec<T>> {
+    type Item = T;
+
+    fn groups(&self) -> usize {
+        self.len()
+    }
+
+    fn group(&self, group: usize) -> &[T] {
+        &self[group]
+    }
+}
+
+/// Items in groups back to back in one array; fewer than 2³² items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouped<T> {
     /// Where each group begins, and after the last one where it ends.
@@ -19,35 +42,30 @@ impl<T> Default for Grouped<T> {
     }
 }
 
-impl<T> Grouped<T> {
-    /// All items as one group.
-    pub fn single(items: Vec<T>) -> Grouped<T> {
-        Grouped { starts: vec![0, items.len() as u32], items }
+impl<T> Groups for Grouped<T> {
+    type Item = T;
+
+    fn groups(&self) -> usize {
+        self.starts.len() - 1
     }
 
-    /// Number of groups.
-    pub fn groups(&self) -> usize {
-        self.starts.len() - 1
+    fn group(&self, group: usize) -> &[T] {
+        &self.items[self.starts[group] as usize..self.starts[group + 1] as usize]
+    }
+}
+
+impl<T> Grouped<T> {
+    /// No groups yet, with room for so many groups and items: room is only address space until it is used,
+    /// while growing would move everything at once.
+    pub fn with_capacity(groups: usize, items: usize) -> Grouped<T> {
+        let mut starts = Vec::with_capacity(groups + 1);
+        starts.push(0);
+        Grouped { starts, items: Vec::with_capacity(items) }
     }
 
     /// Number of items of all groups.
     pub fn total(&self) -> usize {
         self.items.len()
-    }
-
-    /// Positions of the items of a group.
-    pub fn range(&self, group: usize) -> Range<usize> {
-        self.starts[group] as usize..self.starts[group + 1] as usize
-    }
-
-    /// Number of items of a group.
-    pub fn size(&self, group: usize) -> usize {
-        self.range(group).len()
-    }
-
-    /// The items of a group.
-    pub fn group(&self, group: usize) -> &[T] {
-        &self.items[self.range(group)]
     }
 
     /// The items of all groups, one group after the other.
@@ -75,16 +93,17 @@ impl<T> Grouped<T> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     group: usize,
-    item: usize,
+    /// Items of the group that have been passed.
+    passed: usize,
 }
 
 /// A stretch of items of one group.
 #[derive(Debug)]
-pub struct Run {
+pub struct Run<'a, T> {
     /// The group.
     pub group: usize,
-    /// Positions of the items, of which there are none only if the group is empty.
-    pub items: Range<usize>,
+    /// The items; none only if the group is empty.
+    pub items: &'a [T],
     /// Whether the group begins here.
     pub begins: bool,
     /// Whether it ends here.
@@ -94,24 +113,24 @@ pub struct Run {
 impl Cursor {
     /// The next stretch, as long as the budget allows: one unit an item, or for an empty group. `None` at the
     /// end or when the budget is spent.
-    pub fn run<T>(&mut self, groups: &Grouped<T>, budget: &mut Budget) -> Option<Run> {
+    pub fn run<'a, G: Groups>(&mut self, groups: &'a G, budget: &mut Budget) -> Option<Run<'a, G::Item>> {
         if self.at_end(groups) {
             return None;
         }
-        let (group, all) = (self.group, groups.range(self.group));
-        let paid = budget.take((all.end - self.item).max(1));
+        let (group, from) = (self.group, self.passed);
+        let all = groups.group(group);
+        let paid = budget.take((all.len() - from).max(1));
         if paid == 0 {
             return None;
         }
-        let items = self.item..(self.item + paid).min(all.end);
-        self.item = items.end;
-        let (begins, ends) = (items.start == all.start, items.end == all.end);
-        self.group += usize::from(ends);
-        Some(Run { group, items, begins, ends })
+        let to = (from + paid).min(all.len());
+        let ends = to == all.len();
+        *self = if ends { Cursor { group: group + 1, passed: 0 } } else { Cursor { group, passed: to } };
+        Some(Run { group, items: &all[from..to], begins: from == 0, ends })
     }
 
     /// Whether every group has been passed.
-    pub fn at_end<T>(&self, groups: &Grouped<T>) -> bool {
+    pub fn at_end(&self, groups: &impl Groups) -> bool {
         self.group == groups.groups()
     }
 }
@@ -144,16 +163,16 @@ impl<T: Copy + Default> Regroup<T> {
 
     /// Goes on; true when done. `entry` says for an item of a group of `source` to which group it goes, if to
     /// any, and as what; it must say the same in every call.
-    pub fn step<S>(
+    pub fn step<S: Groups>(
         &mut self,
-        source: &Grouped<S>,
-        entry: impl Fn(usize, &S) -> Option<(usize, T)>,
+        source: &S,
+        entry: impl Fn(usize, &S::Item) -> Option<(usize, T)>,
         budget: &mut Budget,
     ) -> bool {
         match self.stage {
             Stage::Count => {
                 while let Some(run) = self.cursor.run(source, budget) {
-                    for (group, _) in source.items[run.items].iter().filter_map(|item| entry(run.group, item)) {
+                    for (group, _) in run.items.iter().filter_map(|item| entry(run.group, item)) {
                         self.made.starts[group + 2] += 1;
                     }
                 }
@@ -175,7 +194,7 @@ impl<T: Copy + Default> Regroup<T> {
             }
             Stage::Place => {
                 while let Some(run) = self.cursor.run(source, budget) {
-                    for (group, item) in source.items[run.items].iter().filter_map(|item| entry(run.group, item)) {
+                    for (group, item) in run.items.iter().filter_map(|item| entry(run.group, item)) {
                         let place = &mut self.made.starts[group + 1];
                         self.made.items[*place as usize] = item;
                         *place += 1;
@@ -222,10 +241,10 @@ mod tests {
                 let mut budget = Budget::new(units);
                 while let Some(run) = cursor.run(&groups, &mut budget) {
                     ends.extend(run.ends.then_some(run.group));
-                    passed.extend(run.items);
+                    passed.extend(run.items.iter().copied());
                 }
             }
-            assert_eq!((passed, ends), ((0..5).collect(), vec![0, 1, 2]));
+            assert_eq!((passed, ends), (vec![3, 1, 0, 3, 1], vec![0, 1, 2]));
         }
     }
 

@@ -39,7 +39,7 @@ fn is_over_full(keys: u64, capacity: u32) -> bool {
 pub struct HashOrder {
     hashes: Vec<u32>,
     capacity: u32,
-    /// Per bucket its first key plus one; 0 if it is empty.
+    /// Per bucket its first key plus one; 0 if it is empty. There are as many as the largest table needs.
     heads: Vec<u32>,
     /// Per key the next one of its bucket, in the same form.
     next: Vec<u32>,
@@ -59,14 +59,20 @@ pub enum Visit {
     End,
 }
 
-impl Default for HashOrder {
-    fn default() -> Self {
-        let (hashes, heads, next) = (Vec::new(), Vec::new(), Vec::new());
-        HashOrder { hashes, capacity: MIN_CAPACITY, heads, next, unlinked: None, bucket: 0 }
-    }
-}
-
 impl HashOrder {
+    /// A table for at most `keys` keys.
+    pub fn new(keys: usize) -> HashOrder {
+        let buckets = capacity(keys as u64).max(CROWDED_CAPACITY);
+        HashOrder {
+            hashes: Vec::with_capacity(keys),
+            capacity: MIN_CAPACITY,
+            heads: vec![0; buckets as usize],
+            next: Vec::with_capacity(keys),
+            unlinked: None,
+            bucket: 0,
+        }
+    }
+
     /// Adds a key that is not in the table, by its hash.
     pub fn insert(&mut self, hash: u32) {
         if self.capacity < CROWDED_CAPACITY {
@@ -95,10 +101,11 @@ impl HashOrder {
             self.link(key);
             return Visit::Nothing;
         }
-        let Some(head) = self.heads.get_mut(self.bucket).filter(|_| self.bucket < self.capacity as usize) else {
+        if self.bucket == self.capacity as usize {
             self.clear();
             return Visit::End;
-        };
+        }
+        let head = &mut self.heads[self.bucket];
         let Some(key) = head.checked_sub(1) else {
             self.bucket += 1;
             return Visit::Nothing;
@@ -109,9 +116,6 @@ impl HashOrder {
     }
 
     fn link(&mut self, key: usize) {
-        if self.heads.len() < self.capacity as usize {
-            self.heads = vec![0; self.capacity as usize];
-        }
         let bucket = (self.hashes[key] & (self.capacity - 1)) as usize;
         self.next[key] = std::mem::replace(&mut self.heads[bucket], key as u32 + 1);
         self.unlinked = Some(key);
@@ -146,13 +150,13 @@ mod tests {
         assert_eq!(capacity(u64::MAX), MAX_CAPACITY);
         for keys in 0..200 {
             let hashes: Vec<u32> = (0..keys).collect();
-            assert_eq!(walk(&mut HashOrder::default(), &hashes).0, capacity(u64::from(keys)));
+            assert_eq!(walk(&mut HashOrder::new(200), &hashes).0, capacity(u64::from(keys)));
         }
     }
 
     #[test]
     fn keys_come_by_bucket_and_in_a_bucket_by_age_and_the_table_can_be_used_again() {
-        let mut table = HashOrder::default();
+        let mut table = HashOrder::new(200);
         assert_eq!(walk(&mut table, &[17, 0, 1, 33, 15]), (16, vec![1, 0, 2, 3, 4]));
         assert_eq!(walk(&mut table, &(0..100).rev().collect::<Vec<_>>()).1, (0..100).rev().collect::<Vec<_>>());
         assert_eq!(walk(&mut table, &[17, 0, 1, 33, 15]), (16, vec![1, 0, 2, 3, 4]));
@@ -161,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_ninth_key_of_a_bucket_makes_a_small_table_grow() {
-        assert_eq!(walk(&mut HashOrder::default(), &[5; 8]).0, 16);
-        assert_eq!(walk(&mut HashOrder::default(), &[5; 9]).0, 32);
+        assert_eq!(walk(&mut HashOrder::new(200), &[5; 8]).0, 16);
+        assert_eq!(walk(&mut HashOrder::new(200), &[5; 9]).0, 32);
     }
 }

@@ -16,8 +16,8 @@ pub fn multiply(
 ) -> bool {
     while let Some(run) = cursor.run(matrix, budget) {
         let begun = if run.begins { 0.0 } else { product[run.group] };
-        let entries = matrix.items()[run.items].iter();
-        product[run.group] = entries.fold(begun, |sum, (column, value)| sum + value * vector[*column as usize]);
+        product[run.group] =
+            run.items.iter().fold(begun, |sum, (column, value)| sum + value * vector[*column as usize]);
     }
     cursor.at_end(matrix)
 }

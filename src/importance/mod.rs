@@ -6,7 +6,6 @@
 
 mod accounts;
 pub mod budget;
-mod calculation;
 pub mod clusters;
 mod flows;
 pub mod grouped;
@@ -14,6 +13,7 @@ pub mod hash_order;
 mod matrix;
 mod neighbours;
 mod outlinks;
+mod pipeline;
 mod proximity;
 mod rank;
 pub mod score;
@@ -25,28 +25,13 @@ mod tests;
 use std::fmt;
 
 pub use accounts::{AccountOrder, MIN_VESTED};
-pub use calculation::{Graph, ProofOfImportance};
 pub use matrix::{OutlinkMatrix, SparseMatrix};
 pub use outlinks::{MAX_OUTLINKS, decay};
+pub use pipeline::{Graph, ProofOfImportance};
 pub use stake::ProofOfStake;
 
 use crate::model::network::ImportanceScheme;
-use crate::model::units::MICRO;
 use crate::model::{Address, Amount, Height};
-
-/// Blocks between two calculations.
-const GROUPING: u64 = 359;
-
-/// The height at which the importances were calculated by which the block at `height` is judged (§3.1).
-pub fn grouped_height(height: Height) -> Height {
-    Height((height.0.saturating_sub(1) / GROUPING * GROUPING).max(1))
-}
-
-/// The importance as a number of whole units of the `total` supply (§14.1).
-pub fn effective_importance(importance: f64, total: Amount) -> u64 {
-    // The conversion cuts off, saturates, and turns what is not a number into 0.
-    (importance * (total.0 / MICRO) as f64) as u64
-}
 
 /// Parameters of a calculation.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,14 @@
 //! Neighbours in the outlink graph and which of them are similar (specification 04 §8).
 
 use super::budget::Budget;
-use super::grouped::{Cursor, Grouped};
+use super::grouped::{Cursor, Grouped, Groups};
 use super::matrix::SparseMatrix;
 
 /// The neighbours of every node, itself included, in ascending order.
 pub type Neighbours = Grouped<u32>;
 
 /// The neighbour sets being made: the direction of a flow does not matter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct NeighbourSets {
     node: usize,
     /// How many of the node's senders and recipients have been merged, and whether it has been itself.
@@ -19,6 +19,13 @@ pub struct NeighbourSets {
 }
 
 impl NeighbourSets {
+    /// Of a graph whose nodes have these recipients.
+    pub fn new(columns: &Grouped<u32>) -> NeighbourSets {
+        let nodes = columns.groups();
+        let made = Grouped::with_capacity(nodes, nodes + 2 * columns.total());
+        NeighbourSets { node: 0, senders: 0, recipients: 0, itself: false, made }
+    }
+
     /// Goes on from the senders and recipients of every node; true when done.
     pub fn step(&mut self, rows: &SparseMatrix, columns: &Grouped<u32>, budget: &mut Budget) -> bool {
         while self.node < rows.groups() {
@@ -85,16 +92,17 @@ pub struct Similarities {
 enum Stage {
     /// The neighbours of the node are being marked.
     Mark,
-    /// The neighbour at this position comes next.
+    /// The node's neighbour at this position comes next.
     Choose { at: usize },
-    /// The neighbours of that neighbour are being counted.
-    Count { at: usize, next: usize, common: usize },
+    /// The neighbours of that neighbour are being counted, as far as `passed`.
+    Count { at: usize, passed: usize, common: usize },
 }
 
 impl Similarities {
-    /// Of `nodes` nodes; neighbours are similar if their similarity exceeds the threshold.
-    pub fn new(nodes: usize, threshold: f64) -> Similarities {
-        let made = Similar { pairs: Vec::new(), counts: vec![0; nodes] };
+    /// Of these neighbours, which are similar if their similarity exceeds the threshold.
+    pub fn new(neighbours: &Neighbours, threshold: f64) -> Similarities {
+        let nodes = neighbours.groups();
+        let made = Similar { pairs: Vec::with_capacity(neighbours.total() / 2), counts: vec![0; nodes] };
         let (marking, marks) = (Cursor::default(), vec![0; nodes]);
         Similarities { threshold, stage: Stage::Mark, marking, node: 0, marks, made }
     }
@@ -108,11 +116,11 @@ impl Similarities {
                         return self.marking.at_end(neighbours);
                     };
                     self.node = run.group;
-                    for neighbour in &neighbours.items()[run.items] {
+                    for neighbour in run.items {
                         self.marks[*neighbour as usize] = self.node as u32 + 1;
                     }
                     if run.ends {
-                        self.stage = Stage::Choose { at: neighbours.range(self.node).start };
+                        self.stage = Stage::Choose { at: 0 };
                     }
                 }
                 Stage::Choose { at } => {
@@ -121,14 +129,14 @@ impl Similarities {
                     }
                     self.stage = self.choose(neighbours, at);
                 }
-                Stage::Count { at, next, common } => {
-                    let other = neighbours.items()[at] as usize;
-                    let (end, mut next) = (neighbours.range(other).end, next);
-                    let counted = neighbours.items()[budget.advance(&mut next, end)].iter();
+                Stage::Count { at, mut passed, common } => {
+                    let other = neighbours.group(self.node)[at] as usize;
+                    let all = neighbours.group(other);
+                    let counted = all[budget.advance(&mut passed, all.len())].iter();
                     let mark = self.node as u32 + 1;
                     let common = common + counted.filter(|node| self.marks[**node as usize] == mark).count();
-                    if next < end {
-                        self.stage = Stage::Count { at, next, common };
+                    if passed < all.len() {
+                        self.stage = Stage::Count { at, passed, common };
                         return false;
                     }
                     self.decide(neighbours, other, common);
@@ -140,21 +148,19 @@ impl Similarities {
 
     /// Decides whether the neighbour at a position has to be compared.
     fn choose(&self, neighbours: &Neighbours, at: usize) -> Stage {
-        if at == neighbours.range(self.node).end {
-            return Stage::Mark;
-        }
-        let other = neighbours.items()[at] as usize;
-        let (own_size, size) = (neighbours.size(self.node), neighbours.size(other));
+        let own = neighbours.group(self.node);
+        let Some(other) = own.get(at).map(|other| *other as usize) else { return Stage::Mark };
+        let (own_size, size) = (own.len(), neighbours.group(other).len());
         // No more than all neighbours of the smaller one can be in common.
         if (size, other) < (own_size, self.node) && are_similar(size, (own_size, size), self.threshold) {
-            Stage::Count { at, next: neighbours.range(other).start, common: 0 }
+            Stage::Count { at, passed: 0, common: 0 }
         } else {
             Stage::Choose { at: at + 1 }
         }
     }
 
     fn decide(&mut self, neighbours: &Neighbours, other: usize, common: usize) {
-        if are_similar(common, (neighbours.size(self.node), neighbours.size(other)), self.threshold) {
+        if are_similar(common, (neighbours.group(self.node).len(), neighbours.group(other).len()), self.threshold) {
             self.made.pairs.push((self.node as u32, other as u32));
             self.made.counts[self.node] += 1;
             self.made.counts[other] += 1;

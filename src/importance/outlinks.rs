@@ -11,6 +11,9 @@ use crate::model::{Address, Height};
 /// Days that an outlink counts.
 const WINDOW_DAYS: u64 = 30;
 
+/// Outlinks per array of recorded ones; these are never moved.
+const CHUNK: usize = 1 << 14;
+
 /// Most outlinks of one calculation; all indices and counts fit 32 bits.
 pub const MAX_OUTLINKS: usize = 1 << 30;
 
@@ -32,14 +35,16 @@ pub fn decay(days: u64) -> Option<f64> {
     DECAY.get(usize::try_from(days).ok()?).map(|bits| f64::from_bits(*bits))
 }
 
+/// Sender, recipient and weight after decay.
+type Link = (u32, u32, f64);
+
 /// Outlinks as they are recorded.
 ///
 /// Parties are numbers: first the accounts that take part, in order of address, then all others in the order
 /// in which they first appear.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// Sender, recipient and weight after decay.
-    links: Vec<(u32, u32, f64)>,
+    chunks: Vec<Vec<Link>>,
     others: BTreeMap<Address, u32>,
     /// Hashes of the addresses of the others.
     hashes: Vec<u32>,
@@ -59,17 +64,28 @@ impl Recorded {
                 next
             })
         });
-        self.links.push((sender, recipient, weight as f64 * decay));
+        self.push((sender, recipient, weight as f64 * decay));
+    }
+
+    fn push(&mut self, link: Link) {
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push(link),
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(link);
+                self.chunks.push(chunk);
+            }
+        }
     }
 
     /// Whether there are more outlinks than can be handled.
     pub fn is_too_many(&self) -> bool {
-        self.links.len() > MAX_OUTLINKS
+        self.chunks.len() > MAX_OUTLINKS / CHUNK
     }
 
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.chunks.is_empty()
     }
 }
 
@@ -108,7 +124,7 @@ pub struct Outlinks {
 /// Outlinks being sorted by their accounts.
 #[derive(Debug)]
 pub struct Sorting {
-    recorded: Grouped<(u32, u32, f64)>,
+    recorded: Vec<Vec<Link>>,
     others: BTreeMap<Address, u32>,
     other_hashes: Vec<u32>,
     hashed: usize,
@@ -121,7 +137,7 @@ impl Sorting {
     /// Of what was recorded about `accounts` accounts that take part.
     pub fn new(recorded: Recorded, accounts: usize) -> Sorting {
         Sorting {
-            recorded: Grouped::single(recorded.links),
+            recorded: recorded.chunks,
             others: recorded.others,
             other_hashes: recorded.hashes,
             hashed: 0,
@@ -144,10 +160,10 @@ impl Sorting {
         ordered.hashes.extend_from_slice(&self.other_hashes[more]);
         if let Some(sending) = &mut self.sending {
             let index = |party: u32| ordered.index.get(party as usize).copied().unwrap_or(party);
-            let entry = |_, link: &(u32, u32, f64)| Some((index(link.0) as usize, (index(link.1), link.2)));
+            let entry = |_, link: &Link| Some((index(link.0) as usize, (index(link.1), link.2)));
             if sending.step(&self.recorded, entry, budget) {
                 self.made.sent = self.sending.take().map(Regroup::finish).unwrap_or_default();
-                self.recorded = Grouped::default();
+                self.recorded = Vec::new();
             }
             return false;
         }

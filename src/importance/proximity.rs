@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::clusters::Clusters;
-use super::grouped::{Cursor, Grouped, Regroup};
+use super::grouped::{Cursor, Grouped, Groups, Regroup};
 use super::matrix::SparseMatrix;
 
 /// The inter-level proximity matrix R being made: row = block, column = node. (The matrix A only spreads a
@@ -18,20 +18,20 @@ pub struct Proximity {
 }
 
 impl Proximity {
-    /// For these clusters.
-    pub fn new(clusters: &Clusters) -> Proximity {
-        let blocks = clusters.sizes.len();
-        let (walk, marks, reached) = (Cursor::default(), vec![0; blocks], Grouped::default());
-        Proximity { walk, marks, reached, rows: Regroup::new(blocks) }
+    /// For these clusters; `columns` are the recipients of every node.
+    pub fn new(clusters: &Clusters, columns: &Grouped<u32>) -> Proximity {
+        let (nodes, blocks) = (columns.groups(), clusters.sizes.len());
+        let reached = Grouped::with_capacity(nodes, nodes + columns.total());
+        Proximity { walk: Cursor::default(), marks: vec![0; blocks], reached, rows: Regroup::new(blocks) }
     }
 
-    /// Goes on; `columns` are the recipients of every node. True when done.
+    /// Goes on, with the same columns; true when done.
     pub fn step(&mut self, clusters: &Clusters, columns: &Grouped<u32>, budget: &mut Budget) -> bool {
         while let Some(run) = self.walk.run(columns, budget) {
             if run.begins {
                 self.reach(run.group, clusters.block[run.group]);
             }
-            for recipient in &columns.items()[run.items] {
+            for recipient in run.items {
                 self.reach(run.group, clusters.block[*recipient as usize]);
             }
             if run.ends {
@@ -44,7 +44,7 @@ impl Proximity {
         let reached = &self.reached;
         let entry = |node: usize, block: &u32| {
             // The protocol multiplies in 32 bits.
-            let product = (clusters.sizes[*block as usize] as i32).wrapping_mul(reached.size(node) as i32);
+            let product = (clusters.sizes[*block as usize] as i32).wrapping_mul(reached.group(node).len() as i32);
             Some((*block as usize, (node as u32, 1.0 / f64::from(product))))
         };
         self.rows.step(reached, entry, budget)

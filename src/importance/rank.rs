@@ -129,7 +129,7 @@ impl PowerIteration {
         if self.steps > 1 && self.sum <= self.tolerance {
             return Ok(true);
         }
-        if self.iterations() == MAX_ITERATIONS {
+        if self.iterations() >= MAX_ITERATIONS {
             return Err(NotConverged);
         }
         std::mem::swap(&mut self.old, &mut self.new);

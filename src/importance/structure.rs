@@ -70,17 +70,17 @@ impl StructureBuilder {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Columns(columns) => {
                 self.columns = columns.finish();
-                Stage::Neighbours(NeighbourSets::default())
+                Stage::Neighbours(NeighbourSets::new(&self.columns))
             }
             Stage::Neighbours(sets) => {
                 self.neighbours = sets.finish();
-                Stage::Similarity(Similarities::new(self.neighbours.groups(), self.threshold))
+                Stage::Similarity(Similarities::new(&self.neighbours, self.threshold))
             }
             Stage::Similarity(similarities) => Stage::Clusters(Clustering::new(similarities.finish())),
             Stage::Clusters(clustering) => {
                 self.neighbours = Grouped::default();
                 self.made.clusters = clustering.finish();
-                Stage::Proximity(Proximity::new(&self.made.clusters))
+                Stage::Proximity(Proximity::new(&self.made.clusters, &self.columns))
             }
             Stage::Proximity(proximity) => {
                 self.columns = Grouped::default();

@@ -1,1 +1,105 @@
+//! Promises about whole calculations that need no vectors.
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::crypto::PublicKey;
+use crate::model::NetworkByte;
+
+fn addresses(count: usize) -> Vec<Address> {
+    let address = |number: usize| {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        Address::from_public_key(&PublicKey(key), NetworkByte::TESTNET)
+    };
+    let mut addresses: Vec<_> = (0..count).map(address).collect();
+    addresses.sort();
+    addresses
+}
+
+/// A calculation over accounts with equal stakes and movements of 2,000 whole units.
+fn fed(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
+    let addresses = addresses(accounts);
+    let mut calculation = ProofOfImportance::new(Settings::new(Height(718), 1440, accounts as u64));
+    addresses.iter().for_each(|address| calculation.add_account(*address, Amount::whole(20_000), Height(1)));
+    for (sender, recipient) in links.iter().filter(|(sender, recipient)| sender != recipient) {
+        calculation.add_outlink(Height(700), &addresses[*sender], &addresses[*recipient], 2_000_000_000);
+    }
+    calculation
+}
+
+/// Number of slices until the end, and the results.
+fn run(mut calculation: ProofOfImportance, slice: u32) -> (u64, Importances) {
+    let mut slices = 1;
+    while calculation.step(slice).unwrap() == Progress::Working {
+        slices += 1;
+    }
+    (slices, calculation.into_results())
+}
+
+fn bits(results: &Importances) -> Vec<(u64, u64)> {
+    results.accounts.iter().map(|one| (one.importance.to_bits(), one.page_rank.to_bits())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_graph_gives_the_same_bits_and_a_sum_of_one_in_slices_of_any_size(
+        links in prop::collection::vec((0usize..40, 0usize..40), 0..300),
+        slice in 1u32..100,
+    ) {
+        let (_, whole) = run(fed(40, &links), u32::MAX);
+        let (_, sliced) = run(fed(40, &links), slice);
+        prop_assert_eq!(bits(&whole), bits(&sliced));
+        prop_assert_eq!(whole.iterations, sliced.iterations);
+        let sum: f64 = whole.accounts.iter().map(|one| one.importance).sum();
+        prop_assert!((sum - 1.0).abs() < 1e-12);
+        prop_assert!(whole.accounts.iter().all(|one| one.importance > 0.0));
+    }
+}
+
+#[test]
+fn work_is_cut_into_as_many_slices_as_it_takes_even_around_a_hub() {
+    const SPOKES: usize = 3_000;
+    let links: Vec<_> = (1..SPOKES).flat_map(|spoke| [(0, spoke), (spoke, spoke % 50)]).collect();
+    let (units, _) = run(fed(SPOKES, &links), 1);
+    assert!(units > 10 * links.len() as u64, "{units} units cannot be all the work");
+    for slice in [10, 1_000, 50_000] {
+        let (slices, _) = run(fed(SPOKES, &links), slice);
+        let fewest = units / u64::from(slice) / u64::from(budget::TREE_COST);
+        assert!(slices > fewest, "{slices} slices of {slice} for {units} units");
+    }
+}
+
+#[test]
+fn without_any_eligible_account_there_are_no_importances() {
+    let mut calculation = ProofOfImportance::new(Settings::new(Height(1), 1440, 0));
+    calculation.add_account(addresses(1)[0], Amount(9_999_999_999), Height(1));
+    let error = calculation.step(1).unwrap_err();
+    assert_eq!(error.to_string(), "there aren't any harvesting eligible accounts");
+}
+
+#[test]
+fn a_stake_of_nothing_is_no_number() {
+    let mut calculation = ProofOfStake::new(Height(1));
+    calculation.add_account(addresses(1)[0], Amount::ZERO);
+    assert_eq!(calculation.step(0), Progress::Done);
+    let importance = calculation.into_results().accounts[0].importance;
+    assert!(importance.is_nan());
+}
+
+#[test]
+fn both_schemes_are_worked_through_alike() {
+    for scheme in [ImportanceScheme::ProofOfImportance, ImportanceScheme::ProofOfStake] {
+        let mut calculation = Calculation::new(scheme, Settings::new(Height(1), 1440, 0));
+        let addresses = addresses(2);
+        addresses.iter().for_each(|address| calculation.add_account(*address, Amount::whole(20_000), Height(1)));
+        calculation.add_outlink(Height(1), &addresses[0], &addresses[1], 1);
+        while calculation.step(1).unwrap() == Progress::Working {}
+        let results = calculation.into_results();
+        assert_eq!((results.height, results.handed_over, results.accounts.len()), (Height(1), 2, 2));
+        let sum: f64 = results.accounts.iter().map(|one| one.importance).sum();
+        assert!((sum - 1.0).abs() < 1e-12);
+    }
+}

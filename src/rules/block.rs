@@ -23,7 +23,7 @@ pub fn check_block<V: View>(block: &Block, hashes: &[Hashes], context: &Context<
     signer_may_harvest(block, context)?; // B3
     is_not_too_large(block, context)?; // B4
     signer_pays_nothing(block, context)?; // B5
-    transactions_are_new(hashes, context)?; // B6
+    transactions_are_new(hashes, context.state)?; // B6
     network_is_ours(block, context)?; // B7
     version_is_known(block)?; // B8
     treasury_is_as_agreed(hashes, context)?; // B9
@@ -32,10 +32,10 @@ pub fn check_block<V: View>(block: &Block, hashes: &[Hashes], context: &Context<
     hazard::block_can_be_kept(block)
 }
 
-/// The batch rule of the pool: no transaction and none of its children is in the chain (specification 02 §17).
-pub fn transactions_are_new<V: View>(hashes: &[Hashes], context: &Context<'_, V>) -> Outcome {
+/// B6, and the batch rule of the pool: no transaction and none of its children is in the chain (specification 02 §17).
+pub fn transactions_are_new(hashes: &[Hashes], state: &impl View) -> Outcome {
     for hash in hashes.iter().flat_map(Hashes::all) {
-        require(!context.state.knows_hash(hash)?, Neutral)?;
+        require(!state.knows_hash(hash)?, Neutral)?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ const SMALL_BUSINESS_SUPPLY: u64 = 10_000;
 /// Micro-units in a fee unit since the second change of fees.
 const FEE_UNIT: u64 = 50_000;
 
-/// A time between two changes of fees.
+/// A time between two changes of fees; the specification counts them from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Era {
     First,

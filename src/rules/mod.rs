@@ -17,6 +17,8 @@ mod multisig;
 mod namespace;
 mod remote;
 mod result;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod transfer;
 

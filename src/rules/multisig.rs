@@ -97,6 +97,7 @@ pub fn signatures_are_complete<V: View>(body: &Multisig, subject: &Subject<'_, '
     require(signers.is_subset(&cosignatories), FailureMultisigInvalidCosigners)?;
     let deleted: BTreeSet<Address> = deleted_cosignatories(&body.inner).map(address).collect();
     let signed = signers.difference(&deleted).count();
+    // All signers are cosignatories, so that all have signed who must if there are as many.
     let needed = match context.state.account(&account)?.min_cosignatories as usize {
         needed if needed == 0 || needed == cosignatories.len() => cosignatories.difference(&deleted).count(),
         needed => needed,

@@ -4,7 +4,7 @@ use super::context::{Context, Subject, Use};
 use super::result::{Outcome, Refusal};
 use super::{balance, common, fees, hazard, importance_transfer, mosaic, multisig, namespace, remote, transfer};
 use crate::model::{Body, Transaction};
-use crate::state::{Effect, View, effects};
+use crate::state::{Effect, View, effects_by};
 
 /// T1–T21 and U1 on a transaction and then on each direct child.
 ///
@@ -17,7 +17,7 @@ pub fn check_transaction<'t, V: View>(
     let subject = Subject::new(transaction, context);
     let mut list = Vec::with_capacity(8);
     rules_before_effects(&subject)?;
-    effects(transaction, context.state, context.network.byte, &mut list)?;
+    effects_by(subject.signer, transaction, context.state, context.network.byte, &mut list)?;
     balance::currency_suffices(&list, context)?; // T6
     rules_on_state(&subject)?;
     balance::mosaics_suffice(&list, context)?; // T20

@@ -42,7 +42,17 @@ pub fn effects<'t>(
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
-    let signer = transaction.signer_address(network);
+    effects_by(transaction.signer_address(network), transaction, state, network, out)
+}
+
+/// [`effects`] where the address of the signer is known already.
+pub fn effects_by<'t>(
+    signer: Address,
+    transaction: &'t Transaction,
+    state: &impl View,
+    network: NetworkByte,
+    out: &mut Vec<Effect<'t>>,
+) -> Result<(), StateError> {
     let address = |key| Address::from_public_key(key, network);
     match &transaction.body {
         Body::Transfer(body) => transfer_effects(signer, body, state, out)?,
@@ -76,7 +86,7 @@ pub fn effects<'t>(
             let account = body.inner.signer_address(network);
             let fees = body.cosignatures.iter().map(|cosignature| cosignature.fee.0);
             out.extend(fees.map(|amount| Effect::Debit { from: account, amount }));
-            effects(&body.inner, state, network, out)?;
+            effects_by(account, &body.inner, state, network, out)?;
             out.push(Effect::Debit { from: account, amount: transaction.fee.0 });
             return Ok(());
         }

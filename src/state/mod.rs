@@ -23,7 +23,7 @@ mod view;
 pub use account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
 pub use digest::digest;
 pub use dump::dump;
-pub use effects::{Effect, effects};
+pub use effects::{Effect, effects, effects_by};
 pub use error::StateError;
 pub use history::{HashEntry, assign_ids, index_harvest, index_transaction};
 pub use importances::{

@@ -83,4 +83,12 @@ mod tests {
         assert_eq!(effective_importance(0.75, total), 6_750_000_180);
         assert_eq!(effective_importance(0.0, total), 0);
     }
+
+    #[test]
+    fn a_share_that_is_no_number_or_negative_counts_nothing() {
+        let total = Amount::whole(9);
+        assert_eq!(effective_importance(f64::NAN, total), 0);
+        assert_eq!(effective_importance(-1.0, total), 0);
+        assert_eq!(effective_importance(0.5, total), 4);
+    }
 }

@@ -5,13 +5,17 @@ use std::mem;
 use super::accounts::{Accounts, Ordered, Ordering};
 use super::budget::Budget;
 use super::flows::{FlowTables, Flows};
+use super::grouped::Grouped;
 use super::matrix::{MatrixBuilder, OutlinkMatrix};
 use super::outlinks::{Age, Outlinks, Recorded, Sorting};
 use super::rank::PowerIteration;
 use super::score::{Parts, Scoring, graph_weight};
 use super::structure::{Structure, StructureBuilder};
-use super::{Importance, ImportanceError, Importances, Progress, Settings};
+use super::{AccountOrder, Importance, ImportanceError, Importances, Progress, Settings};
 use crate::model::{Address, Amount, Height};
+
+/// Most accounts for which room is made beforehand; the supply of a public network suffices for fewer.
+const MAX_EXPECTED: u64 = 1_000_000;
 
 /// A proof-of-importance calculation in the making: first all accounts are handed over, then all movements,
 /// then it is stepped until it is done.
@@ -41,9 +45,12 @@ pub struct Graph {
 
 #[derive(Debug)]
 enum Phase {
+    Feed,
     Order(Ordering),
     Outlinks(Sorting),
     Flows(FlowTables),
+    /// To free much memory at once takes long, so that it is done in two slices.
+    Free,
     Matrix(MatrixBuilder),
     Structure(StructureBuilder),
     Rank(PowerIteration),
@@ -55,10 +62,14 @@ enum Phase {
 impl ProofOfImportance {
     /// A calculation that has not been given anything.
     pub fn new(settings: Settings) -> ProofOfImportance {
+        let expected = match settings.order {
+            AccountOrder::HashTables { known_accounts } => known_accounts.min(MAX_EXPECTED) as usize,
+            AccountOrder::Given => 0,
+        };
         ProofOfImportance {
             settings,
-            phase: Phase::Order(Ordering::default()),
-            accounts: Accounts::default(),
+            phase: Phase::Feed,
+            accounts: Accounts::with_capacity(expected),
             recorded: Recorded::default(),
             ordered: Ordered::default(),
             outlinks: Outlinks::default(),
@@ -73,15 +84,20 @@ impl ProofOfImportance {
     /// Hands over an account of the first filter (§4.1), the next in ascending order of address; `vested` is
     /// its vested balance at the height of the calculation.
     pub fn add_account(&mut self, address: Address, vested: Amount, first_height: Height) {
-        assert!(self.recorded.is_empty(), "accounts come before movements");
+        assert!(self.is_fed() && self.recorded.is_empty(), "accounts come before movements");
         self.accounts.add(address, vested, first_height, self.settings.height);
     }
 
     /// Hands over a movement with its recorded weight (§6.2), in the order of recording. Those outside the
     /// window and those of accounts that take no part are left out.
     pub fn add_outlink(&mut self, height: Height, sender: &Address, recipient: &Address, weight: u64) {
+        assert!(self.is_fed(), "movements come before the first step");
         let age = Age::new(height, self.settings.height, self.settings.blocks_per_day);
         self.recorded.add(&self.accounts, age, sender, recipient, weight);
+    }
+
+    fn is_fed(&self) -> bool {
+        matches!(self.phase, Phase::Feed)
     }
 
     /// Does about `budget` units of work, each worth some ten nanoseconds.
@@ -94,20 +110,20 @@ impl ProofOfImportance {
         }
         let mut budget = Budget::new(budget);
         while !budget.is_spent() {
-            if matches!(self.phase, Phase::Done) {
-                return Ok(Progress::Done);
-            }
             if self.work(&mut budget)? {
+                // A slice ends with its phase: to change over to the next takes time too.
                 self.next_phase();
+                break;
             }
         }
-        Ok(Progress::Working)
+        Ok(if matches!(self.phase, Phase::Done) { Progress::Done } else { Progress::Working })
     }
 
     /// Goes on with the phase; true when it is done.
     fn work(&mut self, budget: &mut Budget) -> Result<bool, ImportanceError> {
         let Settings { height, order, .. } = self.settings;
         Ok(match &mut self.phase {
+            Phase::Feed | Phase::Free | Phase::Done => true,
             Phase::Order(phase) => phase.step(&self.accounts, order, height, budget),
             Phase::Outlinks(phase) => phase.step(&mut self.ordered, budget),
             Phase::Flows(phase) => phase.step(&self.outlinks, budget),
@@ -126,7 +142,6 @@ impl ProofOfImportance {
                 phase.step(parts, budget)
             }
             Phase::Collect => self.collect(budget),
-            Phase::Done => true,
         })
     }
 
@@ -134,6 +149,7 @@ impl ProofOfImportance {
     fn next_phase(&mut self) {
         let (accounts, thresholds) = (self.accounts.len(), self.settings.thresholds);
         self.phase = match mem::replace(&mut self.phase, Phase::Done) {
+            Phase::Feed => Phase::Order(Ordering::new(accounts)),
             Phase::Order(ordering) => {
                 self.ordered = ordering.finish();
                 Phase::Outlinks(Sorting::new(mem::take(&mut self.recorded), accounts))
@@ -144,12 +160,16 @@ impl ProofOfImportance {
             }
             Phase::Flows(tables) => {
                 self.flows = tables.finish();
-                self.outlinks = Outlinks::default();
+                self.outlinks.sent = Grouped::default();
+                Phase::Free
+            }
+            Phase::Free => {
+                self.outlinks.received = Grouped::default();
                 Phase::Matrix(MatrixBuilder::new(accounts))
             }
             Phase::Matrix(builder) => {
                 self.graph.matrix = builder.finish();
-                self.flows.outflows = Default::default();
+                self.flows.outflows = Grouped::default();
                 Phase::Structure(StructureBuilder::new(accounts, thresholds.similarity))
             }
             Phase::Structure(builder) => {

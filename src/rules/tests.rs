@@ -1,0 +1,774 @@
+//! The rules on a state in memory.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::result::ExceptionKind;
+use super::*;
+use crate::crypto::{PublicKey, Signature};
+use crate::model::network::test_chain;
+use crate::model::transaction::{
+    AggregateModification, Cosignature, Hashes, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
+    ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
+    Transfer, wire_version,
+};
+use crate::model::{
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
+    MosaicProperties, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
+};
+use crate::state::{Account, Lease, LinkRole, MosaicEntry, RemoteLink, VestedBalance, View};
+use crate::store::StoreError;
+
+const NOW: Timestamp = Timestamp(10_000);
+/// A height far from every edge.
+const HEIGHT: u64 = 2_000_000;
+const NEMESIS: PublicKey = PublicKey([9; 32]);
+const ALICE: PublicKey = PublicKey([1; 32]);
+const BOB: PublicKey = PublicKey([2; 32]);
+const CAROL: PublicKey = PublicKey([3; 32]);
+const DAVE: PublicKey = PublicKey([4; 32]);
+
+/// A state in memory.
+#[derive(Default)]
+struct Memory {
+    accounts: BTreeMap<Address, Account>,
+    cosignatories: BTreeMap<Address, Vec<Address>>,
+    leases: BTreeMap<String, Vec<Lease>>,
+    mosaics: BTreeMap<MosaicId, MosaicEntry>,
+    balances: BTreeMap<(MosaicId, Address), u64>,
+    hashes: BTreeSet<Hash256>,
+}
+
+impl View for Memory {
+    fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
+        Ok(self.accounts.get(address).map_or(Cow::Owned(Account::default()), Cow::Borrowed))
+    }
+
+    fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
+        Ok(self.cosignatories.get(account).cloned().unwrap_or_default())
+    }
+
+    fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
+        Ok(self.cosignatories.values().flatten().any(|cosignatory| cosignatory == account))
+    }
+
+    fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
+        Ok(self.leases.get(root).cloned().unwrap_or_default())
+    }
+
+    fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
+        Ok(self.leases.values().filter_map(|leases| leases.last()).any(|lease| lease.owner == *account))
+    }
+
+    fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
+        Ok(self.balances.keys().any(|(_, holder)| holder == account))
+    }
+
+    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
+        Ok(if id.is_xem() { Some(MosaicEntry::xem()) } else { self.mosaics.get(id).cloned() })
+    }
+
+    fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
+        Ok(self.balances.get(&(id.clone(), *account)).copied().unwrap_or_default())
+    }
+
+    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
+        Ok(self.hashes.contains(hash))
+    }
+}
+
+/// A state, a network and the other circumstances of a check.
+struct Scene {
+    state: Memory,
+    network: Network,
+    height: u64,
+    usage: Use,
+}
+
+impl Scene {
+    /// Alice has 1000 units; no rule is about to change.
+    fn new() -> Scene {
+        let network = Network {
+            name: "testnet".to_owned(),
+            byte: NetworkByte::TESTNET,
+            generation_hash: Hash256::default(),
+            nemesis_signer: address(&NEMESIS),
+            total_amount: Amount::whole(9_000_000_000),
+            chain: test_chain(),
+        };
+        let mut scene = Scene { state: Memory::default(), network, height: HEIGHT, usage: Use::ChainPart };
+        scene.pay(&ALICE, 1000);
+        scene
+    }
+
+    fn account(&mut self, key: &PublicKey) -> &mut Account {
+        self.state.accounts.entry(address(key)).or_default()
+    }
+
+    fn pay(&mut self, key: &PublicKey, units: u64) {
+        self.account(key).balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(units).0 };
+    }
+
+    fn link(&mut self, key: &PublicKey, role: LinkRole, other: &PublicKey, mode: LinkMode, age: u64) {
+        let height = Height(self.height - age);
+        self.account(key).links = vec![RemoteLink { role, other: address(other), height, mode }];
+    }
+
+    /// Lets an owner and a remote be linked, as of `age` blocks before the height.
+    fn link_both(&mut self, owner: &PublicKey, remote: &PublicKey, mode: LinkMode, age: u64) {
+        self.link(owner, LinkRole::Owner, remote, mode, age);
+        self.link(remote, LinkRole::Remote, owner, mode, age);
+    }
+
+    fn make_multisig(&mut self, account: &PublicKey, cosignatories: &[PublicKey], needed: u32) {
+        self.state.cosignatories.insert(address(account), cosignatories.iter().map(address).collect());
+        self.account(account).min_cosignatories = needed;
+    }
+
+    fn lease(&mut self, owner: &PublicKey, root: &str, age: u64, children: &[&str]) {
+        let children = children.iter().map(|child| (*child).to_owned()).collect();
+        let lease = Lease { owner: address(owner), height: Height(self.height - age), children };
+        self.state.leases.entry(root.to_owned()).or_default().push(lease);
+    }
+
+    /// Alice's mosaic `alice:coin` of 100 units, all hers.
+    fn define(&mut self, levy: Option<Levy>) {
+        self.lease(&ALICE, "alice", 10, &[]);
+        let entry = MosaicEntry { definition: definition(levy), supply: 100 };
+        self.state.balances.insert((coin(), address(&ALICE)), 100);
+        self.state.mosaics.insert(coin(), entry);
+    }
+
+    fn context(&self) -> Context<'_, Memory> {
+        let Scene { state, network, height, usage } = self;
+        Context { state, network, height: Height(*height), now: NOW, usage: *usage }
+    }
+
+    fn check(&self, transaction: &Transaction) -> Result<(), Refusal> {
+        check_transaction(transaction, &self.context()).map(drop)
+    }
+
+    /// The name of the result, without `FAILURE_`, or the text of the exception.
+    fn result(&self, transaction: &Transaction) -> String {
+        short(self.check(transaction))
+    }
+
+    fn check_block(&self, block: &Block) -> String {
+        let hash =
+            |one: &Transaction| Hashes { own: one.hash(), children: one.children().map(Transaction::hash).collect() };
+        let hashes: Vec<Hashes> = block.transactions.iter().map(hash).collect();
+        short(check_block(block, &hashes, &self.context()))
+    }
+}
+
+fn short(outcome: Outcome) -> String {
+    let text = outcome.map_or_else(|refusal| refusal.to_string(), |()| "SUCCESS".to_owned());
+    text.trim_start_matches("FAILURE_").to_owned()
+}
+
+fn address(key: &PublicKey) -> Address {
+    Address::from_public_key(key, NetworkByte::TESTNET)
+}
+
+fn coin() -> MosaicId {
+    MosaicId::parse("alice:coin").unwrap()
+}
+
+fn definition(levy: Option<Levy>) -> MosaicDefinition {
+    let properties =
+        MosaicProperties { divisibility: 0, initial_supply: 100, supply_mutable: true, transferable: true };
+    MosaicDefinition { creator: ALICE, id: coin(), description: "a coin".to_owned(), properties, levy }
+}
+
+fn levy(kind: LevyKind, mosaic: MosaicId, fee: u64) -> Option<Levy> {
+    Some(Levy { kind, recipient: address(&CAROL), mosaic, fee })
+}
+
+fn transaction(signer: PublicKey, body: Body) -> Transaction {
+    let version = if matches!(body, Body::Transfer(_) | Body::AggregateModification(_)) { 2 } else { 1 };
+    Transaction {
+        version: wire_version(NetworkByte::TESTNET, version),
+        timestamp: NOW,
+        signer,
+        signature: Some(Signature([0; 64])),
+        fee: Amount::whole(2),
+        deadline: Timestamp(NOW.0 + 100),
+        body,
+    }
+}
+
+fn transfer(from: PublicKey, to: PublicKey, units: u64, mosaics: Vec<Mosaic>) -> Transaction {
+    let amount = Amount::whole(units);
+    transaction(from, Body::Transfer(Transfer { recipient: address(&to), amount, message: None, mosaics }))
+}
+
+fn link(owner: PublicKey, remote: PublicKey, mode: LinkMode) -> Transaction {
+    transaction(owner, Body::ImportanceTransfer(ImportanceTransfer { mode, remote }))
+}
+
+fn modify(signer: PublicKey, list: &[(ModificationKind, PublicKey)], change: Option<i32>) -> Transaction {
+    let one =
+        |(kind, cosignatory): &(ModificationKind, PublicKey)| Modification { kind: *kind, cosignatory: *cosignatory };
+    let modifications = list.iter().map(one).collect();
+    let body = AggregateModification { modifications, min_cosignatories_change: change };
+    transaction(signer, Body::AggregateModification(body))
+}
+
+fn cosignature(signer: PublicKey, inner: &Transaction) -> Transaction {
+    let other_account = address(&inner.signer);
+    transaction(signer, Body::Cosignature(Cosignature { other_hash: inner.hash().into(), other_account }))
+}
+
+fn multisig(initiator: PublicKey, inner: Transaction, cosigners: &[PublicKey]) -> Transaction {
+    let cosignatures = cosigners.iter().map(|cosigner| cosignature(*cosigner, &inner)).collect();
+    let inner = Transaction { signature: None, ..inner };
+    transaction(initiator, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
+}
+
+fn provision(signer: PublicKey, parent: Option<&str>, new_part: &str, rent: u64) -> Transaction {
+    let body = ProvisionNamespace {
+        rental_fee_sink: Scene::new().network.namespace_sink(),
+        rental_fee: Amount::whole(rent),
+        new_part: new_part.to_owned(),
+        parent: parent.map(|parent| NamespaceId::parse(parent).unwrap()),
+    };
+    transaction(signer, Body::ProvisionNamespace(body))
+}
+
+fn define(definition: MosaicDefinition) -> Transaction {
+    let body = MosaicDefinitionCreation {
+        definition,
+        creation_fee_sink: Scene::new().network.mosaic_sink(),
+        creation_fee: Amount::whole(10),
+    };
+    transaction(ALICE, Body::MosaicDefinitionCreation(Box::new(body)))
+}
+
+/// A transfer that breaks the rules for all kinds is mended bit by bit.
+#[test]
+fn rules_come_in_their_order() {
+    let mut scene = Scene::new();
+    scene.usage = Use::Pool;
+    scene.link(&BOB, LinkRole::Remote, &CAROL, LinkMode::Activate, 1);
+    scene.make_multisig(&ALICE, &[CAROL], 0);
+    scene.define(None);
+    let coins = |count: u64| (0..count).map(|n| Mosaic { id: coin(), quantity: 200 + n }).collect();
+    let mut one = transfer(ALICE, BOB, 1, coins(11));
+    let set = |one: &mut Transaction, change: &dyn Fn(&mut Transfer)| match &mut one.body {
+        Body::Transfer(body) => change(body),
+        _ => unreachable!(),
+    };
+    (one.timestamp, one.deadline) = (Timestamp(NOW.0 + 11), Timestamp(NOW.0 + 11));
+    (one.version, one.fee) = (wire_version(NetworkByte::MAINNET, 3), Amount(0));
+    set(&mut one, &|body| {
+        body.amount = Amount(1_500_000);
+        body.message = Some(Message { kind: MessageKind::Plain, payload: vec![0; 1025] });
+    });
+    let mut expect = |result: &str, mend: &mut dyn FnMut(&mut Transaction, &mut Scene)| {
+        assert_eq!(scene.result(&one), result);
+        mend(&mut one, &mut scene);
+    };
+    expect("PAST_DEADLINE", &mut |one, _| one.deadline = Timestamp(one.timestamp.0 + 86_401));
+    expect("FUTURE_DEADLINE", &mut |one, _| one.deadline = Timestamp(one.timestamp.0 + 86_400));
+    expect("INSUFFICIENT_FEE", &mut |one, _| one.fee = Amount::whole(1001));
+    expect("ENTITY_INVALID_VERSION", &mut |one, _| one.version = wire_version(NetworkByte::MAINNET, 2));
+    expect("TIMESTAMP_TOO_FAR_IN_FUTURE", &mut |one, _| one.timestamp = NOW);
+    expect("FUTURE_DEADLINE", &mut |one, _| one.deadline = Timestamp(NOW.0 + 86_400));
+    expect("INSUFFICIENT_BALANCE", &mut |one, _| one.fee = Amount::whole(1000));
+    expect("WRONG_NETWORK", &mut |one, _| one.version = wire_version(NetworkByte::TESTNET, 2));
+    expect("TRANSACTION_NOT_ALLOWED_FOR_REMOTE", &mut |_, scene| scene.account(&BOB).links.clear());
+    expect("TRANSACTION_NOT_ALLOWED_FOR_MULTISIG", &mut |_, scene| scene.state.cosignatories.clear());
+    expect("MESSAGE_TOO_LARGE", &mut |one, _| set(one, &|body| body.message = None));
+    expect("TOO_MANY_MOSAIC_TRANSFERS", &mut |one, _| set(one, &|body| body.mosaics.truncate(1)));
+    expect("MOSAIC_DIVISIBILITY_VIOLATED", &mut |one, _| set(one, &|body| body.amount = Amount::whole(1)));
+    expect("INSUFFICIENT_BALANCE", &mut |one, _| set(one, &|body| body.mosaics[0].quantity = 100));
+    expect("SUCCESS", &mut |one, _| (one.timestamp, one.deadline) = (Timestamp(NOW.0 - 9), Timestamp(NOW.0 - 1)));
+    expect("PAST_DEADLINE", &mut |_, scene| scene.usage = Use::ChainPart);
+    expect("SUCCESS", &mut |_, _| {});
+}
+
+#[test]
+fn the_pool_keeps_what_expires_now_but_not_what_has_expired() {
+    let scene = Scene { usage: Use::Pool, ..Scene::new() };
+    let until = |deadline| {
+        let deadline = Timestamp(deadline);
+        scene.result(&Transaction { timestamp: Timestamp(NOW.0 - 9), deadline, ..transfer(ALICE, BOB, 1, Vec::new()) })
+    };
+    assert_eq!([until(NOW.0), until(NOW.0 - 1)], ["SUCCESS", "PAST_DEADLINE"]);
+}
+
+#[test]
+fn all_rules_of_a_multisig_transaction_come_before_those_of_its_children() {
+    let mut scene = Scene::new();
+    scene.make_multisig(&ALICE, &[BOB, CAROL, DAVE], 0);
+    let delete = |key| (ModificationKind::Delete, key);
+    let inner = modify(ALICE, &[delete(BOB), delete(CAROL)], None);
+    assert_eq!(scene.result(&multisig(BOB, inner.clone(), &[])), "MULTISIG_INVALID_COSIGNERS");
+    assert_eq!(scene.result(&multisig(BOB, inner.clone(), &[DAVE])), "MULTISIG_MODIFICATION_MULTIPLE_DELETES");
+    let mut late = multisig(BOB, inner, &[DAVE]);
+    if let Body::Multisig(body) = &mut late.body {
+        body.cosignatures[0].deadline = NOW;
+    }
+    assert_eq!(scene.result(&late), "PAST_DEADLINE");
+}
+
+#[test]
+fn a_pooled_multisig_transaction_waits_for_its_signatures() {
+    let mut scene = Scene::new();
+    scene.make_multisig(&ALICE, &[BOB, CAROL], 0);
+    let one = multisig(BOB, transfer(ALICE, DAVE, 1, Vec::new()), &[]);
+    for (usage, expected) in [
+        (Use::Pool, "SUCCESS"),
+        (Use::Prepare, "SUCCESS"),
+        (Use::NewBlock, "MULTISIG_INVALID_COSIGNERS"),
+        (Use::ChainPart, "MULTISIG_INVALID_COSIGNERS"),
+    ] {
+        scene.usage = usage;
+        assert_eq!(scene.result(&one), expected);
+    }
+    assert_eq!(scene.result(&multisig(DAVE, transfer(ALICE, DAVE, 1, Vec::new()), &[])), "MULTISIG_NOT_A_COSIGNER");
+}
+
+#[test]
+fn exceptions_have_the_class_and_the_text_of_the_protocol() {
+    let mut scene = Scene::new();
+    let exception = |scene: &Scene, one: &Transaction| match scene.check(one) {
+        Err(Refusal::Exception(exception)) => (exception.http_status(), exception.text),
+        other => panic!("{other:?}"),
+    };
+    let mut one = transfer(ALICE, BOB, 1, Vec::new());
+    (one.timestamp, one.deadline) = (Timestamp(2_147_397_248), Timestamp(i32::MAX));
+    assert_eq!(exception(&scene, &one), (400, "time must be non-negative".to_owned()));
+    let mut one = transfer(ALICE, BOB, 1, vec![Mosaic { id: coin(), quantity: 1 }]);
+    assert_eq!(exception(&scene, &one), (400, "unable to find fee information for 'alice:coin'".to_owned()));
+    let long = "a".repeat(17);
+    let text = format!("'{long}' is not a valid namespace.");
+    assert_eq!(exception(&scene, &provision(ALICE, None, &long, 100)), (400, text));
+    let deep = provision(ALICE, Some("a.b.c"), "d", 10);
+    assert_eq!(exception(&scene, &deep), (400, "'a.b.c.d' is not a valid namespace.".to_owned()));
+    scene.define(levy(LevyKind::Percentile, MosaicId::xem(), 10_000));
+    if let Body::Transfer(body) = &mut one.body {
+        body.mosaics[0].quantity = 922_337_203_685_478;
+    }
+    one.fee = Amount::whole(100);
+    assert_eq!(exception(&scene, &one), (400, "quantity (-922337203685477) must be non-negative".to_owned()));
+    let unpaid = Transaction { fee: Amount(0), ..one.clone() };
+    assert_eq!(scene.result(&unpaid), "INSUFFICIENT_FEE");
+    if let Body::Transfer(body) = &mut one.body {
+        (body.amount, body.mosaics[0].quantity) = (Amount::whole(2), i64::MAX as u64);
+    }
+    assert_eq!(exception(&scene, &one), (500, "BigInteger out of long range".to_owned()));
+}
+
+#[test]
+fn an_unreadable_address_is_an_exception_of_its_own() {
+    let error = crate::codec::ReadError::UnknownAddress("X".to_owned());
+    let exception = Exception::from(error);
+    assert_eq!((exception.kind, exception.http_status()), (ExceptionKind::InvalidAddress, 404));
+    assert_eq!(exception.text, "invalid address 'X' (org.nem.core.model.Address)");
+}
+
+#[test]
+fn what_comes_in_pays_for_what_goes_out_afterwards_only() {
+    let mut scene = Scene::new();
+    // The amount comes back before the fee is taken, but it must be there first.
+    assert_eq!(scene.result(&transfer(ALICE, ALICE, 1000, Vec::new())), "SUCCESS");
+    assert_eq!(scene.result(&transfer(ALICE, ALICE, 1001, Vec::new())), "INSUFFICIENT_BALANCE");
+    assert_eq!(scene.result(&transfer(ALICE, BOB, 998, Vec::new())), "SUCCESS");
+    assert_eq!(scene.result(&transfer(ALICE, BOB, 999, Vec::new())), "INSUFFICIENT_BALANCE");
+    scene.define(levy(LevyKind::Absolute, coin(), 1));
+    let coins = |quantity| transfer(ALICE, BOB, 1, vec![Mosaic { id: coin(), quantity }]);
+    assert_eq!(scene.result(&coins(99)), "SUCCESS");
+    assert_eq!(scene.result(&coins(100)), "INSUFFICIENT_BALANCE");
+}
+
+/// Specification 02 §12, the last table: age and mode of the current link of Alice with Bob, and the results for a
+/// deactivation, an activation of another remote, and an activation of the same remote by a third account.
+#[test]
+fn importance_links_have_the_recorded_boundaries() {
+    use LinkMode::{Activate, Deactivate};
+    const IN_PROGRESS: &str = "IMPORTANCE_TRANSFER_IN_PROGRESS";
+    const TO_DEACTIVATE: &str = "IMPORTANCE_TRANSFER_NEEDS_TO_BE_DEACTIVATED";
+    for (mode, age, expected) in [
+        (Activate, 0, [IN_PROGRESS; 3]),
+        (Activate, 359, [IN_PROGRESS; 3]),
+        (Activate, 360, ["SUCCESS", TO_DEACTIVATE, TO_DEACTIVATE]),
+        (Deactivate, 0, [IN_PROGRESS; 3]),
+        (Deactivate, 359, [IN_PROGRESS; 3]),
+        (Deactivate, 360, ["IMPORTANCE_TRANSFER_IS_NOT_ACTIVE", "SUCCESS", "SUCCESS"]),
+    ] {
+        let mut scene = Scene::new();
+        scene.link_both(&ALICE, &BOB, mode, age);
+        scene.pay(&DAVE, 1000);
+        let found = [link(ALICE, BOB, Deactivate), link(ALICE, CAROL, Activate), link(DAVE, BOB, Activate)];
+        assert_eq!(found.map(|one| scene.result(&one)), expected, "{mode:?} {age}");
+    }
+}
+
+#[test]
+fn a_remote_has_no_life_of_its_own() {
+    type Happening<'a> = &'a dyn Fn(&mut Scene);
+    let in_use: [(&str, Happening<'_>); 4] = [
+        ("a mosaic", &|scene| scene.state.balances.extend([((coin(), address(&BOB)), 1)])),
+        ("a namespace", &|scene| scene.lease(&BOB, "bob", 1_000_000, &[])),
+        ("cosignatories", &|scene| scene.make_multisig(&BOB, &[CAROL], 0)),
+        ("a multisig account", &|scene| scene.make_multisig(&CAROL, &[BOB], 0)),
+    ];
+    let activate = link(ALICE, BOB, LinkMode::Activate);
+    for (what, happen) in in_use {
+        let mut scene = Scene::new();
+        assert_eq!(scene.result(&activate), "SUCCESS");
+        happen(&mut scene);
+        assert_eq!(scene.result(&activate), "DESTINATION_ACCOUNT_IN_USE", "{what}");
+        scene.network.chain.forks.remote_account = HEIGHT + 1;
+        assert_eq!(scene.result(&activate), "SUCCESS", "{what}");
+        scene.pay(&BOB, 1);
+        assert_eq!(scene.result(&activate), "DESTINATION_ACCOUNT_IN_USE");
+    }
+}
+
+#[test]
+fn remotes_take_no_part_until_their_link_has_ended() {
+    for (age, mode, after_fork, expected) in [
+        (359, LinkMode::Activate, true, "TRANSACTION_NOT_ALLOWED_FOR_REMOTE"),
+        (360, LinkMode::Activate, true, "TRANSACTION_NOT_ALLOWED_FOR_REMOTE"),
+        (359, LinkMode::Deactivate, true, "TRANSACTION_NOT_ALLOWED_FOR_REMOTE"),
+        (360, LinkMode::Deactivate, true, "SUCCESS"),
+        (360, LinkMode::Deactivate, false, "TRANSACTION_NOT_ALLOWED_FOR_REMOTE"),
+    ] {
+        let mut scene = Scene::new();
+        scene.link(&BOB, LinkRole::Remote, &CAROL, mode, age);
+        scene.network.chain.forks.mosaic_redefinition = if after_fork { HEIGHT } else { HEIGHT + 1 };
+        assert_eq!(scene.result(&transfer(ALICE, BOB, 1, Vec::new())), expected, "{mode:?} {age} {after_fork}");
+    }
+}
+
+/// Specification 02 §9.8: the remote is one of the other accounts of the multisig transaction.
+#[test]
+fn a_multisig_account_ends_its_link_only_by_naming_another_account() {
+    let mut scene = Scene::new();
+    scene.make_multisig(&ALICE, &[CAROL], 0);
+    scene.link_both(&ALICE, &BOB, LinkMode::Activate, 1000);
+    let end = |remote| multisig(CAROL, link(ALICE, remote, LinkMode::Deactivate), &[]);
+    assert_eq!(scene.result(&end(BOB)), "TRANSACTION_NOT_ALLOWED_FOR_REMOTE");
+    assert_eq!(scene.result(&end(DAVE)), "SUCCESS");
+}
+
+/// Specification 02 §13.6: three cosignatories, and who signs a transfer or the deletion of the third.
+#[test]
+fn signatures_are_counted_as_in_the_table() {
+    const MISSING: &str = "MULTISIG_INVALID_COSIGNERS";
+    for (needed, transfers, deletions) in [
+        (0, [MISSING, MISSING, "SUCCESS"], [MISSING, "SUCCESS", MISSING]),
+        (1, ["SUCCESS"; 3], ["SUCCESS"; 3]),
+        (2, [MISSING, "SUCCESS", "SUCCESS"], [MISSING, "SUCCESS", MISSING]),
+        (3, [MISSING, MISSING, "SUCCESS"], [MISSING, "MULTISIG_MIN_COSIGNATORIES_OUT_OF_RANGE", MISSING]),
+    ] {
+        let mut scene = Scene::new();
+        scene.make_multisig(&ALICE, &[BOB, CAROL, DAVE], needed);
+        let inner = transfer(ALICE, BOB, 1, Vec::new());
+        let signed = [&[][..], &[CAROL], &[CAROL, DAVE]].map(|with| multisig(BOB, inner.clone(), with));
+        assert_eq!(signed.map(|one| scene.result(&one)), transfers, "{needed}");
+        let inner = modify(ALICE, &[(ModificationKind::Delete, DAVE)], None);
+        let signed = [&[][..], &[CAROL], &[DAVE]].map(|with| multisig(BOB, inner.clone(), with));
+        assert_eq!(signed.map(|one| scene.result(&one)), deletions, "{needed}");
+    }
+}
+
+#[test]
+fn modifications_are_possible_and_not_in_vain() {
+    use ModificationKind::{Add, Delete, Unknown};
+    let mut scene = Scene::new();
+    scene.make_multisig(&BOB, &[CAROL], 0);
+    for (list, change, expected) in [
+        (vec![(Add, DAVE)], Some(1), "SUCCESS"),
+        (vec![(Add, DAVE)], Some(2), "MULTISIG_MIN_COSIGNATORIES_OUT_OF_RANGE"),
+        (vec![(Add, DAVE)], Some(-1), "MULTISIG_MIN_COSIGNATORIES_OUT_OF_RANGE"),
+        (vec![(Add, ALICE)], None, "MULTISIG_ACCOUNT_CANNOT_BE_COSIGNER"),
+        (vec![(Add, BOB)], None, "MULTISIG_ACCOUNT_CANNOT_BE_COSIGNER"),
+        (vec![(Delete, DAVE)], None, "MULTISIG_NOT_A_COSIGNER"),
+        (vec![(Add, DAVE), (Add, DAVE)], None, "MULTISIG_MODIFICATION_REDUNDANT_MODIFICATIONS"),
+        (vec![(Add, DAVE), (Unknown, DAVE)], None, "MULTISIG_MODIFICATION_REDUNDANT_MODIFICATIONS"),
+    ] {
+        assert_eq!(scene.result(&modify(ALICE, &list, change)), expected, "{list:?} {change:?}");
+    }
+    scene.pay(&CAROL, 10);
+    assert_eq!(scene.result(&modify(CAROL, &[(Add, DAVE)], None)), "MULTISIG_ACCOUNT_CANNOT_BE_COSIGNER");
+    let many =
+        |count: u8| modify(ALICE, &(0..count).map(|n| (Add, PublicKey([100 + n; 32]))).collect::<Vec<_>>(), None);
+    assert_eq!(scene.result(&many(32)), "SUCCESS");
+    assert_eq!(scene.result(&many(33)), "TOO_MANY_MULTISIG_COSIGNERS");
+}
+
+/// Specification 02 §14.2, the last table: blocks since the lease, and the results for its owner and for others.
+#[test]
+fn namespaces_are_renewed_as_in_the_table() {
+    const EARLY: &str = "NAMESPACE_PROVISION_TOO_EARLY";
+    for (age, owner, others, active) in [
+        (1, EARLY, EARLY, true),
+        (482_399, EARLY, EARLY, true),
+        (482_400, "SUCCESS", EARLY, true),
+        (525_599, "SUCCESS", EARLY, true),
+        (525_600, "SUCCESS", EARLY, false),
+        (568_799, "SUCCESS", EARLY, false),
+        (568_800, "SUCCESS", "SUCCESS", false),
+    ] {
+        let mut scene = Scene::new();
+        scene.lease(&ALICE, "name", age, &[]);
+        scene.pay(&BOB, 1000);
+        let found = [ALICE, BOB].map(|signer| scene.result(&provision(signer, None, "name", 100)));
+        assert_eq!(found, [owner, others], "{age}");
+        let child = scene.result(&provision(ALICE, Some("name"), "child", 10));
+        assert_eq!(child, if active { "SUCCESS" } else { "NAMESPACE_EXPIRED" }, "{age}");
+    }
+}
+
+#[test]
+fn namespaces_are_rented_as_they_may_be() {
+    let mut scene = Scene::new();
+    scene.pay(&BOB, 1000);
+    scene.lease(&ALICE, "root", 10, &["root.sub"]);
+    for (signer, parent, part, rent, expected) in [
+        (ALICE, None, "nem", 100, "NAMESPACE_NOT_CLAIMABLE"),
+        (ALICE, Some("root"), "com", 10, "NAMESPACE_NOT_CLAIMABLE"),
+        (ALICE, None, "company", 99, "NAMESPACE_INVALID_RENTAL_FEE"),
+        (ALICE, None, "company", 100, "SUCCESS"),
+        (ALICE, Some("other"), "sub", 10, "NAMESPACE_UNKNOWN"),
+        (ALICE, Some("root.none"), "sub", 10, "NAMESPACE_UNKNOWN"),
+        (BOB, Some("root"), "new", 10, "NAMESPACE_OWNER_CONFLICT"),
+        (ALICE, Some("root"), "sub", 10, "NAMESPACE_ALREADY_EXISTS"),
+        (ALICE, Some("root.sub"), "new", 9, "NAMESPACE_INVALID_RENTAL_FEE"),
+        (ALICE, Some("root.sub"), "new", 10, "SUCCESS"),
+    ] {
+        assert_eq!(scene.result(&provision(signer, parent, part, rent)), expected, "{parent:?} {part} {rent}");
+    }
+    let mut wrong_sink = provision(ALICE, None, "company", 100);
+    if let Body::ProvisionNamespace(body) = &mut wrong_sink.body {
+        body.rental_fee_sink = address(&BOB);
+    }
+    assert_eq!(scene.result(&wrong_sink), "NAMESPACE_INVALID_RENTAL_FEE_SINK");
+}
+
+#[test]
+fn terms_of_a_mosaic_change_only_while_its_creator_has_everything() {
+    let mut scene = Scene::new();
+    scene.define(None);
+    let with = |change: &dyn Fn(&mut MosaicDefinition)| {
+        let mut changed = definition(None);
+        change(&mut changed);
+        define(changed)
+    };
+    let same = with(&|_| {});
+    let described = with(&|definition| definition.description.push('!'));
+    let more = with(&|definition| definition.properties.initial_supply = 101);
+    let fixed = with(&|definition| definition.properties.transferable = false);
+    let levied = with(&|definition| definition.levy = levy(LevyKind::Absolute, MosaicId::xem(), 1));
+    let unknown = with(&|definition| definition.levy = levy(LevyKind::Absolute, MosaicId::parse("a:b").unwrap(), 1));
+    let results = |scene: &Scene| {
+        [&same, &described, &more, &fixed, &levied, &unknown].map(|one| scene.result(one).replace("MOSAIC_", ""))
+    };
+    const REFUSED: &str = "MODIFICATION_NOT_ALLOWED";
+    assert_eq!(results(&scene), [REFUSED, "SUCCESS", "SUCCESS", REFUSED, "SUCCESS", "UNKNOWN"]);
+    scene.state.balances.insert((coin(), address(&ALICE)), 99);
+    assert_eq!(results(&scene), [REFUSED, "SUCCESS", REFUSED, REFUSED, REFUSED, REFUSED]);
+}
+
+#[test]
+fn only_its_creator_passes_on_a_mosaic_that_is_not_transferable() {
+    let mut scene = Scene::new();
+    scene.define(None);
+    scene.pay(&BOB, 10);
+    scene.state.balances.insert((coin(), address(&BOB)), 10);
+    if let Some(entry) = scene.state.mosaics.get_mut(&coin()) {
+        entry.definition.properties.transferable = false;
+    }
+    let send = |from, to| transfer(from, to, 1, vec![Mosaic { id: coin(), quantity: 1 }]);
+    assert_eq!(scene.result(&send(ALICE, BOB)), "SUCCESS");
+    assert_eq!(scene.result(&send(BOB, ALICE)), "SUCCESS");
+    assert_eq!(scene.result(&send(BOB, CAROL)), "MOSAIC_NOT_TRANSFERABLE");
+}
+
+#[test]
+fn a_supply_changes_within_its_bounds_and_by_its_creator() {
+    use SupplyChangeKind::{Create, Delete};
+    let mut scene = Scene::new();
+    scene.define(None);
+    scene.pay(&BOB, 10);
+    let change = |signer, kind, delta| {
+        transaction(signer, Body::MosaicSupplyChange(MosaicSupplyChange { mosaic: coin(), kind, delta }))
+    };
+    const REST: u64 = 9_000_000_000_000_000 - 100;
+    for (signer, kind, delta, expected) in [
+        (ALICE, Create, REST, "SUCCESS"),
+        (ALICE, Create, REST + 1, "MOSAIC_MAX_SUPPLY_EXCEEDED"),
+        (ALICE, Delete, 100, "SUCCESS"),
+        (ALICE, Delete, 101, "MOSAIC_SUPPLY_NEGATIVE"),
+        (BOB, Create, 1, "MOSAIC_CREATOR_CONFLICT"),
+    ] {
+        assert_eq!(scene.result(&change(signer, kind, delta)), expected, "{kind:?} {delta}");
+    }
+    scene.height += 525_600;
+    assert_eq!(scene.result(&change(ALICE, Create, 1)), "NAMESPACE_EXPIRED");
+    scene.state.mosaics.clear();
+    assert_eq!(scene.result(&change(ALICE, Create, 1)), "MOSAIC_UNKNOWN");
+}
+
+/// Nobody has the key of the testnet address that owns `nem` on other networks.
+#[test]
+fn nobody_defines_a_mosaic_in_the_built_in_namespace() {
+    let mut scene = Scene::new();
+    let mut xem = definition(None);
+    xem.id = MosaicId::parse("nem:coin").unwrap();
+    assert_eq!(scene.result(&define(xem.clone())), "NAMESPACE_OWNER_CONFLICT");
+    xem.id = coin();
+    assert_eq!(scene.result(&define(xem.clone())), "NAMESPACE_EXPIRED");
+    scene.lease(&BOB, "alice", 1, &[]);
+    assert_eq!(scene.result(&define(xem)), "NAMESPACE_OWNER_CONFLICT");
+}
+
+#[test]
+fn the_treasury_re_issuance_has_its_exceptions() {
+    let mut scene = Scene::new();
+    scene.make_multisig(&ALICE, &[BOB], 0);
+    let one = transfer(ALICE, BOB, 1, Vec::new());
+    let nemesis = transfer(NEMESIS, BOB, 0, Vec::new());
+    let nemesis = Transaction { fee: Amount(0), ..nemesis };
+    const NEMESIS_RESTS: &str = "NEMESIS_ACCOUNT_TRANSACTION_AFTER_NEMESIS_BLOCK";
+    assert_eq!(scene.result(&nemesis), NEMESIS_RESTS);
+    scene.network.chain.forks.treasury_reissuance = HEIGHT;
+    assert_eq!(scene.result(&nemesis), "SUCCESS");
+    assert_eq!(scene.result(&one), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");
+    scene.network.chain.forks.treasury_fallback_hashes = vec![one.hash()];
+    assert_eq!(scene.result(&one), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");
+    scene.network.chain.forks.treasury_hashes = vec![one.hash()];
+    assert_eq!(scene.result(&one), "SUCCESS");
+    scene.height += 1;
+    assert_eq!(scene.result(&one), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");
+}
+
+/// Specification 02 §13.5.
+#[test]
+fn the_fee_sinks_are_found_on_testnet_only() {
+    let mut scene = Scene::new();
+    let sink = crate::model::network::NAMESPACE_SINK;
+    let outcome = |scene: &mut Scene| {
+        let byte = scene.network.byte;
+        let sink_address = Address::from_public_key(&sink, byte);
+        let cosignatory = Address::from_public_key(&BOB, byte);
+        scene.state.cosignatories.insert(sink_address, vec![cosignatory]);
+        let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(100).0 };
+        scene.state.accounts.insert(sink_address, Account { balance, ..Account::default() });
+        let mut one = multisig(BOB, transfer(sink, CAROL, 1, Vec::new()), &[]);
+        one.version = wire_version(byte, 1);
+        if let Body::Multisig(body) = &mut one.body {
+            body.inner.version = wire_version(byte, 2);
+        }
+        scene.result(&one)
+    };
+    assert_eq!(outcome(&mut scene), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");
+    scene.network.chain.forks.treasury_reissuance = HEIGHT;
+    assert_eq!(outcome(&mut scene), "SUCCESS");
+    scene.network.chain.forks.treasury_reissuance = 1;
+    scene.network.byte = NetworkByte::MAINNET;
+    assert_eq!(outcome(&mut scene), "SUCCESS");
+}
+
+#[test]
+fn what_nobody_could_keep_is_refused() {
+    let mut scene = Scene::new();
+    scene.make_multisig(&ALICE, &[BOB], 0);
+    let alone = cosignature(BOB, &transfer(ALICE, BOB, 1, Vec::new()));
+    let wrapped = multisig(BOB, cosignature(ALICE, &transfer(ALICE, BOB, 1, Vec::new())), &[]);
+    for (usage, expected) in [
+        (Use::Pool, "SUCCESS"),
+        (Use::ChainPart, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
+        (Use::NewBlock, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
+    ] {
+        scene.usage = usage;
+        assert_eq!(scene.result(&alone), expected);
+        assert_eq!(scene.result(&wrapped), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");
+    }
+    assert_eq!(scene.check_block(&Block { kind: BlockKind::Nemesis, ..block(Vec::new()) }), "BLOCK_UNVERIFIABLE");
+}
+
+fn block(transactions: Vec<Transaction>) -> Block {
+    Block {
+        kind: BlockKind::Regular,
+        version: wire_version(NetworkByte::TESTNET, 1),
+        timestamp: NOW,
+        signer: DAVE,
+        signature: None,
+        previous_hash: Hash256::default().into(),
+        height: Height(HEIGHT),
+        transactions,
+    }
+}
+
+/// A block that breaks all rules it can is mended bit by bit.
+#[test]
+fn block_rules_come_in_their_order() {
+    let mut scene = Scene::new();
+    scene.network.chain.max_transactions_per_block = 3;
+    scene.network.chain.forks.treasury_reissuance = HEIGHT;
+    scene.link(&DAVE, LinkRole::Owner, &BOB, LinkMode::Activate, 360);
+    let coins = transfer(ALICE, BOB, 1, vec![Mosaic { id: coin(), quantity: 1 }]);
+    let change = || modify(ALICE, &[(ModificationKind::Add, BOB)], None);
+    let late = Transaction { deadline: Timestamp(NOW.0 + 10), ..transfer(DAVE, BOB, 1, Vec::new()) };
+    let nested = multisig(BOB, change(), &[]);
+    let transactions = vec![define(definition(None)), coins, change(), nested, late];
+    scene.state.hashes.extend(transactions[3].children().map(Transaction::hash));
+    let mut one =
+        Block { timestamp: Timestamp(NOW.0 + 11), version: 2, signer: PublicKey(BLOCKED), ..block(transactions) };
+    let mut expect = |result: &str, mend: &mut dyn FnMut(&mut Block, &mut Scene)| {
+        assert_eq!(scene.check_block(&one), result);
+        mend(&mut one, &mut scene);
+    };
+    expect("TIMESTAMP_TOO_FAR_IN_FUTURE", &mut |one, _| one.timestamp = Timestamp(NOW.0 + 11 - 1));
+    expect("CANNOT_HARVEST_FROM_BLOCKED_ACCOUNT", &mut |one, _| one.signer = DAVE);
+    expect("INELIGIBLE_BLOCK_SIGNER", &mut |_, scene| scene.account(&DAVE).links.clear());
+    expect("TOO_MANY_TRANSACTIONS", &mut |_, scene| scene.network.chain.max_transactions_per_block = 6);
+    expect("SELF_SIGNED_TRANSACTION", &mut |_, scene| {
+        scene.link(&CAROL, LinkRole::Remote, &DAVE, LinkMode::Activate, 360);
+    });
+    expect("SELF_SIGNED_TRANSACTION", &mut |one, _| one.signer = CAROL);
+    expect("SELF_SIGNED_TRANSACTION", &mut |one, _| one.transactions.truncate(4));
+    expect("NEUTRAL", &mut |_, scene| scene.state.hashes.clear());
+    expect("WRONG_NETWORK", &mut |one, _| one.version = wire_version(NetworkByte::TESTNET, 2));
+    expect("ENTITY_INVALID_VERSION", &mut |one, _| one.version = wire_version(NetworkByte::TESTNET, 1));
+    expect("UNKNOWN", &mut |one, scene| {
+        scene.network.chain.forks.treasury_hashes = one.transactions.iter().map(Transaction::hash).collect();
+    });
+    expect("CONFLICTING_MULTISIG_MODIFICATION", &mut |one, scene| {
+        one.transactions.truncate(3);
+        scene.network.chain.forks.treasury_fallback_hashes = one.transactions.iter().map(Transaction::hash).collect();
+    });
+    expect("CONFLICTING_MOSAIC_CREATION", &mut |one, scene| {
+        one.transactions.remove(0);
+        scene.network.chain.forks.treasury_reissuance = 1;
+    });
+    expect("SUCCESS", &mut |one, _| one.timestamp = Timestamp(NOW.0 + 101));
+    expect("TIMESTAMP_TOO_FAR_IN_FUTURE", &mut |one, _| {
+        one.timestamp = NOW;
+        one.transactions[0].deadline = Timestamp(NOW.0 - 1);
+    });
+    expect("PAST_DEADLINE", &mut |one, _| one.transactions[0].deadline = NOW);
+    expect("SUCCESS", &mut |_, _| {});
+}
+
+/// The first key of appendix B.
+const BLOCKED: [u8; 32] = [
+    0xb7, 0x4e, 0x39, 0x14, 0xb1, 0x3c, 0xb7, 0x42, 0xdf, 0xbc, 0xee, 0xf1, 0x10, 0xd8, 0x5b, 0xad, 0x14, 0xbd, 0x3b,
+    0xb7, 0x70, 0x51, 0xa0, 0x8b, 0xe9, 0x3c, 0x0f, 0x8a, 0x06, 0x51, 0xfd, 0xe2,
+];
+
+#[test]
+fn a_mosaic_is_neither_used_nor_its_namespace_rented_in_the_block_that_defines_it() {
+    let creation = define(definition(None));
+    let holds = |others: &[&Transaction]| short(check_block_content(others.iter().copied().chain([&creation])));
+    assert_eq!(holds(&[]), "SUCCESS");
+    assert_eq!(holds(&[&creation, &provision(ALICE, Some("alice"), "sub", 10)]), "SUCCESS");
+    assert_eq!(holds(&[&provision(ALICE, None, "alice", 100)]), "CONFLICTING_MOSAIC_CREATION");
+    let coins = transfer(ALICE, BOB, 1, vec![Mosaic { id: coin(), quantity: 1 }]);
+    assert_eq!(holds(&[&coins]), "CONFLICTING_MOSAIC_CREATION");
+    assert_eq!(holds(&[&multisig(BOB, coins, &[])]), "CONFLICTING_MOSAIC_CREATION");
+}

@@ -1,0 +1,195 @@
+//! How long a proof-of-importance calculation takes, how long its slices are, and how much memory it needs.
+//!
+//! `cargo bench --bench importance` calculates over synthetic graphs with degrees that follow a power law. Half of
+//! the movements go to accounts nearby, so that there are clusters; in the last graph one account deals with every
+//! other. Each calculation is made several times, every time in a process of its own. A slice does the same work
+//! every time, so its shortest time is its own and what exceeds it is due to other processes.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nisd::crypto::PublicKey;
+use nisd::importance::{Importances, Progress, ProofOfImportance, Settings};
+use nisd::model::{Address, Amount, Height, NetworkByte};
+
+/// Units of work in a slice, worth about 0.1 ms in most phases and half a millisecond in the dearest.
+const BUDGET: u32 = 20_000;
+const RUNS: usize = 5;
+const HEIGHT: Height = Height(359 * 200);
+const BLOCKS_PER_DAY: u64 = 1440;
+
+/// Name, accounts that take part, movements, and whether there is an account that deals with all.
+const GRAPHS: &[(&str, usize, usize, bool)] = &[
+    ("small", 10_000, 200_000, false),
+    ("large", 100_000, 1_000_000, false),
+    ("large-with-hub", 100_000, 1_000_000, true),
+];
+
+fn main() {
+    // The harness hands over options of its own, which begin with dashes.
+    match std::env::args().nth(1).filter(|name| !name.starts_with('-')) {
+        Some(name) => GRAPHS.iter().filter(|graph| graph.0 == name).for_each(measure),
+        None => GRAPHS.iter().for_each(compare),
+    }
+}
+
+/// Runs a calculation several times and reports on it.
+fn compare((name, accounts, links, _): &(&str, usize, usize, bool)) {
+    let run = |_| {
+        let program = std::env::current_exe().expect("a path");
+        let output = Command::new(program).arg(name).output().expect("a process");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let (slices, summary) = text.trim().split_once('\n').expect("two lines");
+        let nanos = slices.split(' ').map(|nanos| nanos.parse::<u64>().expect("a number"));
+        (nanos.collect::<Vec<_>>(), summary.to_owned())
+    };
+    let runs: Vec<_> = (0..RUNS).map(run).collect();
+    println!("{name}: {accounts} accounts, {links} movements, slices of {BUDGET} units");
+    let slices = runs[0].0.len();
+    let least = |slice: usize| runs.iter().map(|run| run.0[slice]).min().unwrap_or_default();
+    report("least of every slice", (0..slices).map(least).collect());
+    report("the first run", runs[0].0.clone());
+    println!("  {}", runs[0].1);
+}
+
+fn report(what: &str, nanos: Vec<u64>) {
+    let mut sorted = nanos.clone();
+    sorted.sort();
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize] as f64 / 1e6;
+    let total = nanos.iter().sum::<u64>() as f64 / 1e6;
+    let count = nanos.len();
+    let (median, p99, longest) = (at(0.5), at(0.99), at(1.0));
+    println!("  {what}: {count} slices, {total:.0} ms, median {median:.3}, p99 {p99:.3}, longest {longest:.3} ms");
+}
+
+/// Makes one calculation and prints the nanoseconds of its slices, the last of which is taking the results, and
+/// what else there is to say.
+fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
+    let graph = Graph::new(*accounts);
+    let before = peak_memory();
+    let (mut calculation, feeding, longest_call) = feed(&graph, *links, *hub);
+    let mut slices = Vec::new();
+    let mut timed = |begun: Instant| slices.push(begun.elapsed().as_nanos().to_string());
+    loop {
+        let begun = Instant::now();
+        let progress = calculation.step(BUDGET).expect("importances");
+        timed(begun);
+        if progress == Progress::Done {
+            break;
+        }
+    }
+    let begun = Instant::now();
+    let results = calculation.into_results();
+    timed(begun);
+    let memory = (peak_memory() - before) as f64;
+    println!("{}", slices.join(" "));
+    println!(
+        "feeding {:.0} ms, longest call {:.3} ms; {:.1} MB at the peak, {:.0} bytes a movement; {} iterations, {}",
+        feeding.as_secs_f64() * 1e3,
+        longest_call.as_secs_f64() * 1e3,
+        memory / 1e6,
+        memory / (*links as f64),
+        results.iterations,
+        checksum(&results)
+    );
+}
+
+/// The calculation with its input, how long that took, and the longest single call.
+fn feed(graph: &Graph, links: usize, hub: bool) -> (ProofOfImportance, Duration, Duration) {
+    let mut random = Random(1);
+    let (mut total, mut longest) = (Duration::ZERO, Duration::ZERO);
+    let mut timed = |call: &mut dyn FnMut()| {
+        let begun = Instant::now();
+        call();
+        let took = begun.elapsed();
+        (total, longest) = (total + took, longest.max(took));
+    };
+    let known = graph.eligible.len() as u64;
+    let mut calculation = ProofOfImportance::new(Settings::new(HEIGHT, BLOCKS_PER_DAY, known));
+    for (number, address) in graph.eligible.iter().enumerate() {
+        let vested = Amount::whole(10_000 + random.below(1_000_000) as u64);
+        timed(&mut || calculation.add_account(*address, vested, Height(1 + number as u64 % 70_000)));
+    }
+    for link in 0..links {
+        let height = Height(HEIGHT.0 - 30 * BLOCKS_PER_DAY * (links - link) as u64 / links as u64);
+        let weight = (1_000 + random.below(100_000) as u64) * 1_000_000;
+        let (sender, recipient) = match hub && link < graph.eligible.len() {
+            true => (&graph.eligible[0], &graph.eligible[link]),
+            false => graph.pair(&mut random),
+        };
+        if sender != recipient {
+            timed(&mut || calculation.add_outlink(height, sender, recipient, weight));
+        }
+    }
+    (calculation, total, longest)
+}
+
+/// Addresses of a graph.
+struct Graph {
+    /// Accounts that take part, in ascending order.
+    eligible: Vec<Address>,
+    /// Half as many that do not.
+    others: Vec<Address>,
+}
+
+impl Graph {
+    fn new(accounts: usize) -> Graph {
+        let address = |number: usize| {
+            let mut key = [7; 32];
+            key[..8].copy_from_slice(&(number as u64).to_le_bytes());
+            Address::from_public_key(&PublicKey(key), NetworkByte::TESTNET)
+        };
+        let mut eligible: Vec<_> = (0..accounts).map(address).collect();
+        eligible.sort();
+        Graph { eligible, others: (accounts..accounts * 3 / 2).map(address).collect() }
+    }
+
+    /// Sender and recipient of a movement.
+    fn pair(&self, random: &mut Random) -> (&Address, &Address) {
+        let sender = random.skewed(self.eligible.len());
+        let recipient = match random.below(10) {
+            0 => return (&self.eligible[sender], &self.others[random.skewed(self.others.len())]),
+            1..=5 => (sender + 1 + random.below(12)) % self.eligible.len(),
+            _ => random.skewed(self.eligible.len()),
+        };
+        (&self.eligible[sender], &self.eligible[recipient])
+    }
+}
+
+/// A generator of numbers that are the same in every run ("splitmix64").
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// A number below `end`, small ones far more often.
+    fn skewed(&mut self, end: usize) -> usize {
+        let even = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        (end as f64 * even * even * even) as usize
+    }
+}
+
+/// Most memory that the process has held so far, in bytes.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kilobytes.unwrap_or_default() * 1024
+}
+
+/// A word about the results that changes with every bit of them.
+fn checksum(results: &Importances) -> String {
+    let mix = |sum: u64, bits: u64| (sum ^ bits).wrapping_mul(0x0000_0100_0000_01b3);
+    let bits = results.accounts.iter().map(|account| account.importance.to_bits());
+    format!("checksum {:016x}", bits.fold(0xcbf2_9ce4_8422_2325, mix))
+}
