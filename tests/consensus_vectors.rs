@@ -12,7 +12,7 @@ use common::shared;
 use flate2::read::GzDecoder;
 use nisd::chain::comparison::{Comparison, Decision, LastBlock, Outcome, Step, decide};
 use nisd::chain::proof::{block_score, effective_importance, generation_hash, hit, is_hit, target};
-use nisd::chain::{Window, block_hash, nemesis_block};
+use nisd::chain::{Window, nemesis_block};
 use nisd::config::{self, Override};
 use nisd::crypto::PublicKey;
 use nisd::model::network::{ChainParameters, Forks, NAMESPACE_SINK};
@@ -321,7 +321,7 @@ fn the_public_networks_have_their_identities_and_nemesis_blocks() {
         assert_eq!(Amount::whole(unsigned(&expected["nemesis_amount_xem"])), network.total_amount);
         let nemesis = nemesis_block(&std::fs::read(nemesis).unwrap(), &network).unwrap();
         assert_eq!(nemesis.signer, key(&expected["nemesis_public_key"]));
-        assert_eq!(block_hash(&nemesis), hash(&expected["nemesis_block_hash"]));
+        assert_eq!(nemesis.hash(), hash(&expected["nemesis_block_hash"]));
     }
 }
 

@@ -10,9 +10,7 @@ use std::fs;
 
 use common::{loudly, shared};
 use nisd::chain::comparison::{Comparison, Interaction, LastBlock, Outcome as Compared, Step};
-use nisd::chain::{
-    ChainPart, Outcome, PartProgress, Validity, block_hash, check_block_signature, check_pushed, pushed_part,
-};
+use nisd::chain::{ChainPart, Outcome, PartProgress, Validity, check_block_signature, check_pushed, pushed_part};
 use nisd::codec::Context;
 use nisd::crypto::Verifier;
 use nisd::model::{Block, Hash256, Height, Timestamp};
@@ -291,7 +289,7 @@ impl Remote {
 
     fn hashes_from(&self, stage: &Stage<'_>, height: Height) -> Vec<Hash256> {
         let chain = || self.chain_above(stage, height.0 - 1);
-        self.hashes.clone().unwrap_or_else(|| chain().iter().map(block_hash).take(self.hash_limit).collect())
+        self.hashes.clone().unwrap_or_else(|| chain().iter().map(Block::hash).take(self.hash_limit).collect())
     }
 
     fn blocks_after(&self, stage: &Stage<'_>, height: Height) -> Vec<Block> {
@@ -311,7 +309,7 @@ struct Synchronisation {
 }
 
 fn last_block(block: &Block) -> LastBlock {
-    LastBlock { height: block.height, hash: block_hash(block), signature: block.signature }
+    LastBlock { height: block.height, hash: block.hash(), signature: block.signature }
 }
 
 /// Compares with a remote, and takes its blocks if they are better.

@@ -43,8 +43,18 @@ enum Stage {
     Placing,
     /// Its transactions are carried out; how many were.
     Executing(Box<BlockContext>, Proof, usize),
-    /// It is carried out; importances are due before it is stored.
+    /// They are carried out, and the block is credited; its transactions are remembered; how many were.
+    Recording(Box<(BlockContext, Settled)>, Proof, usize),
+    /// All is done but that importances are due before it is stored.
     Recalculating(Box<(Recalculation, Settled)>, Proof),
+}
+
+/// What comes of a piece of work.
+enum Next {
+    /// There is more to do.
+    Stage(Stage),
+    /// The block is stored.
+    Stored(StoredBlock),
 }
 
 /// What the place of a block in the chain decides.
@@ -68,39 +78,57 @@ impl Admission {
         head: &Head,
         conditions: &mut Conditions<'_>,
     ) -> Result<Option<StoredBlock>, BlockError> {
-        match std::mem::replace(&mut self.stage, Stage::Placing) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Placing);
+        match self.advance(stage, batch, head, conditions)? {
+            Next::Stage(stage) => {
+                self.stage = stage;
+                Ok(None)
+            }
+            Next::Stored(block) => Ok(Some(block)),
+        }
+    }
+
+    fn advance(
+        &mut self,
+        stage: Stage,
+        batch: &mut Batch<'_>,
+        head: &Head,
+        conditions: &mut Conditions<'_>,
+    ) -> Result<Next, BlockError> {
+        let network = conditions.network;
+        let count = self.block.transactions.len();
+        Ok(Next::Stage(match stage {
             Stage::Placing => {
                 let proof = self.place(batch, head, conditions)?;
-                let context = apply::begin(&self.block, batch, conditions.network)?;
-                self.stage = Stage::Executing(Box::new(context), proof, 0);
-                Ok(None)
+                Stage::Executing(Box::new(apply::begin(&self.block, batch, network)?), proof, 0)
             }
-            Stage::Executing(mut context, proof, done) if done < self.block.transactions.len() => {
-                let mut ledger = Ledger { batch, block: &mut context, network: conditions.network };
-                self.execute(&mut ledger, done, conditions)?;
-                self.stage = Stage::Executing(context, proof, done + 1);
-                Ok(None)
+            Stage::Executing(mut context, proof, done) => {
+                let mut ledger = Ledger { batch, block: &mut context, network };
+                if done == count {
+                    let settled = self.settle(&mut ledger, head, conditions)?;
+                    Stage::Recording(Box::new((*context, settled)), proof, 0)
+                } else {
+                    self.execute(&mut ledger, done, conditions)?;
+                    Stage::Executing(context, proof, done + 1)
+                }
             }
-            Stage::Executing(mut context, proof, _) => {
-                let mut ledger = Ledger { batch, block: &mut context, network: conditions.network };
-                let settled = self.settle(&mut ledger, head, conditions)?;
+            Stage::Recording(work, proof, done) if done < count => {
+                apply::record(batch, &self.block, done, &self.hashes[done], &work.1, network.byte)?;
+                Stage::Recording(work, proof, done + 1)
+            }
+            Stage::Recording(work, proof, _) => {
+                let (mut context, settled) = *work;
+                Ledger { batch, block: &mut context, network }.finish()?;
                 match due_after(self.block.height) {
-                    Some(due) => {
-                        let recalculation = Recalculation::new(due);
-                        self.stage = Stage::Recalculating(Box::new((recalculation, settled)), proof);
-                        Ok(None)
-                    }
-                    None => self.store(batch, head, settled, proof, conditions.network).map(Some),
+                    Some(due) => Stage::Recalculating(Box::new((Recalculation::new(due), settled)), proof),
+                    None => return self.store(batch, head, settled, proof, network),
                 }
             }
-            Stage::Recalculating(mut work, proof) => {
-                if work.0.step(batch, conditions.network)? {
-                    self.stage = Stage::Recalculating(work, proof);
-                    return Ok(None);
-                }
-                self.store(batch, head, work.1, proof, conditions.network).map(Some)
-            }
-        }
+            Stage::Recalculating(mut work, proof) => match work.0.step(batch, network)? {
+                true => Stage::Recalculating(work, proof),
+                false => return self.store(batch, head, work.1, proof, network),
+            },
+        }))
     }
 
     /// Takes back what was done in the batch, so that the block can begin anew.
@@ -200,7 +228,7 @@ impl Admission {
             let checked = rules::check_block(&self.block, &self.hashes, &self.context(ledger, conditions));
             checked.map_err(|refusal| BlockError::by_rule(refusal, None))?;
         }
-        Ok(apply::settle(ledger, &self.block, &self.hashes, head.tip.as_ref())?)
+        Ok(apply::settle(ledger, &self.block, head.tip.as_ref())?)
     }
 
     fn store(
@@ -210,7 +238,7 @@ impl Admission {
         settled: Settled,
         proof: Proof,
         network: &Network,
-    ) -> Result<StoredBlock, BlockError> {
+    ) -> Result<Next, BlockError> {
         let elapsed = |parent: &StoredBlock| self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
         let score = head
             .tip
@@ -228,7 +256,7 @@ impl Admission {
             ids: settled.ids,
         };
         apply::store(batch, &header, &self.block, network.chain.rewrite_limit)?;
-        Ok(header)
+        Ok(Next::Stored(header))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Applying a verified block to the state (specification 03 §5).
 
 use crate::model::transaction::Hashes;
-use crate::model::{Address, Block, Body, Height, Network, Transaction};
+use crate::model::{Address, Block, Body, Height, Network, NetworkByte, Transaction};
 use crate::state::{BlockContext, Effect, HashEntry, Ledger, StateError, assign_ids, index_harvest, index_transaction};
 use crate::store::{Batch, StoreError, StoredBlock, Table, block_key};
 
@@ -38,37 +38,41 @@ fn reveal_keys(ledger: &mut Ledger<'_, '_>, transaction: &Transaction) -> Result
     }
 }
 
-/// What is known of a block once it is carried out.
+/// What is known of a block once it is credited.
 pub struct Settled {
     /// The account it is credited to, if that is not its signer's.
     pub lessor: Option<Address>,
     /// Number of its first transaction, and of the first one after it.
     pub ids: (u64, u64),
+    /// Numbers of its transactions.
+    transaction_ids: Vec<u64>,
 }
 
-/// Credits a block all of whose transactions were carried out, and remembers them.
-pub fn settle(
-    ledger: &mut Ledger<'_, '_>,
-    block: &Block,
-    hashes: &[Hashes],
-    parent: Option<&StoredBlock>,
-) -> Result<Settled, StateError> {
-    let network = ledger.network.byte;
-    let signer = Address::from_public_key(&block.signer, network);
+/// Credits a block all of whose transactions were carried out.
+pub fn settle(ledger: &mut Ledger<'_, '_>, block: &Block, parent: Option<&StoredBlock>) -> Result<Settled, StateError> {
+    let signer = Address::from_public_key(&block.signer, ledger.network.byte);
     ledger.reveal(&block.signer)?;
     let beneficiary = ledger.beneficiary(&signer)?;
     ledger.harvest(&beneficiary, block.total_fee())?;
-    for (index, (transaction, hashes)) in block.transactions.iter().zip(hashes).enumerate() {
-        insert_hashes(ledger.batch, transaction, hashes, block.height, index as u32)?;
-    }
-    ledger.finish()?;
-    let first_id = parent.map_or(1, |parent| parent.ids.1);
-    let (ids, next_id) = assign_ids(block, first_id);
-    for (index, (transaction, id)) in block.transactions.iter().zip(&ids).enumerate() {
-        index_transaction(ledger.batch, transaction, *id, block.height, index as u32, network)?;
-    }
     index_harvest(ledger.batch, &signer, &beneficiary, block.height)?;
-    Ok(Settled { lessor: Some(beneficiary).filter(|beneficiary| *beneficiary != signer), ids: (first_id, next_id) })
+    let first_id = parent.map_or(1, |parent| parent.ids.1);
+    let (transaction_ids, next_id) = assign_ids(block, first_id);
+    let lessor = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
+    Ok(Settled { lessor, ids: (first_id, next_id), transaction_ids })
+}
+
+/// Remembers one transaction of a block that is settled: its hashes, and for whom it is of interest.
+pub fn record(
+    batch: &mut Batch<'_>,
+    block: &Block,
+    index: usize,
+    hashes: &Hashes,
+    settled: &Settled,
+    network: NetworkByte,
+) -> Result<(), StateError> {
+    let (transaction, id) = (&block.transactions[index], settled.transaction_ids[index]);
+    insert_hashes(batch, transaction, hashes, block.height, index as u32)?;
+    index_transaction(batch, transaction, id, block.height, index as u32, network)
 }
 
 fn insert_hashes(

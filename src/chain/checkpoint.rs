@@ -5,7 +5,6 @@ use std::fmt;
 use super::error::BlockError;
 use super::intake::IntakeError;
 use super::nemesis::nemesis_block;
-use super::signatures::block_hash;
 use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFiles, block_height};
 use crate::model::{Block, Checkpoint, Hash256, Height, Network};
@@ -85,7 +84,7 @@ impl<'a> CheckpointScan<'a> {
                 let block = nemesis_block(nemesis, network);
                 let block =
                     block.map_err(|error| CheckpointError::Intake(IntakeError::Block(Height::NEMESIS, error)))?;
-                (Height::NEMESIS, block_hash(&block))
+                (Height::NEMESIS, block.hash())
             }
         };
         match stored_header(&snapshot, checkpoint.height)? {
@@ -114,7 +113,7 @@ impl<'a> CheckpointScan<'a> {
         if block.height != next || block.previous_hash != self.hash {
             return Err(CheckpointError::Broken(next));
         }
-        (self.height, self.hash) = (next, block_hash(&block));
+        (self.height, self.hash) = (next, block.hash());
         match self.height == self.checkpoint.height {
             true if self.hash == self.checkpoint.hash => Ok(true),
             true => Err(CheckpointError::OtherHash(self.checkpoint, self.hash)),

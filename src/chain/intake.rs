@@ -7,7 +7,7 @@ use super::admission::{Admission, Conditions};
 use super::error::BlockError;
 use super::head::Head;
 use super::nemesis::nemesis_block;
-use super::signatures::{BadSignature, SignatureCheck, block_hash};
+use super::signatures::{BadSignature, SignatureCheck};
 use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
 use crate::crypto::Verifier;
@@ -280,7 +280,7 @@ impl<'s> Intake<'s> {
     }
 
     fn hash_of_buffer(&self) -> Result<Hash256, BlockError> {
-        Ok(block_hash(&Block::from_bytes(&self.buffer, Context::of(self.network))?))
+        Ok(Block::from_bytes(&self.buffer, Context::of(self.network))?.hash())
     }
 
     fn check(&mut self, mut work: Box<(Block, SignatureCheck)>) -> Result<Progress, BlockError> {

@@ -27,4 +27,4 @@ pub use nemesis::nemesis_block;
 pub use part::{ChainPart, Outcome, PartProgress, Switch, Validity};
 pub use pushed::{check_pushed, pushed_part};
 pub use rollback::{RollbackError, rollback};
-pub use signatures::{SignatureCheck, block_hash, check_block_signature};
+pub use signatures::{SignatureCheck, check_block_signature};

@@ -2,7 +2,7 @@
 
 use super::part::ChainPart;
 use super::rollback::RollbackError;
-use super::signatures::{block_hash, check_block_signature};
+use super::signatures::check_block_signature;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Height, Network};
@@ -42,7 +42,7 @@ pub fn pushed_part<'s>(store: &'s Store, network: &'s Network, block: Block) -> 
     let common = Height(block.height.0 - 1);
     let is_of_use = {
         let snapshot = store.snapshot()?;
-        let known = stored_header(&snapshot, block.height)?.is_some_and(|(ours, _)| ours.hash == block_hash(&block));
+        let known = stored_header(&snapshot, block.height)?.is_some_and(|(ours, _)| ours.hash == block.hash());
         let parent = stored_header(&snapshot, common)?;
         !known && parent.is_some_and(|(parent, _)| block.previous_hash == parent.hash)
     };

@@ -62,11 +62,6 @@ impl SignatureCheck {
     }
 }
 
-/// Hash of a block.
-pub fn block_hash(block: &Block) -> Hash256 {
-    Hash256(keccak256(&block.to_bytes(Form::NonVerifiable)))
-}
-
 /// Hash of a block, and whether its signature is good unless it is trusted.
 pub fn check_block_signature(block: &Block, trusted: bool, verifier: &mut Verifier) -> (Hash256, bool) {
     let signed = block.to_bytes(Form::NonVerifiable);
