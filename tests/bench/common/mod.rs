@@ -8,13 +8,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nisd::chain::{Intake, IntakeOptions, Progress};
+use nisd::codec::block_file::BlockFile;
+use nisd::config::Settings;
+use nisd::model::{Height, Timestamp};
+use nisd::store::Store;
+
 #[path = "../../common/mod.rs"]
 mod data;
+pub mod synthetic;
 
 /// Height of the last block of `all-forks`.
 pub const TIP: u64 = 4010;
 /// A clock shortly after that block.
 pub const CLOCK: &str = "241500";
+/// Network time that no block is ahead of.
+pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
 /// Nothing is waited for longer than this.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -53,6 +62,13 @@ impl Node {
             command.arg("--import").arg(all_forks("blocks.bin.gz"));
         }
         Node::start(&mut command, folder)
+    }
+
+    /// `nisd run` on a store in `folder`, into which it takes blocks.
+    pub fn with(binary: &str, folder: &Path, config: &Path, blocks: &Path) -> Node {
+        let mut command = Command::new(binary);
+        command.arg("run").arg("--config").arg(config).arg("--data").arg(folder.join("store"));
+        Node::start(command.arg("--import").arg(blocks), folder)
     }
 
     fn start(command: &mut Command, folder: &Path) -> Node {
@@ -137,6 +153,27 @@ impl std::fmt::Display for Memory {
 fn free_port() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("an address")
+}
+
+/// Takes blocks into a store as the program does; seconds of every step but those that commit.
+pub fn take_in(
+    store: &Store,
+    settings: &Settings,
+    files: Vec<BlockFile<'static>>,
+    stop_at: Option<Height>,
+) -> Vec<f64> {
+    let nemesis = settings.nemesis.read().expect("the nemesis block").into_owned();
+    let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
+    let mut intake = Intake::new(store, &settings.network, nemesis, files, options).expect("an intake");
+    let mut steps = Vec::new();
+    loop {
+        let begun = Instant::now();
+        match intake.step(LATE).expect("a good chain") {
+            Progress::Working => steps.push(begun.elapsed().as_secs_f64()),
+            Progress::Committed { .. } => {}
+            Progress::Done => return steps,
+        }
+    }
 }
 
 /// A keep-alive connection of a client that waits for each answer.
