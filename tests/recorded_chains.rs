@@ -5,16 +5,14 @@ mod common;
 #[path = "common/recorded_chain.rs"]
 mod recorded_chain;
 
-use common::{loudly, shared};
+use common::loudly;
 use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, proof, rollback};
 use nisd::codec::block_file::{self, BlockFile};
-use nisd::config::{self, Settings};
 use nisd::model::{Address, Height};
 use nisd::state::{self, dump};
 use nisd::store::{Identity, Options, Store, stored_header};
 use recorded_chain::{Chain, LATE, digest_of, tip_of};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 /// Doubles of importances, for which nodes of the network differ among themselves, and the texts of the same.
 const DOUBLES: [&str; 2] = ["scoreBits", "pageRankBits"];
@@ -278,54 +276,6 @@ fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_i
         assert_eq!(digest_of(&store), before, "byte {place}");
     }
     assert!(refused * 10 > block.len() * 9, "{refused} of {} changes were refused", block.len());
-}
-
-/// The state after the nemesis block of a public network, as the digest of one line per account (the format is
-/// described in the file of vectors).
-#[test]
-fn the_nemesis_blocks_of_the_public_networks_give_the_state_of_the_vectors() {
-    let Some(data) = shared("data") else { return };
-    let vectors: Value = serde_json::from_slice(&std::fs::read(data.join("vectors-state.json")).unwrap()).unwrap();
-    for (name, file) in
-        [("mainnet", "nemesis.bin"), ("testnet", "nemesis-testnet.bin"), ("mijinnet", "nemesis-mijinnet.bin")]
-    {
-        let flag =
-            |key: &str, value: String| config::Override { key: key.to_owned(), value: value.into(), flag: "--set" };
-        let nemesis = data.join(file).to_string_lossy().into_owned();
-        let flags = vec![flag("nem.network", name.to_owned()), flag("nem.network.nemesisFilePath", nemesis)];
-        let Settings { network, nemesis, .. } = config::load(None, flags, Some(&data)).unwrap();
-        let chain = Chain { folder: data.clone(), network, nemesis: nemesis.read().unwrap().into_owned() };
-        let folder = tempfile::tempdir().unwrap();
-        let store = chain.store(folder.path());
-        chain.take_in(&store, Vec::new(), None).unwrap();
-        let dump = dump_of(&chain, &store);
-        let expected = &vectors["nemesis"][name];
-        assert_eq!(dump["accounts"].as_array().unwrap().len() as u64, expected["accountStates"].as_u64().unwrap());
-        assert_eq!(dump["sumOfBalances"], expected["sumOfBalances"], "{name}");
-        let lines: Vec<String> = dump["accounts"].as_array().unwrap().iter().map(nemesis_line).collect();
-        let digest = hex::encode(Sha256::digest(lines.join("\n")));
-        assert_eq!(expected["stateDigest"], digest, "{name}: {}", lines[0]);
-    }
-}
-
-fn nemesis_line(account: &Value) -> String {
-    let list = |key: &str| {
-        let addresses = account[key].as_array().unwrap().iter().map(|address| address.as_str().unwrap());
-        addresses.collect::<Vec<_>>().join(";")
-    };
-    let height = account["firstHeight"].as_u64().map_or(String::new(), |height| height.to_string());
-    format!(
-        "{},{},{},{},{},{},{height},{},{},{}",
-        account["address"].as_str().unwrap(),
-        account["balance"],
-        account["vested"],
-        account["unvested"],
-        account["harvestedBlocks"],
-        account["referenceCount"],
-        list("cosignatories"),
-        list("cosignatoryOf"),
-        account["minCosignatories"],
-    )
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Taking blocks in and rolling them back.
 
 mod admission;
-mod apply;
+pub mod apply;
 mod check;
 mod checkpoint;
 pub mod comparison;
@@ -26,5 +26,6 @@ pub use intake::{Intake, IntakeError, IntakeOptions, Progress};
 pub use nemesis::nemesis_block;
 pub use part::{ChainPart, Outcome, PartProgress, Switch, Validity};
 pub use pushed::{check_pushed, pushed_part};
+pub use recalculation::{Recalculation, due_after};
 pub use rollback::{RollbackError, rollback};
 pub use signatures::{SignatureCheck, check_block_signature};

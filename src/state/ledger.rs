@@ -158,11 +158,8 @@ impl Ledger<'_, '_> {
     /// paid already.
     fn add_outlink(&mut self, from: &Address, to: &Address, amount: u64) -> Result<(), StateError> {
         let height = self.block.height;
-        let balance = self.account(from)?.balance.at(height, &self.network.chain);
-        let weight = match balance.unvested {
-            0 => amount,
-            _ => (u128::from(amount) * u128::from(balance.vested) / u128::from(balance.total())) as u64,
-        };
+        let left = self.account(from)?.balance.at(height, &self.network.chain);
+        let weight = Outlink::weigh(amount, &left);
         let number = self.block.outlinks;
         self.block.outlinks += 1;
         Ok(Outlink { height, sender: *from, recipient: *to, weight }.insert(self.batch, number)?)

@@ -1,5 +1,6 @@
 //! Movements of currency as the importance calculation sees them (specification 03 §9).
 
+use super::vesting::VestedBalance;
 use crate::model::{Address, Height};
 use crate::store::{Batch, StoreError, Table};
 
@@ -17,6 +18,14 @@ pub struct Outlink {
 }
 
 impl Outlink {
+    /// Weight of a movement of `amount` micro-units by a sender who has `left` after it.
+    pub fn weigh(amount: u64, left: &VestedBalance) -> u64 {
+        match left.unvested {
+            0 => amount,
+            _ => (u128::from(amount) * u128::from(left.vested) / u128::from(left.total())) as u64,
+        }
+    }
+
     /// Remembers the movement as that with a number in its block.
     pub(super) fn insert(&self, batch: &mut Batch<'_>, number: u32) -> Result<(), StoreError> {
         let key = [self.height.0.to_be_bytes().as_slice(), &number.to_be_bytes()].concat();

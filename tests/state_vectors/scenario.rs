@@ -1,0 +1,163 @@
+//! A chain of unsigned transactions: its blocks are carried out without rules, as the chain carries out blocks that
+//! passed them, and undone.
+
+use std::collections::BTreeMap;
+
+use nisd::chain::{Recalculation, apply, due_after, rollback};
+use nisd::codec::{Context, Form};
+use nisd::crypto::Signature;
+use nisd::model::network::ChainParameters;
+use nisd::model::transaction::{Hashes, wire_version};
+use nisd::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp, Transaction};
+use nisd::state::{self, Ledger};
+use nisd::store::{Batch, StoredBlock, tip};
+use serde_json::Value;
+
+use super::accounts::Accounts;
+use super::{cases, number, text};
+
+/// A chain of the vectors.
+pub struct Scenario {
+    pub network: Network,
+    pub accounts: Accounts,
+    pub checkpoints: Vec<Value>,
+    pub recalculations: Vec<Value>,
+    pub last: u64,
+    blocks: BTreeMap<u64, Value>,
+    default_signer: Value,
+}
+
+impl Scenario {
+    /// Reads a scenario of the test network `network`.
+    pub fn new(value: &Value, network: Network) -> Scenario {
+        assert_eq!((text(&value["network"]), text(&value["seed"]["account"])), ("testnet", "@nemesis"));
+        assert_eq!(network.total_amount.0, number(&value["seed"]["amount"]));
+        assert_eq!(value["defaultBlock"]["timeStamp"], "(height - 1) * 60");
+        let network = Network { chain: configured(&value["config"], network.chain), ..network };
+        Scenario {
+            accounts: Accounts::new(&value["accounts"], network.byte),
+            network,
+            checkpoints: cases(&value["checkpoints"]).to_vec(),
+            recalculations: cases(&value["recalculations"]).to_vec(),
+            last: number(&value["lastHeight"]),
+            blocks: cases(&value["blocks"]).iter().map(|block| (number(&block["height"]), block.clone())).collect(),
+            default_signer: value["defaultBlock"]["signer"].clone(),
+        }
+    }
+
+    /// The block at a height, in its normal form.
+    fn block(&self, height: u64) -> Block {
+        let listed = self.blocks.get(&height);
+        let signer = listed.map_or(&self.default_signer, |block| &block["signer"]);
+        let transactions = listed.map_or(&[][..], |block| block["transactions"].as_array().unwrap());
+        let timestamp = (height - 1) * 60;
+        assert!(listed.is_none_or(|block| block["timeStamp"] == timestamp));
+        let block = Block {
+            kind: if height == 1 { BlockKind::Nemesis } else { BlockKind::Regular },
+            version: wire_version(self.network.byte, 1),
+            timestamp: Timestamp(i32::try_from(timestamp).unwrap()),
+            signer: self.accounts.key(signer),
+            signature: Some(Signature([0; 64])),
+            previous_hash: Hash256::default().into(),
+            height: Height(height),
+            transactions: transactions.iter().map(|one| self.accounts.transaction(one)).collect(),
+        };
+        Block::from_bytes(&block.to_bytes(Form::Verifiable), Context::of(&self.network)).unwrap()
+    }
+}
+
+/// The parameters of a chain with the settings of a scenario.
+fn configured(config: &Value, chain: ChainParameters) -> ChainParameters {
+    let mut chain = ChainParameters {
+        target_time: u32::try_from(number(&config["blockGenerationTargetTime"])).unwrap(),
+        rewrite_limit: number(&config["blockChainRewriteLimit"]),
+        hash_retention_hours: Some(u32::try_from(number(&config["transactionHashRetentionTime"])).unwrap()),
+        ..chain
+    };
+    chain.forks.mosaic_redefinition = number(&config["mosaicRedefinitionForkHeight"]);
+    assert_eq!(config["blocksPerDay"], chain.blocks_per_day());
+    assert_eq!(config["blocksPerMonth"], chain.blocks_per_month());
+    assert_eq!(config["blocksPerYear"], chain.blocks_per_year());
+    chain
+}
+
+/// A scenario under way.
+pub struct Run<'a, 'env> {
+    pub scenario: &'a Scenario,
+    pub batch: Batch<'env>,
+}
+
+impl Run<'_, '_> {
+    /// The last block; `None` before the nemesis block.
+    pub fn tip(&self) -> Option<StoredBlock> {
+        tip(&self.batch).unwrap()
+    }
+
+    /// Height of the last block.
+    pub fn height(&self) -> u64 {
+        self.tip().map_or(0, |tip| tip.height.0)
+    }
+
+    /// The account that signs the block at a height.
+    pub fn signer(&self, height: u64) -> Address {
+        Address::from_public_key(&self.scenario.block(height).signer, self.scenario.network.byte)
+    }
+
+    /// Carries out blocks up to a height.
+    pub fn run_to(&mut self, height: u64) {
+        while self.height() < height {
+            self.execute();
+        }
+    }
+
+    /// Undoes all blocks above a height.
+    pub fn undo_to(&mut self, height: u64) {
+        rollback(&mut self.batch, Height(height)).unwrap();
+    }
+
+    /// Carries out the next block. What its transactions do, as the vectors write it.
+    pub fn execute(&mut self) -> Vec<Value> {
+        let Scenario { network, accounts, .. } = self.scenario;
+        let parent = self.tip();
+        let block = self.scenario.block(parent.as_ref().map_or(1, |parent| parent.height.0 + 1));
+        let mut context = apply::begin(&block, &mut self.batch, network).unwrap();
+        let mut ledger = Ledger { batch: &mut self.batch, block: &mut context, network };
+        let mut notifications = Vec::new();
+        for transaction in &block.transactions {
+            let mut effects = Vec::new();
+            state::effects(transaction, &ledger, network.byte, &mut effects).unwrap();
+            apply::apply_transaction(&mut ledger, transaction, &effects).unwrap();
+            notifications.extend(effects.iter().map(|effect| accounts.notification(effect)));
+        }
+        let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
+        for (index, transaction) in block.transactions.iter().enumerate() {
+            let children = transaction.children().map(Transaction::hash).collect();
+            let hashes = Hashes { own: transaction.hash(), children };
+            apply::record(ledger.batch, &block, index, &hashes, &settled, network.byte).unwrap();
+        }
+        ledger.finish().unwrap();
+        self.store(&block, settled);
+        notifications
+    }
+
+    /// Recalculates importances if they are due, and stores a block that was carried out.
+    fn store(&mut self, block: &Block, settled: apply::Settled) {
+        let network = &self.scenario.network;
+        if let Some(due) = due_after(block.height) {
+            let mut recalculation = Recalculation::new(due);
+            while recalculation.step(&mut self.batch, network).unwrap() {}
+        }
+        let header = StoredBlock {
+            height: block.height,
+            hash: block.hash(),
+            generation_hash: Hash256::default(),
+            timestamp: block.timestamp,
+            difficulty: 0,
+            score: 0,
+            total_fee: block.total_fee(),
+            lessor: settled.lessor,
+            ids: settled.ids,
+        };
+        apply::store(&mut self.batch, &header, block, network.chain.rewrite_limit).unwrap();
+    }
+}
