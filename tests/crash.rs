@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::daemon::{Node, Process, nisd, run};
 use common::http_client::Client;
-use common::{loudly, shared};
+use common::{Random, from_environment, loudly, shared};
 use tempfile::TempDir;
 
 /// Crashes if nothing else is asked for.
@@ -40,29 +40,8 @@ impl Victim {
     }
 }
 
-/// Small random numbers (splitmix64): a run is repeated by its seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn coin(&mut self) -> bool {
-        self.next() & 1 == 0
-    }
-
-    fn up_to(&mut self, most: Duration) -> Duration {
-        Duration::from_micros(self.next() % most.as_micros().max(1) as u64)
-    }
-}
-
-fn from_environment<T: std::str::FromStr>(name: &str) -> Option<T> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+fn up_to(random: &mut Random, most: Duration) -> Duration {
+    Duration::from_micros(random.next() % most.as_micros().max(1) as u64)
 }
 
 fn path(path: &Path) -> &str {
@@ -145,7 +124,7 @@ fn a_kill_at_any_moment_of_an_import_loses_nothing_that_was_committed() {
     let mut victim = Victim::new();
     let mut found = BTreeMap::new();
     for crash in 0..crashes {
-        let delay = random.up_to(taken);
+        let delay = up_to(&mut random, taken);
         let runs = random.coin();
         match runs {
             true => crash_run(&chain, &mut victim, delay),

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nisd::codec::Form;
-use nisd_fuzz::configuration;
 use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
 use nisd_fuzz::stomp::SEPARATOR;
+use nisd_fuzz::{chain_part, configuration};
 use serde_json::Value;
 
 fn main() {
@@ -26,7 +26,9 @@ fn main() {
     stomp();
     lax_json();
     entities(&vectors);
-    block_files(&fs::read(tiny.join("blocks.bin")).expect("a recorded chain"));
+    let chain = blocks(&fs::read(tiny.join("blocks.bin")).expect("a recorded chain"));
+    block_files(&chain);
+    chain_parts(&chain, &fs::read(tiny.join("losing-52.bin")).expect("its losing branches"));
     configurations(&fs::read(tiny.join("config.json")).expect("its configuration"));
 }
 
@@ -217,15 +219,42 @@ fn entities(vectors: &Value) {
     }
 }
 
-fn block_files(chain: &[u8]) {
-    let seeds = Seeds::of("block_file");
+/// The blocks of a file, each with its length before it.
+fn blocks(file: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
-    let mut rest = chain;
+    let mut rest = file;
     while let Some((length, behind)) = rest.split_first_chunk::<4>() {
         let (block, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
         blocks.push([&length[..], block].concat());
         rest = behind;
     }
+    blocks
+}
+
+/// The blocks that follow, each block of the chain as if it followed, and a branch that lost.
+fn chain_parts(chain: &[Vec<u8>], losing: &[u8]) {
+    let seeds = Seeds::of("chain_part");
+    let add = |name: &str, common: u64, flags: u8, blocks: &[Vec<u8>]| {
+        seeds.add(name, &[&[chain_part::selector(common, flags)], blocks.concat().as_slice()].concat());
+    };
+    // The first block of the file is that at height 2.
+    let between = |first: u64, last: u64| &chain[first as usize - 2..=last as usize - 2];
+    for common in chain_part::TIP - 3..=chain_part::TIP {
+        add(&format!("next-{common}"), common, 0, between(common + 1, 60));
+        add(&format!("next-{common}-signed"), common, chain_part::SIGN, between(common + 1, 60));
+        add(&format!("worse-{common}"), common, 0, between(common + 1, common + 1));
+    }
+    add("early", chain_part::TIP, chain_part::EARLY, between(chain_part::TIP + 1, 60));
+    add("losing-52", 52, 0, &blocks(losing));
+    add("losing-52-signed", 52, chain_part::SIGN, &blocks(losing));
+    for height in 2..=50 {
+        let flags = chain_part::SIGN | chain_part::REPAIR;
+        add(&format!("moved-{height:02}"), chain_part::TIP, flags, between(height, height));
+    }
+}
+
+fn block_files(blocks: &[Vec<u8>]) {
+    let seeds = Seeds::of("block_file");
     // The first block of the chain is the nemesis block, which is large.
     let small = blocks.get(1..4).expect("a chain of more than three blocks").concat();
     let small = small.as_slice();

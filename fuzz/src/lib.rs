@@ -7,6 +7,7 @@
 pub mod binary_block;
 pub mod binary_transaction;
 pub mod block_file;
+pub mod chain_part;
 pub mod configuration;
 pub mod entities;
 pub mod http_request;
@@ -20,7 +21,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 9] = [
+pub const TARGETS: [(&str, Check); 10] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -30,4 +31,5 @@ pub const TARGETS: [(&str, Check); 9] = [
     ("json_transaction_and_block", json_transaction_and_block::check),
     ("block_file", block_file::check),
     ("configuration", configuration::check),
+    ("chain_part", chain_part::check),
 ];

@@ -10,7 +10,7 @@ use super::admission::{Admission, Conditions};
 use super::comparison::{Decision, decide};
 use super::error::BlockError;
 use super::head::Head;
-use super::rollback::{RollbackError, undo_tip};
+use super::rollback::{RollbackError, lowest_undoable, undo_tip};
 use super::signatures::{BadSignature, SignatureCheck};
 use crate::codec::Context;
 use crate::crypto::Verifier;
@@ -114,8 +114,9 @@ pub enum PartProgress<'s> {
 }
 
 impl<'s> ChainPart<'s> {
-    /// Begins with blocks that are to follow ours at the height `common`. Fails if that is further back than the
-    /// rewrite limit allows, or above our last block.
+    /// Begins with blocks that are to follow ours at the height `common`. Fails if that is further back than our
+    /// blocks can be undone, or above our last block. They can be undone as far as the rewrite limit allows from the
+    /// highest block that the chain ever had: going back to a lower one does not allow more.
     pub fn new(
         store: &'s Store,
         network: &'s Network,
@@ -127,7 +128,7 @@ impl<'s> ChainPart<'s> {
         if common > last.height || common.0 == 0 {
             return Err(RollbackError::NotBelow { tip: last.height });
         }
-        let lowest = last.height.minus(network.chain.rewrite_limit);
+        let lowest = lowest_undoable(&batch, last.height)?;
         if common < lowest {
             return Err(RollbackError::TooDeep { lowest });
         }

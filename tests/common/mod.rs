@@ -28,6 +28,35 @@ pub fn loudly(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// A number that the user may set.
+pub fn from_environment<T: std::str::FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+/// Small random numbers (splitmix64): a run is repeated by its seed.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `count`, which is not 0.
+    pub fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+
+    /// One of two.
+    pub fn coin(&mut self) -> bool {
+        self.next() & 1 == 0
+    }
+}
+
 /// A file of the recorded chain `tiny` that lies in the project.
 pub fn tiny(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name)

@@ -1,7 +1,7 @@
 //! A chain recorded from the real network software, to be taken in up to any height.
 
 #![allow(dead_code)] // not every test uses everything
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use nisd::state::digest;
 use nisd::store::{Identity, Options, Store, StoredBlock, tip};
 use serde_json::Value;
 
-use crate::common::shared;
+use crate::common::{shared, tiny};
 
 /// Network time that no recorded block is ahead of.
 pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
@@ -32,23 +32,39 @@ pub struct Chain {
 impl Chain {
     /// The chain in a folder of the recorded data.
     pub fn open(name: &str) -> Option<Chain> {
-        let folder = shared(&format!("data/chains/{name}"))?;
+        shared(&format!("data/chains/{name}")).map(Chain::in_folder)
+    }
+
+    /// The smallest chain as it lies in the project, without what else is recorded of it.
+    pub fn tiny() -> Chain {
+        Chain::in_folder(tiny(""))
+    }
+
+    fn in_folder(folder: PathBuf) -> Chain {
         let settings = config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder));
         let Settings { network, nemesis, .. } = settings.expect("the recorded configuration");
         let nemesis = nemesis.read().expect("the recorded nemesis block").into_owned();
-        Some(Chain { folder, network, nemesis })
+        Chain { folder, network, nemesis }
     }
 
     /// The file of its blocks, opened.
     pub fn file(&self) -> BlockFile<'static> {
         let plain = self.folder.join("blocks.bin");
-        let path = if plain.exists() { plain } else { self.folder.join("blocks.bin.gz") };
-        BlockFile::new(File::open(path).unwrap()).unwrap()
+        open_blocks(&if plain.exists() { plain } else { self.folder.join("blocks.bin.gz") })
     }
 
     /// All its blocks after the nemesis block.
     pub fn blocks(&self) -> Vec<Block> {
-        let (mut file, mut bytes, mut blocks) = (self.file(), Vec::new(), Vec::new());
+        self.read_blocks(self.file())
+    }
+
+    /// The blocks of another file beside it.
+    pub fn blocks_in(&self, file: &str) -> Vec<Block> {
+        self.read_blocks(open_blocks(&self.folder.join(file)))
+    }
+
+    fn read_blocks(&self, mut file: BlockFile<'_>) -> Vec<Block> {
+        let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
         while file.next(&mut bytes).unwrap() {
             blocks.push(self.block(&bytes));
         }
@@ -88,6 +104,18 @@ impl Chain {
         let mut intake = Intake::new(store, &self.network, self.nemesis.clone(), files, options).unwrap();
         while intake.step(LATE)? != Progress::Done {}
         Ok(())
+    }
+}
+
+fn open_blocks(path: &Path) -> BlockFile<'static> {
+    BlockFile::new(File::open(path).unwrap()).unwrap()
+}
+
+/// Copies the files of a store that is not open.
+pub fn copy_store(from: &Path, to: &Path) {
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
 }
 

@@ -1,0 +1,263 @@
+//! Chain parts offered to a node.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use nisd::chain::{ChainPart, Intake, IntakeOptions, Outcome, PartProgress, Progress, Validity, rollback};
+use nisd::codec::block_file::BlockFile;
+use nisd::codec::{Context, Form};
+use nisd::config::{self, Settings};
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
+use nisd::model::transaction::{entity_version, wire_version};
+use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
+use nisd::state::digest;
+use nisd::store::{Identity, Options, Store, StoredBlock, stored_block, stored_header, tip};
+
+/// Height of the chain to which parts are offered: as many of the blocks in `tests/data/tiny`.
+pub const TIP: u64 = 53;
+/// Flag: the transactions and blocks are signed anew, if their keys are known.
+pub const SIGN: u8 = 1;
+/// Flag: what must fit together does, before it is signed: heights, time stamps, keys, cosignatures.
+pub const REPAIR: u8 = 2;
+/// Flag: the clock stands at our last block and not far in the future.
+pub const EARLY: u8 = 16;
+
+/// Blocks of an input that are looked at.
+const MAX_BLOCKS: usize = 12;
+/// A time that no block is ahead of, unless its time is meant to break something.
+const LATE: Timestamp = Timestamp(i32::MAX - 100);
+/// Seconds after which nearly every account with any importance may make the next block.
+const HIT_TIME: i32 = 6 * 3600;
+/// Bytes of address space for the store.
+const MAP_SIZE: usize = 256 << 20;
+
+/// The first byte for blocks that are to follow ours at this height, at most three below [`TIP`].
+pub fn selector(common: u64, flags: u8) -> u8 {
+    let below = TIP.checked_sub(common).filter(|below| *below < 4).expect("a height near the tip");
+    flags | (below as u8) << 2
+}
+
+/// The node, made once per thread. Every input finds it as it was.
+struct Node {
+    network: Network,
+    store: Store,
+    keys: BTreeMap<PublicKey, KeyPair>,
+    /// The blocks of ours that may be replaced.
+    own: Vec<Block>,
+    digest: Hash256,
+    tip: StoredBlock,
+}
+
+thread_local! {
+    static NODE: Node = Node::new();
+}
+
+/// A part that is not taken leaves the digest of the state and the last block as they are. One that is taken ends
+/// where it says, holds what was offered, and once it is rolled back and our own blocks are taken in again the state is
+/// what it was.
+///
+/// The first byte is a [`selector`]; the blocks follow as in a file of blocks, and end with the first that cannot be
+/// read.
+pub fn check(data: &[u8]) -> usize {
+    let Some((selector, bytes)) = data.split_first() else { return 0 };
+    NODE.with(|node| {
+        let common = Height(TIP - u64::from(selector >> 2 & 3));
+        let mut blocks = node.read(bytes);
+        node.prepare(&mut blocks, common, *selector);
+        let now = if selector & EARLY == 0 { LATE } else { node.tip.timestamp };
+        let outcome = node.offer(common, blocks.clone(), now);
+        match &outcome.switch {
+            Some(_) => node.check_taken(common, &blocks, &outcome),
+            None => {
+                node.assert_as_before();
+                0
+            }
+        }
+    })
+}
+
+fn tiny(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tiny").join(name)
+}
+
+/// Key pairs of the accounts of the chain.
+fn keys() -> BTreeMap<PublicKey, KeyPair> {
+    let text = std::fs::read(tiny("keys.json")).expect("the keys of the chain");
+    let keys: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let pair = |account: &serde_json::Value| {
+        let private = PrivateKey::from_hex(account["privateKey"].as_str().expect("a key")).expect("hex");
+        let pair = KeyPair::new(&private);
+        (pair.public(), pair)
+    };
+    keys["accounts"].as_array().expect("a list").iter().map(pair).collect()
+}
+
+impl Node {
+    fn new() -> Node {
+        let settings = config::load(Some(&tiny("config.json")), Vec::new(), Some(&tiny("")));
+        let Settings { network, nemesis, .. } = settings.expect("the configuration of the chain");
+        let nemesis = nemesis.read().expect("its nemesis block").into_owned();
+        let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        let options = Options { map_size: MAP_SIZE };
+        let store = Store::open(memory.path(), &Identity::of(&network), options).expect("a store");
+        // The open files are all that is needed of it.
+        memory.close().expect("a folder that can go");
+        let file = BlockFile::new(std::fs::File::open(tiny("blocks.bin")).expect("its blocks")).expect("its blocks");
+        let options = IntakeOptions {
+            batch_steps: u32::MAX,
+            batch_blocks: u32::MAX,
+            stop_at: Some(Height(TIP)),
+            trusted_below: Height(0),
+        };
+        let mut intake = Intake::new(&store, &network, nemesis, vec![file], options).expect("an empty store");
+        while intake.step(LATE).expect("a good block") != Progress::Done {}
+        drop(intake);
+        let (digest, tip) = state_of(&store);
+        let own = (TIP - 2..=TIP).map(|height| block_of(&store, Height(height), &network)).collect();
+        Node { network, store, keys: keys(), own, digest, tip }
+    }
+
+    /// The blocks of an input. A length that is too large stands for what is left.
+    fn read(&self, mut bytes: &[u8]) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+            let length = rest.len().min(u32::from_le_bytes(*length) as usize);
+            let (block, rest) = rest.split_at(length);
+            let Ok(block) = Block::from_bytes(block, Context::of(&self.network)) else { break };
+            blocks.push(block);
+            bytes = rest;
+            if blocks.len() == MAX_BLOCKS {
+                break;
+            }
+        }
+        blocks
+    }
+
+    fn prepare(&self, blocks: &mut [Block], common: Height, flags: u8) {
+        let header = self.header(common);
+        let (mut hash, mut height, mut time) = (header.hash, common, header.timestamp);
+        for block in blocks {
+            height = height.next();
+            if flags & REPAIR != 0 {
+                self.repair(block, height, time);
+            }
+            if flags & SIGN != 0 {
+                self.sign_block(block, hash);
+            }
+            (hash, time) = (block.hash(), block.timestamp);
+        }
+    }
+
+    fn header(&self, height: Height) -> StoredBlock {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        stored_header(&snapshot, height).expect("a store").expect("a block").0
+    }
+
+    /// Puts a block into a place of the chain. Its transactions move in time with it.
+    fn repair(&self, block: &mut Block, height: Height, parent: Timestamp) {
+        block.height = height;
+        self.repair_entity(&mut block.version, &mut block.signer);
+        let late = parent.0.saturating_add(HIT_TIME).saturating_sub(block.timestamp.0).max(0);
+        block.timestamp.0 = block.timestamp.0.saturating_add(late);
+        block.transactions.iter_mut().for_each(|transaction| self.repair_transaction(transaction, late));
+    }
+
+    fn repair_transaction(&self, transaction: &mut Transaction, late: i32) {
+        self.repair_entity(&mut transaction.version, &mut transaction.signer);
+        transaction.timestamp.0 = transaction.timestamp.0.saturating_add(late);
+        transaction.deadline.0 = transaction.deadline.0.saturating_add(late);
+        if let Body::Multisig(body) = &mut transaction.body {
+            self.repair_transaction(&mut body.inner, late);
+            let hash = body.inner.hash();
+            for cosignature in &mut body.cosignatures {
+                self.repair_transaction(cosignature, late);
+                if let Body::Cosignature(body) = &mut cosignature.body {
+                    body.other_hash = hash.into();
+                }
+            }
+        }
+    }
+
+    /// An unknown key stands for one that is known.
+    fn repair_entity(&self, version: &mut i32, signer: &mut PublicKey) {
+        *version = wire_version(self.network.byte, entity_version(*version));
+        if !self.keys.contains_key(signer) {
+            let other = self.keys.keys().nth(usize::from(signer.0[0]) % self.keys.len());
+            *signer = *other.expect("a key");
+        }
+    }
+
+    fn sign_block(&self, block: &mut Block, parent: Hash256) {
+        block.transactions.iter_mut().for_each(|transaction| self.sign(transaction));
+        block.previous_hash = parent.into();
+        if let Some(pair) = self.keys.get(&block.signer) {
+            block.signature = Some(pair.sign(&block.to_bytes(Form::NonVerifiable)));
+        }
+    }
+
+    fn sign(&self, transaction: &mut Transaction) {
+        if let Body::Multisig(body) = &mut transaction.body {
+            body.cosignatures.iter_mut().for_each(|cosignature| self.sign(cosignature));
+        }
+        if let Some(pair) = self.keys.get(&transaction.signer) {
+            transaction.signature = Some(pair.sign(&transaction.signed_bytes()));
+        }
+    }
+
+    fn offer(&self, common: Height, blocks: Vec<Block>, now: Timestamp) -> Outcome {
+        let part = ChainPart::new(&self.store, &self.network, common, blocks).expect("near the tip");
+        let mut part = Box::new(part);
+        loop {
+            match part.step(now).expect("a store that works") {
+                PartProgress::Working(next) => part = next,
+                PartProgress::Done(outcome) => return outcome,
+            }
+        }
+    }
+
+    fn assert_as_before(&self) {
+        let (digest, tip) = state_of(&self.store);
+        assert_eq!((tip, digest), (self.tip.clone(), self.digest));
+    }
+
+    fn check_taken(&self, common: Height, blocks: &[Block], outcome: &Outcome) -> usize {
+        assert_eq!(outcome.validity, Validity::Valid);
+        let (ours, theirs) = outcome.scores.expect("those that were compared");
+        assert!(theirs > ours);
+        let (_, tip) = state_of(&self.store);
+        assert_eq!(tip.height, common.plus(blocks.len() as u64));
+        assert_eq!(tip.score, self.header(common).score + i128::from(theirs));
+        self.assert_stored(blocks);
+        let undone: Vec<Block> = self.own.iter().filter(|block| block.height > common).cloned().collect();
+        let mut batch = self.store.begin().expect("a batch");
+        rollback(&mut batch, common).expect("blocks taken a moment ago");
+        batch.commit().expect("a store that works");
+        if !undone.is_empty() {
+            assert!(self.offer(common, undone, LATE).switch.is_some(), "our own blocks are good");
+        }
+        self.assert_as_before();
+        blocks.len()
+    }
+
+    /// All that was offered is there, each block naming that before it.
+    fn assert_stored(&self, blocks: &[Block]) {
+        for block in blocks {
+            let mut stored = block_of(&self.store, block.height, &self.network);
+            assert_eq!(stored.hash(), self.header(block.height).hash);
+            assert_eq!(stored.previous_hash, self.header(Height(block.height.0 - 1)).hash);
+            stored.previous_hash = block.previous_hash.clone();
+            assert_eq!(stored, *block);
+        }
+    }
+}
+
+fn block_of(store: &Store, height: Height, network: &Network) -> Block {
+    let snapshot = store.snapshot().expect("a snapshot");
+    stored_block(&snapshot, height, Context::of(network)).expect("a store").expect("a block").1
+}
+
+fn state_of(store: &Store) -> (Hash256, StoredBlock) {
+    let snapshot = store.snapshot().expect("a snapshot");
+    let tip = tip(&snapshot).expect("a store").expect("a chain");
+    (digest(&snapshot).expect("a store"), tip)
+}

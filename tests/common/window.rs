@@ -1,0 +1,149 @@
+//! A stretch of a recorded chain, with what the state must be at each of its heights, on the chain itself and on the
+//! losing branches that were recorded there.
+
+use std::path::Path;
+
+use nisd::codec::Form;
+use nisd::codec::block_file::{BlockFile, write_block};
+use nisd::model::{Block, Hash256, Height};
+use nisd::store::{Store, StoredBlock};
+use tempfile::TempDir;
+
+use crate::recorded_chain::{Chain, copy_store, digest_of, tip_of};
+
+/// What is known of the state after a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The last block.
+    pub tip: StoredBlock,
+    /// Digest of the state.
+    pub digest: Hash256,
+}
+
+impl Point {
+    /// That of a store.
+    pub fn of(store: &Store) -> Point {
+        Point { tip: tip_of(store), digest: digest_of(store) }
+    }
+}
+
+/// Blocks one after another, with the state after each of them.
+struct Branch {
+    /// The last height that belongs to the chain itself.
+    common: u64,
+    blocks: Vec<(Block, Point)>,
+}
+
+/// Number of the branch that is the chain itself.
+pub const MAIN: usize = 0;
+
+/// A stretch of a recorded chain.
+pub struct Window {
+    /// The chain.
+    pub chain: Chain,
+    /// The first height, below which nothing is known.
+    pub start: u64,
+    first: Point,
+    /// The chain itself, then losing branches.
+    branches: Vec<Branch>,
+    /// A store at the first height.
+    pristine: TempDir,
+}
+
+impl Window {
+    /// Replays the heights from `start` to `end`, and the losing branches that fork there, each once and in a
+    /// straight line.
+    pub fn new(chain: Chain, start: u64, end: u64) -> Window {
+        let pristine = tempfile::tempdir().unwrap();
+        let store = chain.store(pristine.path());
+        chain.import(&store, start);
+        let first = Point::of(&store);
+        drop(store);
+        let forks = losing_branches(&chain);
+        let forks = forks.iter().filter(|(common, _)| (start..end).contains(common));
+        let blocks: Vec<Block> =
+            chain.blocks().into_iter().filter(|block| (start + 1..=end).contains(&block.height.0)).collect();
+        let mut window = Window { chain, start, first, branches: Vec::new(), pristine };
+        let main = window.replay(start, &[], &blocks);
+        let losing = forks.map(|(common, branch)| window.replay(*common, &blocks, branch)).collect::<Vec<_>>();
+        window.branches.push(main);
+        window.branches.extend(losing);
+        window
+    }
+
+    /// Goes to the height `common` by `before`, then on by `blocks`.
+    fn replay(&self, common: u64, before: &[Block], blocks: &[Block]) -> Branch {
+        let folder = tempfile::tempdir().unwrap();
+        let store = self.begin(folder.path());
+        let before: Vec<&Block> = before.iter().take_while(|block| block.height.0 <= common).collect();
+        self.take_in(&store, &before);
+        let after = |block: &Block| {
+            self.take_in(&store, &[block]);
+            (block.clone(), Point::of(&store))
+        };
+        Branch { common, blocks: blocks.iter().map(after).collect() }
+    }
+
+    /// A store at the first height, in an empty folder.
+    pub fn begin(&self, folder: &Path) -> Store {
+        copy_store(self.pristine.path(), folder);
+        self.chain.store(folder)
+    }
+
+    /// Takes in blocks as from a file.
+    pub fn take_in(&self, store: &Store, blocks: &[&Block]) {
+        let mut file = Vec::new();
+        blocks.iter().for_each(|block| write_block(&mut file, &block.to_bytes(Form::Verifiable)).unwrap());
+        self.chain.take_in(store, vec![BlockFile::new(file.as_slice()).unwrap()], None).unwrap();
+    }
+
+    /// How many branches there are, the chain itself included.
+    pub fn branches(&self) -> usize {
+        self.branches.len()
+    }
+
+    /// The last height of the chain itself that a branch has.
+    pub fn common(&self, branch: usize) -> u64 {
+        if branch == MAIN { self.last(MAIN) } else { self.branches[branch].common }
+    }
+
+    /// The last height of a branch.
+    pub fn last(&self, branch: usize) -> u64 {
+        let branch = &self.branches[branch];
+        branch.common + branch.blocks.len() as u64
+    }
+
+    fn at(&self, branch: usize, height: u64) -> &(Block, Point) {
+        let branch = &self.branches[if height <= self.common(branch) { MAIN } else { branch }];
+        &branch.blocks[(height - branch.common - 1) as usize]
+    }
+
+    /// The state after the block at a height of a branch.
+    pub fn point(&self, branch: usize, height: u64) -> &Point {
+        if height == self.start { &self.first } else { &self.at(branch, height).1 }
+    }
+
+    /// The blocks of a branch above the height `common`, up to `last`.
+    pub fn blocks(&self, branch: usize, common: u64, last: u64) -> Vec<Block> {
+        (common + 1..=last).map(|height| self.at(branch, height).0.clone()).collect()
+    }
+}
+
+/// Heights at which recorded branches fork, with their blocks.
+fn losing_branches(chain: &Chain) -> Vec<(u64, Vec<Block>)> {
+    if !chain.folder.join("forks.jsonl.gz").exists() {
+        // The one that lies in the project.
+        return vec![(52, chain.blocks_in("losing-52.bin"))];
+    }
+    let block = |one: &serde_json::Value| chain.block(&hex::decode(one["block"].as_str().unwrap()).unwrap());
+    let fork = |fork: serde_json::Value| {
+        let losing = fork["losingBranch"].as_array().unwrap().iter().map(block).collect();
+        (fork["commonHeight"].as_u64().unwrap(), losing)
+    };
+    chain.lines("forks.jsonl.gz").into_iter().map(fork).collect()
+}
+
+/// The lowest height to which a store goes back that has the last `limit` blocks to undo and is at a height.
+pub fn lowest(height: u64, limit: u64) -> u64 {
+    Height(height).minus(limit).0
+}
