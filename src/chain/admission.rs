@@ -14,7 +14,7 @@ use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
 use crate::rules::{self, Context, Use, ValidationResult};
 use crate::state::{self, BlockContext, Ledger};
-use crate::store::{Batch, Read, StoredBlock};
+use crate::store::{Batch, Read, StoredBlock, Write};
 
 /// What a block is judged by, besides the state.
 pub struct Conditions<'a> {
@@ -183,7 +183,7 @@ impl Admission {
 
     fn execute(
         &self,
-        ledger: &mut Ledger<'_, '_>,
+        ledger: &mut Ledger<'_, impl Write>,
         index: usize,
         conditions: &mut Conditions<'_>,
     ) -> Result<(), BlockError> {
@@ -208,11 +208,11 @@ impl Admission {
         Ok(())
     }
 
-    fn context<'a, 'b, 'e>(
+    fn context<'a, 'b, W: Write>(
         &self,
-        ledger: &'a Ledger<'b, 'e>,
+        ledger: &'a Ledger<'b, W>,
         conditions: &Conditions<'a>,
-    ) -> Context<'a, Ledger<'b, 'e>> {
+    ) -> Context<'a, Ledger<'b, W>> {
         let Conditions { network, now, .. } = *conditions;
         Context { state: ledger, network, height: self.block.height, now, usage: Use::ChainPart }
     }
@@ -220,7 +220,7 @@ impl Admission {
     /// The rules of the block as a whole, then its rewards.
     fn settle(
         &self,
-        ledger: &mut Ledger<'_, '_>,
+        ledger: &mut Ledger<'_, impl Write>,
         head: &Head,
         conditions: &Conditions<'_>,
     ) -> Result<Settled, BlockError> {

@@ -3,7 +3,7 @@
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, NetworkByte, Transaction};
 use crate::state::{BlockContext, Effect, HashEntry, Ledger, StateError, assign_ids, index_harvest, index_transaction};
-use crate::store::{Batch, StoreError, StoredBlock, Table, block_key};
+use crate::store::{Batch, StoreError, StoredBlock, Table, Write, block_key};
 
 /// Begins a block.
 pub fn begin(block: &Block, batch: &mut Batch<'_>, network: &Network) -> Result<BlockContext, StateError> {
@@ -16,7 +16,7 @@ pub fn begin(block: &Block, batch: &mut Batch<'_>, network: &Network) -> Result<
 
 /// Carries out the effects of one transaction of the block.
 pub fn apply_transaction(
-    ledger: &mut Ledger<'_, '_>,
+    ledger: &mut Ledger<'_, impl Write>,
     transaction: &Transaction,
     effects: &[Effect<'_>],
 ) -> Result<(), StateError> {
@@ -25,7 +25,7 @@ pub fn apply_transaction(
 }
 
 /// Remembers every key that a transaction carries (specification 03 §8).
-fn reveal_keys(ledger: &mut Ledger<'_, '_>, transaction: &Transaction) -> Result<(), StateError> {
+fn reveal_keys(ledger: &mut Ledger<'_, impl Write>, transaction: &Transaction) -> Result<(), StateError> {
     ledger.reveal(&transaction.signer)?;
     match &transaction.body {
         Body::ImportanceTransfer(body) => ledger.reveal(&body.remote),
@@ -49,7 +49,11 @@ pub struct Settled {
 }
 
 /// Credits a block all of whose transactions were carried out.
-pub fn settle(ledger: &mut Ledger<'_, '_>, block: &Block, parent: Option<&StoredBlock>) -> Result<Settled, StateError> {
+pub fn settle(
+    ledger: &mut Ledger<'_, impl Write>,
+    block: &Block,
+    parent: Option<&StoredBlock>,
+) -> Result<Settled, StateError> {
     let signer = Address::from_public_key(&block.signer, ledger.network.byte);
     ledger.reveal(&block.signer)?;
     let beneficiary = ledger.beneficiary(&signer)?;

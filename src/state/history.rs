@@ -2,7 +2,7 @@
 
 use super::error::StateError;
 use crate::model::{Address, Block, Body, Hash256, Height, NetworkByte, Timestamp, Transaction, transaction::kind};
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::store::{StoreError, Table, Write};
 
 /// Where the transaction with a hash is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl HashEntry {
     }
 
     /// Remembers a hash. One that is known already makes the block impossible.
-    pub fn insert(self, batch: &mut Batch<'_>, hash: &Hash256) -> Result<(), StateError> {
+    pub fn insert(self, batch: &mut impl Write, hash: &Hash256) -> Result<(), StateError> {
         if batch.contains(Table::Hashes, &hash.0)? {
             return Err(StateError::impossible(format!("transaction {hash} is in the chain already")));
         }
@@ -101,7 +101,7 @@ pub enum Direction {
 /// 10). To be called after the whole block was applied: a multisig transaction concerns those who are
 /// cosignatories then.
 pub fn index_transaction(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     transaction: &Transaction,
     id: u64,
     height: Height,
@@ -146,7 +146,7 @@ fn recipients(transaction: &Transaction, nested: bool, network: NetworkByte) -> 
 
 /// Adds a block to the histories of its signer and of the account it is credited to.
 pub fn index_harvest(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     signer: &Address,
     beneficiary: &Address,
     height: Height,

@@ -12,7 +12,7 @@ use crate::crypto::PublicKey;
 use crate::model::network::ImportanceScheme;
 use crate::model::transaction::{LinkMode, ModificationKind};
 use crate::model::{Address, Amount, Height, NamespaceId, Network, Timestamp};
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::store::{StoreError, Table, Write};
 
 /// What a [`Ledger`] keeps while one block is applied.
 pub struct BlockContext {
@@ -43,17 +43,17 @@ impl BlockContext {
     }
 }
 
-/// Changes the state of a chain within a batch, for one block.
-pub struct Ledger<'a, 'env> {
-    /// The batch that takes the changes.
-    pub batch: &'a mut Batch<'env>,
+/// Changes a state, for one block: that of a batch, or of what is kept in memory on top of a commit.
+pub struct Ledger<'a, W> {
+    /// What takes the changes.
+    pub batch: &'a mut W,
     /// What is kept for the block.
     pub block: &'a mut BlockContext,
     /// The network.
     pub network: &'a Network,
 }
 
-impl Ledger<'_, '_> {
+impl<W: Write> Ledger<'_, W> {
     /// The account of an address, to be changed. It is written by [`Ledger::finish`].
     pub fn account(&mut self, address: &Address) -> Result<&mut Account, StateError> {
         if !self.block.accounts.contains_key(address) {

@@ -6,7 +6,7 @@ use crate::crypto::PublicKey;
 use crate::model::mosaic::LevyKind;
 use crate::model::transaction::SupplyChangeKind;
 use crate::model::{Address, Levy, MosaicDefinition, MosaicId, MosaicProperties, NetworkByte};
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::store::{Read, StoreError, Table, Write};
 
 /// One definition of a mosaic, with the supply as it was while the definition was current.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl MosaicEntry {
         Ok(MosaicEntry { definition, supply })
     }
 
-    fn put(&self, batch: &mut Batch<'_>, number: u32) -> Result<(), StoreError> {
+    fn put(&self, batch: &mut impl Write, number: u32) -> Result<(), StoreError> {
         batch.put(Table::Mosaics, &entry_key(&self.definition.id, number), &self.to_bytes())
     }
 }
@@ -162,7 +162,7 @@ fn read_quantity(value: &[u8]) -> Result<u64, StoreError> {
 }
 
 fn set_balance(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     id: &MosaicId,
     number: u32,
     account: &Address,
@@ -176,7 +176,7 @@ fn set_balance(
 }
 
 /// Makes an account count as invested in a mosaic, or not.
-pub fn set_holding(batch: &mut Batch<'_>, account: &Address, id: &MosaicId, held: bool) -> Result<(), StoreError> {
+pub fn set_holding(batch: &mut impl Write, account: &Address, id: &MosaicId, held: bool) -> Result<(), StoreError> {
     let key = holding_key(account, id);
     match held {
         true if batch.contains(Table::Holdings, &key)? => Ok(()),
@@ -198,7 +198,7 @@ pub fn holdings(state: &impl Read, account: &Address) -> Result<Vec<String>, Sto
 
 /// Brings the holding of an account into line with its balance (specification 03 §14.1).
 fn update_holding(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     id: &MosaicId,
     account: &Address,
     network: NetworkByte,
@@ -221,7 +221,7 @@ pub struct Defined {
 
 /// Carries out a definition (specification 03 §13.2).
 pub fn define(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     definition: &MosaicDefinition,
     after_fork: bool,
     network: NetworkByte,
@@ -256,13 +256,13 @@ fn same_terms(a: &MosaicDefinition, b: &MosaicDefinition) -> bool {
     a.properties == b.properties && a.levy == b.levy
 }
 
-fn need_current(batch: &Batch<'_>, id: &MosaicId) -> Result<(u32, MosaicEntry), StateError> {
+fn need_current(batch: &impl Read, id: &MosaicId) -> Result<(u32, MosaicEntry), StateError> {
     current(batch, id)?.ok_or_else(|| StateError::impossible(format!("there is no mosaic {id}")))
 }
 
 /// Carries out a supply change (specification 03 §13.3).
 pub fn change_supply(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     supplier: &Address,
     id: &MosaicId,
     delta: u64,
@@ -291,7 +291,7 @@ pub fn change_supply(
 
 /// Moves a quantity (specification 03 §13.4, §14.1).
 pub fn transfer(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     id: &MosaicId,
     from: &Address,
     to: &Address,
@@ -310,7 +310,7 @@ pub fn transfer(
 }
 
 /// Forgets a mosaic with all its definitions and balances.
-pub fn remove(batch: &mut Batch<'_>, id: &MosaicId) -> Result<(), StoreError> {
+pub fn remove(batch: &mut impl Write, id: &MosaicId) -> Result<(), StoreError> {
     let prefix = id_prefix(id);
     for table in [Table::Mosaics, Table::Balances] {
         for key in batch.keys(table, &prefix)? {

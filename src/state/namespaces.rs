@@ -8,7 +8,7 @@ use super::bytes::{Reader, Writer};
 use super::error::StateError;
 use super::mosaics;
 use crate::model::{Address, Height, MosaicId, NamespaceId};
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::store::{Read, StoreError, Table, Write};
 
 /// A lease of a root namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>, StoreError> {
     Ok(leases)
 }
 
-fn put_leases(batch: &mut Batch<'_>, root: &str, leases: &[Lease]) -> Result<(), StoreError> {
+fn put_leases(batch: &mut impl Write, root: &str, leases: &[Lease]) -> Result<(), StoreError> {
     let mut out = Writer::default();
     for lease in leases {
         out.array(lease.owner.as_bytes());
@@ -89,7 +89,7 @@ pub fn mosaics_of(state: &impl Read, root: &str, lease: &Lease) -> Result<Vec<Mo
 
 /// Carries out a provision. `log` is told of mosaics that came back.
 pub fn provision(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     owner: Address,
     name: &NamespaceId,
     height: Height,
@@ -103,7 +103,7 @@ pub fn provision(
 }
 
 fn provision_root(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     owner: Address,
     root: &str,
     height: Height,
@@ -131,7 +131,7 @@ fn provision_root(
     Ok(put_leases(batch, root, &leases)?)
 }
 
-fn restore(batch: &mut Batch<'_>, id: &MosaicId, was_active: bool, log: &mut ExpiryLog) -> Result<(), StateError> {
+fn restore(batch: &mut impl Write, id: &MosaicId, was_active: bool, log: &mut ExpiryLog) -> Result<(), StateError> {
     let Some((number, _)) = mosaics::current(batch, id)? else { return Ok(()) };
     let balances = mosaics::balances(batch, id, number)?;
     for (account, _) in &balances {
@@ -143,7 +143,7 @@ fn restore(batch: &mut Batch<'_>, id: &MosaicId, was_active: bool, log: &mut Exp
     Ok(())
 }
 
-fn provision_child(batch: &mut Batch<'_>, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
+fn provision_child(batch: &mut impl Write, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
     let impossible = |why: &str| StateError::impossible(format!("namespace {name}: {why}"));
     let mut leases = leases(batch, name.root())?;
     let lease = leases.last_mut().ok_or_else(|| impossible("there is no such root"))?;
@@ -162,7 +162,7 @@ fn provision_child(batch: &mut Batch<'_>, owner: Address, name: &NamespaceId) ->
 }
 
 /// Lets the mosaics of all roots expire whose last lease ends at `height` (specification 03 §12.5).
-pub fn expire(batch: &mut Batch<'_>, height: Height, term: u64, log: &mut ExpiryLog) -> Result<(), StateError> {
+pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut ExpiryLog) -> Result<(), StateError> {
     let Some(began) = height.0.checked_sub(term).filter(|began| *began > 0) else { return Ok(()) };
     for key in batch.keys(Table::LeasesByHeight, &began.to_be_bytes())? {
         let root = root_of_key(&key)?;
@@ -181,7 +181,7 @@ pub fn expire(batch: &mut Batch<'_>, height: Height, term: u64, log: &mut Expiry
 }
 
 /// Drops leases made below `cut`; a root without a lease is forgotten with its mosaics (specification 03 §17).
-pub fn prune(batch: &mut Batch<'_>, cut: Height) -> Result<(), StateError> {
+pub fn prune(batch: &mut impl Write, cut: Height) -> Result<(), StateError> {
     let mut keys = Vec::new();
     batch.each(Table::LeasesByHeight, &[], |key, _| {
         let old = key < cut.0.to_be_bytes().as_slice();
@@ -251,7 +251,7 @@ impl ExpiryLog {
     /// Appends an entry.
     pub fn add(
         &mut self,
-        batch: &mut Batch<'_>,
+        batch: &mut impl Write,
         id: &MosaicId,
         kind: ExpiryKind,
         balances: &[(Address, u64)],

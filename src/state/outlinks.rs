@@ -2,7 +2,7 @@
 
 use super::vesting::VestedBalance;
 use crate::model::{Address, Height};
-use crate::store::{Batch, StoreError, Table};
+use crate::store::{StoreError, Table, Write};
 
 /// A movement of currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Outlink {
     }
 
     /// Remembers the movement as that with a number in its block.
-    pub(super) fn insert(&self, batch: &mut Batch<'_>, number: u32) -> Result<(), StoreError> {
+    pub(super) fn insert(&self, batch: &mut impl Write, number: u32) -> Result<(), StoreError> {
         let key = [self.height.0.to_be_bytes().as_slice(), &number.to_be_bytes()].concat();
         let value = [self.sender.as_bytes().as_slice(), self.recipient.as_bytes(), &self.weight.to_le_bytes()].concat();
         batch.insert(Table::Outlinks, &key, &value)

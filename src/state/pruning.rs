@@ -6,7 +6,7 @@ use super::error::StateError;
 use super::namespaces;
 use crate::model::network::ChainParameters;
 use crate::model::{Height, Timestamp};
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::store::{Read, StoreError, Table, Write};
 
 /// Blocks between two prunings. It does not follow the configured block time.
 const INTERVAL: u64 = 360;
@@ -16,7 +16,7 @@ const SECONDS_PER_HOUR: i64 = 3600;
 
 /// Forgets what is old, in every block whose height is one above a multiple of the interval.
 pub fn prune(
-    batch: &mut Batch<'_>,
+    batch: &mut impl Write,
     height: Height,
     timestamp: Timestamp,
     chain: &ChainParameters,
@@ -31,14 +31,14 @@ pub fn prune(
     Ok(())
 }
 
-fn prune_outlinks(batch: &mut Batch<'_>, cut: Height) -> Result<(), StoreError> {
+fn prune_outlinks(batch: &mut impl Write, cut: Height) -> Result<(), StoreError> {
     for key in keys_below(batch, Table::Outlinks, &cut.0.to_be_bytes())? {
         batch.delete(Table::Outlinks, &key)?;
     }
     Ok(())
 }
 
-fn prune_hashes(batch: &mut Batch<'_>, now: Timestamp, retention_hours: Option<u32>) -> Result<(), StoreError> {
+fn prune_hashes(batch: &mut impl Write, now: Timestamp, retention_hours: Option<u32>) -> Result<(), StoreError> {
     let Some(hours) = retention_hours else { return Ok(()) };
     let limit = (i64::from(now.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as u32;
     for key in keys_below(batch, Table::HashesByTime, &limit.to_be_bytes())? {
@@ -48,7 +48,7 @@ fn prune_hashes(batch: &mut Batch<'_>, now: Timestamp, retention_hours: Option<u
     Ok(())
 }
 
-fn keys_below(batch: &Batch<'_>, table: Table, limit: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+fn keys_below(batch: &impl Read, table: Table, limit: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
     let mut keys = Vec::new();
     batch.each(table, &[], |key, _| {
         let below = key < limit;

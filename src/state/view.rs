@@ -9,7 +9,7 @@ use super::namespaces::{self, Lease};
 use super::queries;
 use crate::model::network::NAMESPACE_SINK;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, NetworkByte};
-use crate::store::{Read, StoreError, Table};
+use crate::store::{Read, StoreError, Table, Write};
 
 /// A state that can be asked. Every question fails only if the store does.
 pub trait View {
@@ -101,7 +101,7 @@ impl<R: Read> View for R {
 }
 
 /// The state in the middle of a block: its accounts are not written yet.
-impl View for Ledger<'_, '_> {
+impl<W: Write> View for Ledger<'_, W> {
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
         match self.block.open_account(address) {
             Some(account) => Ok(Cow::Borrowed(account)),

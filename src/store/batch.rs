@@ -6,6 +6,7 @@ use super::error::StoreError;
 use super::journal::{self, Journal};
 use super::read::{Read, Walk, found};
 use super::tables::Table;
+use super::write::Write;
 
 /// Changes that become visible and durable together. Dropped without [`Batch::commit`] they are gone.
 pub struct Batch<'env> {
@@ -17,39 +18,6 @@ pub struct Batch<'env> {
 impl<'env> Batch<'env> {
     pub(super) fn new(transaction: RwTransaction<'env>, databases: &'env [Database]) -> Batch<'env> {
         Batch { transaction, databases, journal: Journal::default() }
-    }
-
-    /// Sets a key and remembers its old value in the journal.
-    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let database = self.databases[table as usize];
-        self.journal.record(table, key, found(self.transaction.get(database, &key))?);
-        Ok(self.transaction.put(database, &key, &value, WriteFlags::empty())?)
-    }
-
-    /// Sets a key that the caller knows to be absent, which saves looking for an old value. An old value is a
-    /// broken invariant and refused.
-    pub fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.journal.record(table, key, None);
-        match self.transaction.put(self.databases[table as usize], &key, &value, WriteFlags::NO_OVERWRITE) {
-            Err(lmdb::Error::KeyExist) => Err(StoreError::Damaged("a key is present that should be new")),
-            other => Ok(other?),
-        }
-    }
-
-    /// Sets a key whose old value the caller knows, which saves looking for it.
-    pub fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
-        self.journal.record(table, key, before);
-        Ok(self.transaction.put(self.databases[table as usize], &key, &value, WriteFlags::empty())?)
-    }
-
-    /// Removes a key, if present, and remembers its value in the journal.
-    pub fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        let database = self.databases[table as usize];
-        if let Some(value) = found(self.transaction.get(database, &key))? {
-            self.journal.record(table, key, Some(value));
-            self.transaction.del(database, &key, None)?;
-        }
-        Ok(())
     }
 
     /// Sets a key outside of the journal.
@@ -94,5 +62,40 @@ impl Read for Batch<'_> {
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
         Ok(Walk::new(self.transaction.open_ro_cursor(self.databases[table as usize])?, None))
+    }
+}
+
+impl Write for Batch<'_> {
+    /// Sets a key and remembers its old value in the journal.
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let database = self.databases[table as usize];
+        self.journal.record(table, key, found(self.transaction.get(database, &key))?);
+        Ok(self.transaction.put(database, &key, &value, WriteFlags::empty())?)
+    }
+
+    /// Sets a key that the caller knows to be absent, which saves looking for an old value. An old value is a
+    /// broken invariant and refused.
+    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.journal.record(table, key, None);
+        match self.transaction.put(self.databases[table as usize], &key, &value, WriteFlags::NO_OVERWRITE) {
+            Err(lmdb::Error::KeyExist) => Err(StoreError::Damaged("a key is present that should be new")),
+            other => Ok(other?),
+        }
+    }
+
+    /// Sets a key whose old value the caller knows, which saves looking for it.
+    fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
+        self.journal.record(table, key, before);
+        Ok(self.transaction.put(self.databases[table as usize], &key, &value, WriteFlags::empty())?)
+    }
+
+    /// Removes a key, if present, and remembers its value in the journal.
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        let database = self.databases[table as usize];
+        if let Some(value) = found(self.transaction.get(database, &key))? {
+            self.journal.record(table, key, Some(value));
+            self.transaction.del(database, &key, None)?;
+        }
+        Ok(())
     }
 }

@@ -9,14 +9,18 @@ mod blocks;
 mod error;
 mod journal;
 mod open;
+mod overlay;
 mod read;
 mod reader;
 mod tables;
+mod write;
 
 pub use batch::Batch;
 pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
 pub use error::StoreError;
 pub use open::{Access, Identity, Options, Store};
+pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};
 pub use reader::Reader;
 pub use tables::Table;
+pub use write::Write;

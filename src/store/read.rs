@@ -1,10 +1,12 @@
 //! Reading: single values and walks in key order.
 
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lmdb::{Cursor, Database, InactiveTransaction, RoCursor, RoTransaction, Transaction};
 
 use super::error::StoreError;
+use super::overlay::{TableChanges, first_from, last_before};
 use super::tables::Table;
 
 // Operations of LMDB's cursors, by the numbers of its interface.
@@ -68,34 +70,115 @@ pub type Entry<'a> = (&'a [u8], &'a [u8]);
 pub struct Walk<'a> {
     cursor: RoCursor<'a>,
     stop: Option<&'a AtomicBool>,
+    layer: Option<Layer<'a>>,
+}
+
+/// Changes on top of the table that is walked over.
+struct Layer<'a> {
+    changes: &'a TableChanges,
+    /// Key of the present entry.
+    here: Vec<u8>,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(cursor: RoCursor<'a>, stop: Option<&'a AtomicBool>) -> Walk<'a> {
-        Walk { cursor, stop }
+        Walk { cursor, stop, layer: None }
+    }
+
+    /// The same walk with changes on top.
+    pub(super) fn below(self, changes: &'a TableChanges) -> Walk<'a> {
+        Walk { layer: Some(Layer { changes, here: Vec::new() }), ..self }
     }
 
     /// The first entry whose key is not before `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
-        // An empty key is not allowed in LMDB; the smallest one that is comes before all others.
-        let key = if key.is_empty() { &[0] } else { key };
-        self.go(Some(key), SET_RANGE)
+        match self.layer.take() {
+            None => self.seek_below(key),
+            Some(layer) => self.seek_layered(layer, key.to_vec()),
+        }
     }
 
     /// The last entry of the table.
     pub fn last(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        self.go(None, LAST)
+        match self.layer.take() {
+            None => self.go(None, LAST),
+            Some(layer) => self.previous_layered(layer, None),
+        }
     }
 
     /// The entry after the present one.
     #[allow(clippy::should_implement_trait)] // fallible, and lends from the transaction
     pub fn next(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        self.go(None, NEXT)
+        match self.layer.take() {
+            None => self.go(None, NEXT),
+            Some(layer) => {
+                let behind = behind(&layer.here);
+                self.seek_layered(layer, behind)
+            }
+        }
     }
 
     /// The entry before the present one.
     pub fn previous(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        self.go(None, PREVIOUS)
+        match self.layer.take() {
+            None => self.go(None, PREVIOUS),
+            Some(layer) => {
+                let here = layer.here.clone();
+                self.previous_layered(layer, Some(here))
+            }
+        }
+    }
+
+    fn seek_below(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
+        // An empty key is not allowed in LMDB; the smallest one that is comes before all others.
+        let key = if key.is_empty() { &[0] } else { key };
+        self.go(Some(key), SET_RANGE)
+    }
+
+    /// Of the entry below and the change the lower key comes first; of equal keys the change counts.
+    fn seek_layered(&mut self, layer: Layer<'a>, mut from: Vec<u8>) -> Result<Option<Entry<'a>>, StoreError> {
+        let changes = layer.changes;
+        let found = loop {
+            let below = self.seek_below(&from)?;
+            let change = first_from(changes, Bound::Included(&from));
+            match (below, change) {
+                (below, None) => break below,
+                (Some(entry), Some((key, _))) if entry.0 < key => break Some(entry),
+                (_, Some((key, Some(value)))) => break Some((key, value)),
+                (_, Some((key, None))) => from = behind(key),
+            }
+        };
+        self.stand_on(layer, found)
+    }
+
+    fn previous_layered(
+        &mut self,
+        layer: Layer<'a>,
+        mut before: Option<Vec<u8>>,
+    ) -> Result<Option<Entry<'a>>, StoreError> {
+        let changes = layer.changes;
+        let found = loop {
+            let below = match &before {
+                None => self.go(None, LAST)?,
+                Some(key) => match self.seek_below(key)? {
+                    Some(_) => self.go(None, PREVIOUS)?,
+                    None => self.go(None, LAST)?,
+                },
+            };
+            match (below, last_before(changes, before.as_deref())) {
+                (below, None) => break below,
+                (Some(entry), Some((key, _))) if entry.0 > key => break Some(entry),
+                (_, Some((key, Some(value)))) => break Some((key, value)),
+                (_, Some((key, None))) => before = Some(key.to_vec()),
+            }
+        };
+        self.stand_on(layer, found)
+    }
+
+    fn stand_on(&mut self, layer: Layer<'a>, found: Option<Entry<'a>>) -> Result<Option<Entry<'a>>, StoreError> {
+        let here = found.map_or(layer.here, |(key, _)| key.to_vec());
+        self.layer = Some(Layer { changes: layer.changes, here });
+        Ok(found)
     }
 
     fn go(&mut self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
@@ -107,6 +190,11 @@ impl<'a> Walk<'a> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The smallest key behind a key.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }
 
 /// The last commit at the time it was taken. Cheap; to be dropped soon, since LMDB keeps old pages for it.

@@ -1,0 +1,163 @@
+//! Changes that are kept in memory on top of a commit, for what is not in the chain yet.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::error::StoreError;
+use super::read::{Read, Snapshot, Walk};
+use super::tables::Table;
+use super::write::Write;
+
+/// New values by key; `None` for a key that is removed.
+pub(super) type TableChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// Changes on top of a commit. They fit that commit only.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    tables: BTreeMap<Table, TableChanges>,
+    bytes: usize,
+}
+
+impl Changes {
+    /// Bytes of all keys and values.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
+        let size = |value: Option<&[u8]>| key.len() + value.map_or(0, <[u8]>::len);
+        let old = self.tables.entry(table).or_default().insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        self.bytes += size(value);
+        self.bytes -= old.map_or(0, |old| size(old.as_deref()));
+    }
+}
+
+/// A commit with changes on top.
+pub struct Overlay<'a> {
+    base: &'a Snapshot<'a>,
+    changes: &'a mut Changes,
+}
+
+impl<'a> Overlay<'a> {
+    /// Puts changes on top of the commit that they were made for.
+    pub fn new(base: &'a Snapshot<'a>, changes: &'a mut Changes) -> Overlay<'a> {
+        Overlay { base, changes }
+    }
+}
+
+impl Read for Overlay<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        match self.changes.tables.get(&table).and_then(|changes| changes.get(key)) {
+            Some(value) => Ok(value.as_deref()),
+            None => self.base.get(table, key),
+        }
+    }
+
+    fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
+        let walk = self.base.walk(table)?;
+        Ok(match self.changes.tables.get(&table) {
+            Some(changes) => walk.below(changes),
+            None => walk,
+        })
+    }
+}
+
+impl Write for Overlay<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.changes.set(table, key, Some(value));
+        Ok(())
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.changes.set(table, key, None);
+        Ok(())
+    }
+}
+
+/// The first change at or behind a bound.
+pub(super) fn first_from<'a>(changes: &'a TableChanges, from: Bound<&[u8]>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+    let (key, value) = changes.range::<[u8], _>((from, Bound::Unbounded)).next()?;
+    Some((key, value.as_deref()))
+}
+
+/// The last change before a key, or of all.
+pub(super) fn last_before<'a>(changes: &'a TableChanges, key: Option<&[u8]>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+    let end = key.map_or(Bound::Unbounded, Bound::Excluded);
+    let (key, value) = changes.range::<[u8], _>((Bound::Unbounded, end)).next_back()?;
+    Some((key, value.as_deref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::store::{Identity, Options, Store};
+
+    const TABLE: Table = Table::Accounts;
+
+    /// Short keys over few letters, so that they often meet.
+    fn keys() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(0u8..3, 1..3)
+    }
+
+    fn entries<'a>(walk: &mut Walk<'a>, forward: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut entry = if forward { walk.seek(&[]) } else { walk.last() }.unwrap();
+        while let Some((key, value)) = entry {
+            found.push((key.to_vec(), value.to_vec()));
+            entry = if forward { walk.next() } else { walk.previous() }.unwrap();
+        }
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_commit_with_changes_on_top_reads_like_a_map_that_was_changed(
+            base in proptest::collection::btree_map(keys(), any::<u8>(), 0..12),
+            changes in proptest::collection::vec((keys(), any::<Option<u8>>()), 0..12),
+            place in keys(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::open(folder.path(), &Identity { name: "test".to_owned(), text: String::new() }, Options::default()).unwrap();
+            let mut batch = store.begin().unwrap();
+            let mut map = BTreeMap::new();
+            for (key, value) in &base {
+                batch.put(TABLE, key, &[*value]).unwrap();
+                map.insert(key.clone(), vec![*value]);
+            }
+            batch.commit().unwrap();
+            let (snapshot, mut kept) = (store.snapshot().unwrap(), Changes::default());
+            let mut overlay = Overlay::new(&snapshot, &mut kept);
+            for (key, value) in &changes {
+                match value {
+                    Some(value) => {
+                        overlay.put(TABLE, key, &[*value]).unwrap();
+                        map.insert(key.clone(), vec![*value]);
+                    }
+                    None => {
+                        overlay.delete(TABLE, key).unwrap();
+                        map.remove(key);
+                    }
+                }
+            }
+            let expected: Vec<_> = map.clone().into_iter().collect();
+            prop_assert_eq!(entries(&mut overlay.walk(TABLE).unwrap(), true), expected.clone());
+            let backward: Vec<_> = expected.into_iter().rev().collect();
+            prop_assert_eq!(entries(&mut overlay.walk(TABLE).unwrap(), false), backward);
+            prop_assert_eq!(overlay.get(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
+            let mut walk = overlay.walk(TABLE).unwrap();
+            let found = walk.seek(&place).unwrap().map(|(key, _)| key.to_vec());
+            prop_assert_eq!(found.as_ref(), map.range(place.clone()..).next().map(|(key, _)| key));
+            if found.is_some() {
+                let before = walk.previous().unwrap().map(|(key, _)| key.to_vec());
+                prop_assert_eq!(before.as_ref(), map.range(..place.clone()).next_back().map(|(key, _)| key));
+            }
+            drop(walk);
+            let changed: usize = kept.tables.values().flatten().map(|(k, v)| k.len() + v.as_ref().map_or(0, Vec::len)).sum();
+            prop_assert_eq!(kept.bytes(), changed);
+        }
+    }
+}
