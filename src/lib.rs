@@ -14,6 +14,7 @@ pub mod logging;
 pub mod model;
 pub mod net;
 pub mod node;
+pub mod pool;
 pub mod progress;
 pub mod push;
 pub mod rules;

@@ -18,7 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("rules", &["crypto", "model", "codec", "store", "state"]),
     ("importance", &["model"]),
     ("chain", &["crypto", "model", "codec", "store", "state", "rules", "importance"]),
-    ("pool", &["crypto", "model", "codec", "state", "rules"]),
+    ("pool", &["crypto", "model", "codec", "store", "state", "rules"]),
     ("peer", &["crypto", "model", "codec", "chain", "pool"]),
     ("net", &[]),
     ("api", &["crypto", "model", "codec", "store", "pool", "peer"]),

@@ -27,7 +27,7 @@ pub use block_content::check_block_content;
 pub use blocked_keys::may_not_harvest;
 pub use context::{Context, Use};
 pub use fees::{creation_fee, minimum_fee, rental_fee};
-pub use remote::may_sign_block;
+pub use remote::{accounts_of, may_sign_block};
 pub use result::{Exception, ExceptionKind, Outcome, Refusal, ResultKind, ValidationResult};
 pub use transaction::check_transaction;
 pub use transfer::max_message_length;

@@ -33,6 +33,14 @@ fn is_usable<V: View>(account: &Address, context: &Context<'_, V>) -> Result<boo
     Ok(is_over && context.is_since(context.forks().mosaic_redefinition))
 }
 
+/// All accounts that a transaction concerns, its signer first.
+pub fn accounts_of(transaction: &Transaction, network: NetworkByte) -> Vec<Address> {
+    let signer = transaction.signer_address(network);
+    let mut accounts = vec![signer];
+    other_accounts(transaction, &signer, network, &mut accounts);
+    accounts
+}
+
 /// Appends the accounts that a transaction concerns besides its signer.
 fn other_accounts(transaction: &Transaction, signer: &Address, network: NetworkByte, out: &mut Vec<Address>) {
     let address = |key| Address::from_public_key(key, network);

@@ -1,8 +1,5 @@
-//! Single transactions that were offered to the real network software on top of the recorded chains: the rules give
-//! the answer that it gave.
-//!
-//! What the pool adds (its own contents, its filter, its memory of former answers) is not here; such cases are counted
-//! aloud, and the rules must let them pass.
+//! Single transactions that were announced to the real network software on top of the recorded chains: the pool gives
+//! the answer that it gave, and holds as many transactions then.
 
 mod common;
 #[path = "common/recorded_chain.rs"]
@@ -13,10 +10,9 @@ use std::collections::BTreeMap;
 use common::{loudly, shared};
 use nisd::codec::{Context as ReadContext, Form};
 use nisd::crypto::{Signature, Verifier};
-use nisd::model::transaction::{Hashes, wire_network};
-use nisd::model::{Height, Network, Timestamp, Transaction};
-use nisd::rules::{self, Exception, Refusal, Use, ValidationResult, check_transaction, transactions_are_new};
-use nisd::state::{BlockContext, Ledger, View};
+use nisd::model::{Height, Timestamp, Transaction};
+use nisd::pool::{Confirmed, Pool};
+use nisd::rules::{Exception, Refusal, ValidationResult};
 use nisd::store::Store;
 use recorded_chain::Chain;
 use serde_json::Value;
@@ -64,73 +60,40 @@ fn recorded(case: &Value) -> Answer {
     }
 }
 
-/// Reads an announced transaction, which must not be in the chain yet and bear a good signature.
-fn read(case: &Value, state: &impl View, network: &Network, verifier: &mut Verifier) -> Result<Transaction, Answer> {
+/// Reads a transaction as it is announced, and gives it to the pool.
+fn announce(case: &Value, pool: &mut Pool, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Answer {
     let bytes = |name: &str| hex::decode(case[name].as_str().unwrap()).unwrap();
     let data = bytes(if case["data"].is_string() { "data" } else { "binary" });
-    let context = ReadContext::of(network);
-    let mut transaction = Transaction::from_bytes(&data, Form::NonVerifiable, context).map_err(Exception::from)?;
-    let length = |_| Exception::argument("binary signature representation must be 64 bytes");
-    let signature = Signature(bytes("signature").try_into().map_err(length)?);
-    transaction.signature = Some(signature);
-    if wire_network(transaction.version) != network.byte {
-        return Err(ValidationResult::FailureWrongNetwork.into());
-    }
-    let children = transaction.children().map(Transaction::hash).collect();
-    let hashes = [Hashes { own: transaction.hash(), children }];
-    transactions_are_new(&hashes, state)?;
-    let good = verifier.verify(&transaction.signer, &transaction.signed_bytes(), &signature);
-    let good = good.map_err(|error| Exception::argument(error.to_string()))?;
-    if !good && !network.chain.forks.treasury_hashes.contains(&hashes[0].own) {
-        return Err(ValidationResult::FailureSignatureNotVerifiable.into());
-    }
-    Ok(transaction)
+    let context = ReadContext::of(confirmed.network);
+    let mut transaction = match Transaction::from_bytes(&data, Form::NonVerifiable, context) {
+        Ok(transaction) => transaction,
+        Err(error) => return Exception::from(error).into(),
+    };
+    let Ok(signature) = bytes("signature").try_into() else {
+        return Exception::argument("binary signature representation must be 64 bytes").into();
+    };
+    transaction.signature = Some(Signature(signature));
+    let outcome = pool.announce(transaction, confirmed, verifier);
+    outcome.map_or_else(Answer::from, |()| Answer::Result(ValidationResult::Success))
 }
 
-/// Reads and checks a transaction, and carries it out if it is valid.
-fn announce(
-    case: &Value,
-    ledger: &mut Ledger<'_, '_>,
-    now: Timestamp,
-    verifier: &mut Verifier,
-) -> Result<ValidationResult, Answer> {
-    let transaction = read(case, ledger, ledger.network, verifier)?;
-    let height = ledger.block.height;
-    let context = rules::Context { state: &*ledger, network: ledger.network, height, now, usage: Use::Pool };
-    let effects = check_transaction(&transaction, &context)?;
-    effects.iter().for_each(|effect| ledger.apply(effect).unwrap());
-    Ok(ValidationResult::Success)
-}
-
-/// The answer to a case.
-fn replay(chain: &Chain, store: &Store, case: &Value, verifier: &mut Verifier) -> Answer {
+/// The answer to a case, and how many transactions the pool holds then.
+fn replay(chain: &Chain, store: &Store, case: &Value, verifier: &mut Verifier) -> (Answer, usize) {
+    let snapshot = store.snapshot().unwrap();
+    let height = Height(case["height"].as_u64().unwrap());
     let now = Timestamp(case["time"].as_i64().unwrap() as i32);
-    let height = Height(case["height"].as_u64().unwrap()).next();
-    let mut batch = store.begin().unwrap();
-    let mut block = BlockContext::new(height, now);
-    let mut ledger = Ledger { batch: &mut batch, block: &mut block, network: &chain.network };
+    let confirmed = Confirmed { snapshot: &snapshot, network: &chain.network, height, now };
+    let mut pool = Pool::default();
     for before in case["before"].as_array().into_iter().flatten() {
-        // What the pool refuses must not be carried out.
-        if before["result"] == "SUCCESS" {
-            let answer = announce(before, &mut ledger, now, verifier);
-            assert!(answer.is_ok(), "{}: before it {answer:?}", case["id"]);
-        }
+        let expected = before["result"].as_str().unwrap();
+        let found = match announce(before, &mut pool, &confirmed, verifier) {
+            Answer::Result(result) => result.name().to_owned(),
+            Answer::Error(status, text) => format!("HTTP {status} {text}"),
+        };
+        assert_eq!(found, expected, "{}: before it", case["id"]);
     }
-    announce(case, &mut ledger, now, verifier).map_or_else(|answer| answer, Answer::Result)
-}
-
-/// Why a case is not for the rules alone, if it is not.
-fn left_to_the_pool(case: &Value, expected: &Answer) -> Option<&'static str> {
-    use ValidationResult::{FailureMultisigNoMatchingMultisig, FailureTransactionCacheTooFull, Neutral};
-    let before = || case["before"].as_array().into_iter().flatten();
-    let Answer::Result(result) = expected else { return None };
-    match *result {
-        FailureMultisigNoMatchingMultisig => Some("a cosignature without its multisig transaction"),
-        FailureTransactionCacheTooFull => Some("the filter"),
-        _ if before().any(|before| before["data"] == case["binary"]) => Some("the memory of former answers"),
-        Neutral if before().count() > 0 => Some("a transaction that the pool has already"),
-        _ => None,
-    }
+    let answer = announce(case, &mut pool, &confirmed, verifier);
+    (answer, pool.len())
 }
 
 /// Where the recording shows a failure of the reference software after all its rules had passed (specification 08 §21,
@@ -147,23 +110,20 @@ struct Tally {
     same: usize,
     foreign_text: usize,
     accepted_instead: usize,
-    pool: BTreeMap<&'static str, usize>,
     wrong: Vec<String>,
 }
 
 impl Tally {
-    fn count(&mut self, case: &Value, found: Answer) {
+    fn count(&mut self, case: &Value, found: Answer, pool: usize) {
         let expected = recorded(case);
         let accepted = found == Answer::Result(ValidationResult::Success);
-        if let Some(why) = left_to_the_pool(case, &expected).filter(|_| found != expected) {
-            assert!(accepted, "{}: {why}, but found {found:?}", case["id"]);
-            *self.pool.entry(why).or_default() += 1;
-            return;
-        }
         if case["hazard"] == true {
             assert!(!accepted, "{} is a hazard", case["id"]);
             self.same += 1;
             return;
+        }
+        if case["poolSizeAfter"] != pool {
+            self.wrong.push(format!("{}: {} in the pool, found {pool}", case["id"], case["poolSizeAfter"]));
         }
         match (&expected, &found) {
             (expected, found) if expected == found => self.same += 1,
@@ -200,15 +160,15 @@ fn every_announced_transaction_gets_the_recorded_answer() {
         let Some((_, chain, _, store)) = &open else { return };
         chain.import(store, *height);
         for case in cases {
-            tally.count(case, replay(chain, store, case, &mut verifier));
+            let (answer, pool) = replay(chain, store, case, &mut verifier);
+            tally.count(case, answer, pool);
         }
     }
-    let left: usize = tally.pool.values().sum();
     loudly(&format!(
         "{} answers as recorded, {} more with a status and words of its own, {} accepted that the reference software \
-         accepts and then fails on, {left} left to the pool: {:?}",
-        tally.same, tally.foreign_text, tally.accepted_instead, tally.pool
+         accepts and then fails on",
+        tally.same, tally.foreign_text, tally.accepted_instead
     ));
     assert!(tally.wrong.is_empty(), "{} other answers:\n{}", tally.wrong.len(), tally.wrong.join("\n"));
-    assert_eq!(tally.same + tally.foreign_text + tally.accepted_instead + left, text.lines().count());
+    assert_eq!(tally.same + tally.foreign_text + tally.accepted_instead, text.lines().count());
 }

@@ -1,0 +1,178 @@
+//! Ways into the pool (specification 08 §3.3, §3.4).
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::root::Root;
+use super::{Confirmed, Content, Pool};
+use crate::crypto::Verifier;
+use crate::model::transaction::{Hashes, wire_network};
+use crate::model::{Body, Height, Transaction};
+use crate::rules::{self, Context, Exception, Outcome, Refusal, Use, ValidationResult, check_transaction};
+use crate::state::{self, BlockContext, Effect, Ledger};
+use crate::store::Overlay;
+
+impl Pool {
+    /// Answers a transaction that was announced or pushed, from memory if it has come before (specification 08 §3.2).
+    /// What is accepted is to be passed on to other nodes.
+    pub fn announce(
+        &mut self,
+        transaction: Transaction,
+        confirmed: &Confirmed<'_>,
+        verifier: &mut Verifier,
+    ) -> Outcome {
+        let network = wire_network(transaction.version);
+        require(network == confirmed.network.byte, ValidationResult::FailureWrongNetwork)?;
+        let hash = transaction.hash();
+        if let Some(result) = self.memory.answer(&hash, confirmed.now) {
+            return Err(result.into());
+        }
+        self.memory.remember(hash, confirmed.now);
+        let outcome = self.add(transaction, confirmed, verifier);
+        match &outcome {
+            Ok(()) => self.memory.set(&hash, ValidationResult::Success),
+            Err(Refusal::Result(result)) => self.memory.set(&hash, *result),
+            // Neutral stays in the memory.
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    /// Takes in a transaction. Work that a change of the chain has left is done first.
+    fn add(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Outcome {
+        self.complete(confirmed)?;
+        let root = Root::new(transaction, confirmed.network.byte);
+        require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
+        let permissible = self.content.is_permissible(&root, &[], confirmed)?;
+        require(permissible, ValidationResult::FailureTransactionCacheTooFull)?;
+        rules::transactions_are_new(std::slice::from_ref(&root.hashes), confirmed.snapshot)?;
+        check_signatures(&root, confirmed, verifier)?;
+        self.content.insert(root, confirmed, &mut self.arrivals)
+    }
+
+    /// Takes in transactions that another node has offered. Nothing is taken in if one of them is in the chain
+    /// already; otherwise each is judged by itself, and the first refusal is the result.
+    pub fn add_batch(
+        &mut self,
+        transactions: Vec<Transaction>,
+        confirmed: &Confirmed<'_>,
+        verifier: &mut Verifier,
+    ) -> Outcome {
+        self.complete(confirmed)?;
+        let mut accepted: Vec<Root> = Vec::new();
+        for transaction in transactions {
+            let root = Root::new(transaction, confirmed.network.byte);
+            if !self.content.contains(&root.hashes) && self.content.is_permissible(&root, &accepted, confirmed)? {
+                accepted.push(root);
+            }
+        }
+        require(!accepted.is_empty(), ValidationResult::FailureTransactionCacheTooFull)?;
+        let hashes: Vec<Hashes> = accepted.iter().map(|root| root.hashes.clone()).collect();
+        rules::transactions_are_new(&hashes, confirmed.snapshot)?;
+        let mut outcomes = Vec::new();
+        for root in accepted {
+            let outcome = check_signatures(&root, confirmed, verifier)
+                .and_then(|()| self.content.insert(root, confirmed, &mut self.arrivals));
+            match outcome {
+                Err(error @ (Refusal::Store(_) | Refusal::Exception(_))) => return Err(error),
+                outcome => outcomes.push(outcome),
+            }
+        }
+        combine(outcomes)
+    }
+}
+
+/// The first failure; otherwise neutral if one is.
+fn combine(outcomes: Vec<Outcome>) -> Outcome {
+    let is_neutral = |refusal: &Refusal| matches!(refusal, Refusal::Result(ValidationResult::Neutral));
+    let mut refusals: Vec<Refusal> = outcomes.into_iter().filter_map(Result::err).collect();
+    let first = refusals.iter().position(|refusal| !is_neutral(refusal)).unwrap_or(0);
+    if refusals.is_empty() { Ok(()) } else { Err(refusals.swap_remove(first)) }
+}
+
+fn require(condition: bool, otherwise: ValidationResult) -> Outcome {
+    if condition { Ok(()) } else { Err(otherwise.into()) }
+}
+
+/// The signatures of a transaction and of the cosignatures attached to it. What the treasury re-issuance lists needs
+/// none.
+pub(super) fn check_signatures(root: &Root, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Outcome {
+    if confirmed.network.chain.forks.treasury_hashes.contains(&root.hashes.own) {
+        return Ok(());
+    }
+    for one in std::iter::once(&*root.transaction).chain(root.transaction.cosignatures()) {
+        let signature = one.signature.ok_or(ValidationResult::FailureSignatureNotVerifiable)?;
+        let good = verifier.verify(&one.signer, &one.signed_bytes(), &signature);
+        let good = good.map_err(|error| Exception::argument(error.to_string()))?;
+        require(good, ValidationResult::FailureSignatureNotVerifiable)?;
+    }
+    Ok(())
+}
+
+impl Content {
+    /// Judges a transaction whose signatures are good by all rules on the pool's state, carries it out there, and keeps
+    /// it. A cosignature is kept by its multisig transaction.
+    pub(super) fn insert(
+        &mut self,
+        root: Root,
+        confirmed: &Confirmed<'_>,
+        arrivals: &mut VecDeque<Rc<Transaction>>,
+    ) -> Outcome {
+        let transaction = Rc::clone(&root.transaction);
+        let effects = self.judge(&transaction, confirmed)?;
+        require(!self.contains(&root.hashes), ValidationResult::Neutral)?;
+        let number = match &transaction.body {
+            Body::Cosignature(body) => {
+                let is_cosignatory = state::cosignatories(confirmed.snapshot, &body.other_account)?;
+                let is_cosignatory = is_cosignatory.contains(&transaction.signer_address(confirmed.network.byte));
+                let matching = || self.roots.values().find(|m| m.matches(&transaction, confirmed.network.byte));
+                let number = matching().filter(|_| is_cosignatory).map(|found| found.number);
+                Some(number.ok_or(ValidationResult::FailureMultisigNoMatchingMultisig)?)
+            }
+            _ => None,
+        };
+        self.carry_out(&effects, confirmed)?;
+        let number = match number {
+            Some(number) => {
+                self.attach(number, &root, confirmed);
+                number
+            }
+            None => self.push(root),
+        };
+        arrivals.extend(self.roots.get(&number).map(|root| Rc::clone(&root.transaction)));
+        Ok(())
+    }
+
+    fn judge<'t>(
+        &mut self,
+        transaction: &'t Transaction,
+        confirmed: &Confirmed<'_>,
+    ) -> Result<Vec<Effect<'t>>, Refusal> {
+        let Confirmed { snapshot, network, height, now } = *confirmed;
+        let overlay = Overlay::new(snapshot, &mut self.changes);
+        let context = Context { state: &overlay, network, height: height.next(), now, usage: Use::Pool };
+        check_transaction(transaction, &context)
+    }
+
+    /// At the height of the last block, not the next, as the network does; but never at that of the nemesis block,
+    /// where receipts are vested at once and only once (specification 08 §3.4, §21 no. 21).
+    fn carry_out(&mut self, effects: &[Effect<'_>], confirmed: &Confirmed<'_>) -> Outcome {
+        let height = confirmed.height.max(Height::NEMESIS.next());
+        let mut overlay = Overlay::new(confirmed.snapshot, &mut self.changes);
+        let mut block = BlockContext::new(height, confirmed.now);
+        let mut ledger = Ledger { batch: &mut overlay, block: &mut block, network: confirmed.network };
+        for effect in effects {
+            ledger.apply(effect)?;
+        }
+        Ok(ledger.finish()?)
+    }
+
+    /// A second cosignature of the same signer is answered like the first and pays like it, but is not kept.
+    fn attach(&mut self, number: u64, cosignature: &Root, confirmed: &Confirmed<'_>) {
+        self.children.insert(cosignature.hashes.own);
+        self.bytes += cosignature.bytes;
+        if let Some(multisig) = self.roots.get_mut(&number) {
+            multisig.attach(cosignature, confirmed.network.byte);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The fee-and-importance filter: the fuller the pool, the more a transaction must pay, or its account be worth
+//! (specification 08 §3.5).
+
+use super::root::Root;
+use super::{BLOCKS_WORTH, Confirmed, Content, MAX_BYTES};
+use crate::model::Address;
+use crate::state;
+use crate::store::StoreError;
+
+/// What a fee can add to an importance at most, reached at ten whole units.
+const MAX_FEE_SHARE: f64 = 0.01;
+
+impl Content {
+    /// Whether there is room for a transaction besides those here and those that are `accepted` already.
+    pub(super) fn is_permissible(
+        &self,
+        root: &Root,
+        accepted: &[Root],
+        confirmed: &Confirmed<'_>,
+    ) -> Result<bool, StoreError> {
+        let bytes: usize = accepted.iter().chain([root]).map(|root| root.bytes).sum();
+        if self.bytes + self.changes.bytes() + bytes > MAX_BYTES {
+            return Ok(false);
+        }
+        let all = || self.roots.values().chain(accepted);
+        let class = || all().filter(|other| other.is_multisig() == root.is_multisig());
+        let count = class().count() as u64;
+        let per_block = u64::from(confirmed.network.chain.max_transactions_per_block);
+        if count < per_block {
+            return Ok(true);
+        }
+        let of_debtor = class().filter(|other| other.debtor == root.debtor).count();
+        let importance = current_importance(&root.debtor, confirmed)?;
+        Ok((of_debtor as i64) < allowed(importance, root.transaction.fee.0, count, per_block))
+    }
+}
+
+/// Importance of an account at the last recalculation; 0 if it took no part in that.
+fn current_importance(account: &Address, confirmed: &Confirmed<'_>) -> Result<f64, StoreError> {
+    let last = state::last_recalculation(confirmed.snapshot)?.map(|last| last.height);
+    let own = state::importance(confirmed.snapshot, account)?;
+    Ok(own.filter(|own| Some(own.height) == last).map_or(0.0, |own| own.importance))
+}
+
+/// How many transactions an account may have in a pool that holds `count` of their class.
+fn allowed(importance: f64, fee: u64, count: u64, per_block: u64) -> i64 {
+    let most = (BLOCKS_WORTH * per_block) as f64;
+    let count = count as f64;
+    let effective = importance + MAX_FEE_SHARE.min(fee as f64 / 1_000_000_000.0);
+    (effective * (-3.0 * count / most).exp() * 100.0 * (most - count)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of specification 08 §3.5: rows by count, columns by fee.
+    #[test]
+    fn an_account_without_importance_may_have_as_many_as_the_table_says() {
+        let fees = [50_000, 100_000, 150_000, 500_000, 1_000_000, 5_000_000, 10_000_000];
+        let table = [
+            (120, [4, 8, 12, 40, 80, 400, 800]),
+            (150, [3, 7, 10, 36, 72, 360, 721]),
+            (200, [3, 6, 9, 30, 60, 303, 606]),
+            (300, [2, 4, 6, 21, 42, 212, 425]),
+            (400, [1, 2, 4, 14, 29, 147, 294]),
+            (500, [1, 2, 3, 10, 20, 100, 200]),
+            (600, [0, 1, 2, 6, 13, 66, 133]),
+            (800, [0, 0, 0, 2, 5, 27, 54]),
+            (1000, [0, 0, 0, 0, 1, 8, 16]),
+            (1100, [0, 0, 0, 0, 0, 3, 6]),
+            (1150, [0, 0, 0, 0, 0, 1, 2]),
+            (1199, [0, 0, 0, 0, 0, 0, 0]),
+            (1200, [0, 0, 0, 0, 0, 0, 0]),
+        ];
+        for (count, row) in table {
+            assert_eq!(fees.map(|fee| allowed(0.0, fee, count, 120)), row, "{count}");
+        }
+        assert_eq!(allowed(0.0, 50_000_000, 120, 120), 800);
+        assert_eq!(allowed(0.001, 50_000, 600, 120), 14);
+    }
+}

@@ -1,0 +1,117 @@
+//! Unconfirmed transactions (specification 08 §2–6).
+//!
+//! The pool holds transactions in memory, and a state of its own in which all of them were carried out on top of the
+//! last block: what is received unconfirmed can be spent unconfirmed. After every change of the chain that state is
+//! built anew, one transaction a step, while queries are answered from what the pool held before.
+
+mod admission;
+mod filter;
+mod push_memory;
+mod queries;
+mod rebuild;
+mod root;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+pub use queries::{ShortId, short_id};
+pub use root::Root;
+
+use self::push_memory::PushMemory;
+use self::rebuild::Rebuild;
+use crate::model::transaction::Hashes;
+use crate::model::{Hash256, Height, Network, Timestamp, Transaction};
+use crate::store::{Changes, Snapshot};
+
+/// Most bytes of transactions and of the state that they make; further transactions are refused as if the pool were
+/// full. With the network's defaults the count of transactions is the limit that is reached first.
+pub const MAX_BYTES: usize = 64 << 20;
+/// Transactions of either class, multisig or not, per transaction that fits into a block.
+const BLOCKS_WORTH: u64 = 10;
+
+/// The confirmed chain as the pool is told of it.
+#[derive(Clone, Copy)]
+pub struct Confirmed<'a> {
+    /// The last commit.
+    pub snapshot: &'a Snapshot<'a>,
+    /// The network.
+    pub network: &'a Network,
+    /// Height of the last block.
+    pub height: Height,
+    /// Network time.
+    pub now: Timestamp,
+}
+
+/// The pool.
+#[derive(Default)]
+pub struct Pool {
+    content: Content,
+    rebuild: Option<Rebuild>,
+    /// What was answered lately.
+    memory: PushMemory,
+    /// Transactions that have come in and nobody was told of yet.
+    arrivals: VecDeque<Rc<Transaction>>,
+}
+
+/// Transactions, and the state in which they were carried out.
+#[derive(Default)]
+struct Content {
+    /// By number, which is the order in which they came in.
+    roots: BTreeMap<u64, Root>,
+    next_number: u64,
+    /// Numbers by hash.
+    by_hash: BTreeMap<Hash256, u64>,
+    /// Hashes of all children, those of surplus cosignatures included.
+    children: BTreeSet<Hash256>,
+    /// Bytes of all transactions, surplus cosignatures included.
+    bytes: usize,
+    changes: Changes,
+}
+
+impl Pool {
+    /// Number of transactions; attached cosignatures do not count.
+    pub fn len(&self) -> usize {
+        self.content.roots.len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.content.roots.is_empty()
+    }
+
+    /// Bytes of all transactions and of the state that they make.
+    pub fn bytes(&self) -> usize {
+        self.content.bytes + self.content.changes.bytes()
+    }
+
+    /// A transaction that has come in since the last call, the oldest first: a new one, or the multisig transaction to
+    /// which a cosignature was attached.
+    pub fn next_arrival(&mut self) -> Option<Rc<Transaction>> {
+        self.arrivals.pop_front()
+    }
+}
+
+impl Content {
+    /// Whether a transaction, or a child of it, is among those here or their children.
+    fn contains(&self, hashes: &Hashes) -> bool {
+        hashes.all().any(|hash| self.by_hash.contains_key(hash) || self.children.contains(hash))
+    }
+
+    fn push(&mut self, mut root: Root) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        root.number = number;
+        self.bytes += root.bytes;
+        self.by_hash.insert(root.hashes.own, number);
+        self.children.extend(&root.hashes.children);
+        self.roots.insert(number, root);
+        number
+    }
+
+    /// All, those that pay most first, and of these the oldest first.
+    fn by_fee(&self) -> Vec<&Root> {
+        let mut roots: Vec<&Root> = self.roots.values().collect();
+        roots.sort_by_key(|root| (std::cmp::Reverse(root.transaction.fee), root.transaction.timestamp));
+        roots
+    }
+}

@@ -1,0 +1,76 @@
+//! What is asked of the pool (specification 08 §6).
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::root::Root;
+use super::{Confirmed, Pool};
+use crate::model::{Address, Body, Hash256, Timestamp, Transaction};
+use crate::state;
+use crate::store::StoreError;
+
+/// A short name of a hash among nodes: its first eight bytes.
+pub type ShortId = i64;
+
+/// The short name of a hash.
+pub fn short_id(hash: &Hash256) -> ShortId {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash.0[..8]);
+    i64::from_be_bytes(bytes)
+}
+
+impl Pool {
+    /// Transactions that concern an account, or wait for its cosignature, the youngest first.
+    pub fn most_recent(
+        &self,
+        account: &Address,
+        limit: usize,
+        confirmed: &Confirmed<'_>,
+    ) -> Result<Vec<&Root>, StoreError> {
+        let signs_for: BTreeSet<Address> = state::cosignatory_of(confirmed.snapshot, account)?.into_iter().collect();
+        let is_of_interest =
+            |root: &&Root| root.concerns(account) || (root.is_multisig() && signs_for.contains(&root.debtor));
+        let mut roots: Vec<&Root> = self.content.roots.values().filter(is_of_interest).collect();
+        roots.sort_by_key(|root| Reverse(root.transaction.timestamp));
+        roots.truncate(limit);
+        Ok(roots)
+    }
+
+    /// All transactions, those that pay most first, and of these the oldest first.
+    pub fn by_fee(&self) -> Vec<&Root> {
+        self.content.by_fee()
+    }
+
+    /// Transactions that may go into a block of this time, in the order in which they are chosen.
+    pub fn before(&self, time: Timestamp) -> Vec<Rc<Transaction>> {
+        let is_older = |root: &&Root| root.transaction.timestamp < time;
+        self.content.by_fee().into_iter().filter(is_older).map(|root| Rc::clone(&root.transaction)).collect()
+    }
+
+    /// Short names of all transactions, then of all attached cosignatures.
+    pub fn short_ids(&self) -> Vec<ShortId> {
+        let roots = self.content.by_fee();
+        let own = roots.iter().map(|root| short_id(&root.hashes.own));
+        let cosignatures = roots.iter().flat_map(|root| {
+            let count = root.transaction.cosignatures().len();
+            root.hashes.children.iter().take(count).map(short_id)
+        });
+        own.chain(cosignatures).collect()
+    }
+
+    /// Transactions, and attached cosignatures by themselves, that a node does not know which knows these.
+    pub fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Transaction> {
+        let mut unknown = Vec::new();
+        for root in self.content.roots.values() {
+            if !known.contains(&short_id(&root.hashes.own)) {
+                unknown.push((*root.transaction).clone());
+            }
+            if let Body::Multisig(multisig) = &root.transaction.body {
+                let pairs = multisig.cosignatures.iter().zip(&root.hashes.children);
+                unknown.extend(pairs.filter(|(_, hash)| !known.contains(&short_id(hash))).map(|(one, _)| one.clone()));
+            }
+        }
+        unknown
+    }
+}

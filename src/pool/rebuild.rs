@@ -1,0 +1,97 @@
+//! Building the pool's state anew after a change of the chain, or without what has expired (specification 08 §5).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::mem;
+
+use super::admission::check_signatures;
+use super::root::Root;
+use super::{Confirmed, Content, Pool};
+use crate::crypto::Verifier;
+use crate::model::{Hash256, Timestamp, Transaction};
+use crate::rules::Refusal;
+use crate::store::StoreError;
+
+/// A pool's content in the making.
+pub struct Rebuild {
+    content: Content,
+    /// Transactions of the pool that are still to be taken over.
+    pending: VecDeque<Root>,
+    /// Transactions of blocks that were replaced; how many have been taken in. They come last.
+    returned: Vec<Transaction>,
+    taken_in: usize,
+}
+
+impl Pool {
+    /// The chain has changed: transactions with these hashes are confirmed, others have lost their block.
+    pub fn on_chain_change(&mut self, confirmed: &BTreeSet<Hash256>, returned: Vec<Transaction>) {
+        self.content.remove_confirmed(confirmed);
+        let pending = self.content.by_fee().into_iter().cloned().collect();
+        self.begin_rebuild(pending, returned);
+    }
+
+    /// Drops transactions whose deadlines have passed, with all that depends on them.
+    pub fn drop_expired(&mut self, now: Timestamp) {
+        if self.content.roots.values().any(|root| root.is_expired(now)) {
+            self.content.roots.retain(|_, root| !root.is_expired(now));
+            let pending = self.content.roots.values().cloned().collect();
+            self.begin_rebuild(pending, Vec::new());
+        }
+    }
+
+    fn begin_rebuild(&mut self, pending: VecDeque<Root>, returned: Vec<Transaction>) {
+        // What the last rebuild had not come to is not forgotten.
+        let mut all = self.rebuild.take().map_or_else(Vec::new, |unfinished| unfinished.returned);
+        all.extend(returned);
+        let content = Content { next_number: self.content.next_number, ..Content::default() };
+        self.rebuild = Some(Rebuild { content, pending, returned: all, taken_in: 0 });
+    }
+
+    /// Whether work is left that a change has made necessary.
+    pub fn has_work(&self) -> bool {
+        self.rebuild.is_some()
+    }
+
+    /// Does one piece of that work: takes over one transaction.
+    pub fn work(&mut self, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Result<(), StoreError> {
+        let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
+        let outcome = if let Some(root) = rebuild.pending.pop_front() {
+            // Its signatures were good when it came in, and nobody is told of it again.
+            rebuild.content.insert(root, confirmed, &mut VecDeque::new())
+        } else if let Some(transaction) = rebuild.returned.get(rebuild.taken_in) {
+            rebuild.taken_in += 1;
+            let root = Root::new(transaction.clone(), confirmed.network.byte);
+            let good = check_signatures(&root, confirmed, verifier);
+            good.and_then(|()| rebuild.content.insert(root, confirmed, &mut self.arrivals))
+        } else {
+            self.content = mem::take(&mut rebuild.content);
+            self.rebuild = None;
+            return Ok(());
+        };
+        match outcome {
+            Err(Refusal::Store(error)) => Err(error),
+            // It has become invalid, and is dropped.
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Does all the work that is left.
+    pub(super) fn complete(&mut self, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
+        let mut verifier = Verifier::default();
+        while self.has_work() {
+            self.work(confirmed, &mut verifier)?;
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    fn remove_confirmed(&mut self, confirmed: &BTreeSet<Hash256>) {
+        let numbers: Vec<u64> = confirmed.iter().filter_map(|hash| self.by_hash.remove(hash)).collect();
+        for number in numbers {
+            let root = self.roots.remove(&number);
+            root.iter().flat_map(|root| &root.hashes.children).for_each(|hash| {
+                self.children.remove(hash);
+            });
+        }
+    }
+}
