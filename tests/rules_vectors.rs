@@ -21,7 +21,7 @@ use nisd::rules::{
     may_not_harvest, may_sign_block, minimum_fee, rental_fee,
 };
 use nisd::state::{BlockContext, Effect, Ledger, View, effects};
-use nisd::store::{Identity, Options, Store};
+use nisd::store::{Batch, Identity, Options, Store};
 use serde_json::Value;
 
 /// Accounts of the tests.
@@ -64,7 +64,7 @@ fn mainnet() -> Network {
 }
 
 /// Runs a test in the middle of a block of an otherwise empty mainnet, where Alice and Bob are rich.
-fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, '_>)) {
+fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, Batch<'_>>)) {
     let network = mainnet();
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), &Identity::of(&network), Options::default()).unwrap();
@@ -79,7 +79,11 @@ fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, '_>)) {
     test(&mut ledger);
 }
 
-fn context<'a, 'l, 'e>(ledger: &'a Ledger<'l, 'e>, height: u64, usage: Use) -> Context<'a, Ledger<'l, 'e>> {
+fn context<'a, 'l, 'e>(
+    ledger: &'a Ledger<'l, Batch<'e>>,
+    height: u64,
+    usage: Use,
+) -> Context<'a, Ledger<'l, Batch<'e>>> {
     Context { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), usage }
 }
 
@@ -107,7 +111,13 @@ fn transfer(amount: u64, message: usize, mosaics: Vec<Mosaic>) -> Transaction {
 }
 
 /// Defines a mosaic of Alice.
-fn define(ledger: &mut Ledger<'_, '_>, name: &str, supply: u64, divisibility: u8, levy: Option<Levy>) -> MosaicId {
+fn define(
+    ledger: &mut Ledger<'_, Batch<'_>>,
+    name: &str,
+    supply: u64,
+    divisibility: u8,
+    levy: Option<Levy>,
+) -> MosaicId {
     let namespace = NamespaceId::parse("alice").unwrap();
     if ledger.leases("alice").unwrap().is_empty() {
         ledger.apply(&Effect::Namespace { owner: address(&ALICE), name: namespace.clone() }).unwrap();
@@ -274,7 +284,7 @@ fn rents_and_creation_fees_are_those_of_the_era() {
 }
 
 /// The movements of mosaics of a transfer, or the text of the exception.
-fn moved(ledger: &Ledger<'_, '_>, transfer: &Transaction) -> Result<Vec<u64>, String> {
+fn moved(ledger: &Ledger<'_, Batch<'_>>, transfer: &Transaction) -> Result<Vec<u64>, String> {
     let mut list = Vec::new();
     effects(transfer, ledger, NetworkByte::MAINNET, &mut list).map_err(|error| error.to_string())?;
     let quantity = |effect: &Effect<'_>| match effect {

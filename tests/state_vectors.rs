@@ -102,7 +102,7 @@ fn within<T>(
     batch: &mut Batch<'_>,
     network: &Network,
     height: Height,
-    act: impl FnOnce(&mut Ledger<'_, '_>) -> T,
+    act: impl FnOnce(&mut Ledger<'_, Batch<'_>>) -> T,
 ) -> T {
     let mut block = BlockContext::new(height, Timestamp(0));
     let mut ledger = Ledger { batch, block: &mut block, network };
@@ -380,7 +380,7 @@ fn the_amount_of_a_transfer_multiplies_the_quantities_of_its_mosaics() {
 }
 
 /// Lets Alice rent a namespace and define a mosaic in it.
-fn define(ledger: &mut Ledger<'_, '_>, divisibility: u8, initial_supply: u64, levy: Option<Levy>) -> MosaicId {
+fn define(ledger: &mut Ledger<'_, Batch<'_>>, divisibility: u8, initial_supply: u64, levy: Option<Levy>) -> MosaicId {
     let id = mosaic_id(&"acme:coin".into());
     let rent = Effect::Namespace { owner: address(&ALICE), name: id.namespace.clone() };
     ledger.apply(&rent).unwrap();
@@ -440,7 +440,7 @@ fn a_supply_gives_its_creator_the_quantity_and_grows_up_to_the_most_there_may_be
 }
 
 /// The result of the rules for renting a namespace at a height.
-fn renting(ledger: &Ledger<'_, '_>, signer: PublicKey, height: u64) -> ValidationResult {
+fn renting(ledger: &Ledger<'_, Batch<'_>>, signer: PublicKey, height: u64) -> ValidationResult {
     let network = ledger.network;
     let body = ProvisionNamespace {
         rental_fee_sink: network.namespace_sink(),
