@@ -39,7 +39,7 @@ impl Pool {
     }
 
     /// Takes in a transaction. Work that a change of the chain has left is done first.
-    fn add(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Outcome {
+    pub fn add(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Outcome {
         self.complete(confirmed)?;
         let root = Root::new(transaction, confirmed.network.byte);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;

@@ -1,0 +1,149 @@
+//! Everything that happened on the node that made a recorded chain, in order: every announcement gets the recorded
+//! answer, and what the pool holds is what the recorded blocks were made of.
+
+mod common;
+#[path = "common/recorded_chain.rs"]
+mod recorded_chain;
+#[path = "common/remote.rs"]
+mod remote;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::loudly;
+use nisd::chain::pushed_part;
+use nisd::codec::{Context, Form};
+use nisd::crypto::{Signature, Verifier};
+use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
+use nisd::pool::{Confirmed, Pool};
+use nisd::rules::{Outcome, Refusal};
+use nisd::store::Store;
+use recorded_chain::{Chain, tip_of};
+use remote::{Local, bytes_of, judge, push};
+use serde_json::Value;
+
+/// The node: its chain, and its pool.
+struct Node<'c> {
+    chain: &'c Chain,
+    store: &'c Store,
+    blocks: BTreeMap<Height, Block>,
+    pool: Pool,
+    verifier: Verifier,
+    announced: usize,
+    wrong: Vec<String>,
+}
+
+/// The text of an answer in the records.
+fn text_of_outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Ok(()) => "SUCCESS".to_owned(),
+        Err(Refusal::Result(result)) => result.name().to_owned(),
+        Err(Refusal::Exception(exception)) => format!("EXCEPTION: {}", exception.text),
+        Err(Refusal::Store(error)) => panic!("{error}"),
+    }
+}
+
+impl Node<'_> {
+    fn with_pool<T>(&mut self, now: Timestamp, act: impl FnOnce(&mut Pool, &Confirmed<'_>, &mut Verifier) -> T) -> T {
+        let height = tip_of(self.store).height;
+        let snapshot = self.store.snapshot().unwrap();
+        let confirmed = Confirmed { snapshot: &snapshot, network: &self.chain.network, height, now };
+        act(&mut self.pool, &confirmed, &mut self.verifier)
+    }
+
+    fn on(&mut self, event: &Value) {
+        let now = Timestamp(event["clock"].as_i64().unwrap() as i32);
+        match event["event"].as_str().unwrap() {
+            "announce" => self.announce(event, now),
+            "block" => self.take(event, now),
+            "push of a rival block" => self.push(event, now),
+            "batch of unconfirmed transactions from a peer" => self.batch(event, now),
+            other => panic!("{other}"),
+        }
+    }
+
+    fn announce(&mut self, event: &Value, now: Timestamp) {
+        let context = Context::of(&self.chain.network);
+        let mut transaction = Transaction::from_bytes(&bytes_of(&event["data"]), Form::NonVerifiable, context).unwrap();
+        transaction.signature = Some(Signature(bytes_of(&event["signature"]).try_into().unwrap()));
+        assert_eq!(event["hash"], transaction.hash().to_string());
+        let outcome = self.with_pool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
+        let found = text_of_outcome(&outcome);
+        self.announced += 1;
+        if event["result"] != found {
+            self.wrong.push(format!("{} at {now}: {}, found {found}", event["hash"], event["result"]));
+        }
+    }
+
+    /// The node made a block: of transactions that its pool held, as they were there.
+    fn take(&mut self, event: &Value, now: Timestamp) {
+        let height = Height(event["height"].as_u64().unwrap());
+        let block = self.blocks.remove(&height).unwrap();
+        // The recorded node looked for what has expired only when it made a block.
+        self.pool.drop_expired(now);
+        self.with_pool(now, |pool, confirmed, verifier| {
+            while pool.has_work() {
+                pool.work(confirmed, verifier).unwrap();
+            }
+        });
+        let held = self.pool.before(block.timestamp);
+        for transaction in &block.transactions {
+            if !held.iter().any(|held| **held == *transaction) {
+                self.wrong.push(format!("block {height}: {} was not in the pool", transaction.hash()));
+            }
+        }
+        let hashes: BTreeSet<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
+        let part = pushed_part(self.store, &self.chain.network, block).unwrap();
+        let switch = judge(part, now).switch.unwrap();
+        self.pool.on_chain_change(&hashes, switch.returned);
+    }
+
+    fn push(&mut self, event: &Value, now: Timestamp) {
+        let local = Local { chain: self.chain, store: self.store };
+        let (result, _) = push(local, self.chain.block(&bytes_of(&event["block"])), now);
+        if event["result"] != result {
+            self.wrong.push(format!("rival at {now}: {}, found {result}", event["result"]));
+        }
+    }
+
+    fn batch(&mut self, event: &Value, now: Timestamp) {
+        let context = Context::of(&self.chain.network);
+        let list = event["transactions"].as_array().unwrap().iter();
+        let list = list.map(|bytes| Transaction::from_bytes(&bytes_of(bytes), Form::Verifiable, context).unwrap());
+        let list: Vec<Transaction> = list.collect();
+        let _ = self.with_pool(now, |pool, confirmed, verifier| pool.add_batch(list, confirmed, verifier));
+        if event["poolSizeAfter"] != self.pool.len() {
+            self.wrong.push(format!("batch at {now}: {}, found {}", event["poolSizeAfter"], self.pool.len()));
+        }
+    }
+}
+
+fn every_event_is_answered_as_recorded(name: &str) {
+    let Some(chain) = Chain::open(name) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    chain.import(&store, 1);
+    let blocks = chain.blocks().into_iter().map(|block| (block.height, block)).collect();
+    let (pool, verifier) = (Pool::default(), Verifier::default());
+    let mut node = Node { chain: &chain, store: &store, blocks, pool, verifier, announced: 0, wrong: Vec::new() };
+    for event in chain.lines("events.jsonl.gz") {
+        node.on(&event);
+    }
+    loudly(&format!("{name}: {} announcements, {} differences", node.announced, node.wrong.len()));
+    assert!(node.announced > 0 && node.wrong.is_empty(), "{}", node.wrong.join("\n"));
+    assert!(node.blocks.is_empty());
+}
+
+#[test]
+fn what_happened_on_tiny_is_answered_as_recorded() {
+    every_event_is_answered_as_recorded("tiny");
+}
+
+#[test]
+fn what_happened_on_all_forks_is_answered_as_recorded() {
+    every_event_is_answered_as_recorded("all-forks");
+}
+
+#[test]
+fn what_happened_on_one_year_is_answered_as_recorded() {
+    every_event_is_answered_as_recorded("one-year");
+}
