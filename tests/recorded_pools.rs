@@ -80,11 +80,7 @@ impl Node<'_> {
         let block = self.blocks.remove(&height).unwrap();
         // The recorded node looked for what has expired only when it made a block.
         self.pool.drop_expired(now);
-        self.with_pool(now, |pool, confirmed, verifier| {
-            while pool.has_work() {
-                pool.work(confirmed, verifier).unwrap();
-            }
-        });
+        self.rebuild(now);
         let held = self.pool.before(block.timestamp);
         for transaction in &block.transactions {
             if !held.iter().any(|held| **held == *transaction) {
@@ -95,6 +91,15 @@ impl Node<'_> {
         let part = pushed_part(self.store, &self.chain.network, block).unwrap();
         let switch = judge(part, now).switch.unwrap();
         self.pool.on_chain_change(&hashes, switch.returned);
+        self.rebuild(now);
+    }
+
+    fn rebuild(&mut self, now: Timestamp) {
+        self.with_pool(now, |pool, confirmed, verifier| {
+            while pool.has_work() {
+                pool.work(confirmed, verifier).unwrap();
+            }
+        });
     }
 
     fn push(&mut self, event: &Value, now: Timestamp) {
