@@ -2,6 +2,9 @@
 //!
 //! Flags that change a setting are turned into [`Override`]s, so that they are checked like values of the file.
 
+pub mod values;
+mod wallet;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,6 +13,9 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 use zeroize::Zeroizing;
 
+pub use self::wallet::{
+    Address, Announce, InspectKey, KeyCommand, MAX_DEADLINE_SECONDS, NewKey, Send, Sign, WalletCommand,
+};
 use crate::config::Override;
 use crate::model::{Checkpoint, Height};
 
@@ -27,6 +33,8 @@ Examples:
   nisd run --config tiny/config.json --import tiny/blocks.bin --clock 3240 --data store
   nisd import --config tiny/config.json --data store tiny/blocks.bin
   nisd settings                                  every setting, what is allowed, and its default
+  nisd key new --output alice.key                make a key pair for an account
+  nisd send --from-key-file alice.key --to TDHLS7… --amount 12.5
 
 Exit codes: 0 all went well, 1 something failed, 2 wrong usage or wrong settings.";
 
@@ -94,6 +102,9 @@ pub enum Command {
     Export(Export),
     /// Print every setting, what is allowed, and its default
     Settings,
+    /// Work with keys, addresses and transactions
+    #[command(flatten)]
+    Wallet(WalletCommand),
 }
 
 /// `nisd run`.
@@ -237,7 +248,7 @@ impl Command {
             Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.config.as_deref(),
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
-            Command::Settings => None,
+            Command::Settings | Command::Wallet(_) => None,
         }
     }
 
@@ -249,7 +260,7 @@ impl Command {
             Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.overrides(),
             Command::Rollback(rollback) => rollback.store.overrides(),
             Command::Export(export) => export.overrides(),
-            Command::Settings => Ok(Vec::new()),
+            Command::Settings | Command::Wallet(_) => Ok(Vec::new()),
         }
     }
 }

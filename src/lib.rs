@@ -20,3 +20,4 @@ pub mod push;
 pub mod rules;
 pub mod state;
 pub mod store;
+pub mod wallet;

@@ -4,6 +4,7 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
@@ -11,6 +12,7 @@ use nisd::cli::{Cli, Command, EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use nisd::commands::{self, Clocks, CommandError};
 use nisd::config::{self, Settings};
 use nisd::logging;
+use nisd::wallet::{self, Outside};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Width of the table of settings.
@@ -22,6 +24,12 @@ fn main() -> ExitCode {
         // A reader that stops early, such as `head`, is no failure.
         let _ = std::io::stdout().write_all(config::table::print(TABLE_WIDTH).as_bytes());
         return ExitCode::from(EXIT_OK);
+    }
+    if let Command::Wallet(command) = &cli.command {
+        return match wallet::execute(command, OUTSIDE) {
+            Ok(()) => ExitCode::from(EXIT_OK),
+            Err(error) => fail(&error, error.exit_code()),
+        };
     }
     let settings = match read_settings(&cli.command) {
         Ok(settings) => settings,
@@ -55,7 +63,7 @@ fn execute(command: &Command, settings: Settings) -> Result<(), AnyError> {
         Command::Digest(store) => commands::digest(store, &settings, stop_on_signals()?)?,
         Command::Rollback(rollback) => commands::rollback(rollback, &settings)?,
         Command::Export(export) => quietly(commands::export(export, &settings, stop_on_signals()?))?,
-        Command::Settings => {}
+        Command::Settings | Command::Wallet(_) => {}
     }
     Ok(())
 }
@@ -87,6 +95,12 @@ fn unix_millis() -> i64 {
 }
 
 const CLOCKS: Clocks = Clocks { unix_millis, millis };
+
+const OUTSIDE: Outside = Outside { unix_millis, millis, pause: thread::sleep, random };
+
+fn random(bytes: &mut [u8]) -> std::io::Result<()> {
+    Ok(getrandom::fill(bytes)?)
+}
 
 /// Milliseconds of a clock that never goes back.
 fn millis() -> u64 {

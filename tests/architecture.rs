@@ -26,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // It gives some settings the types of the rooms that they are for.
     ("config", &["crypto", "model", "clock", "codec", "api", "push"]),
     ("cli", &["model", "config"]),
+    ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli"]),
     ("commands", &["model", "clock", "codec", "store", "state", "chain", "config", "cli", "progress", "logging"]),
     (
         "node",

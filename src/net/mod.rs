@@ -7,7 +7,8 @@
 //! | [`websocket`] | the upgrade decision and frames: pure |
 //! | [`Service`], [`Outbox`] | what the rooms above implement and are handed |
 //! | [`Limits`] | every number that bounds a client, by name |
-//! | [`Reactor`] | the one part that touches sockets and the clock |
+//! | [`Reactor`] | the part of the node that touches sockets and the clock |
+//! | [`client`] | requests to other servers, for commands that wait for the answer |
 //!
 //! ```text
 //! socket ── shared read buffer ── RequestReader ── Service::request ── Reply ── Output ── socket
@@ -18,6 +19,7 @@
 //! A connection that waits for its next request, or a websocket between messages, holds no buffer:
 //! the reactor lends its own for as long as a request or an answer is in one piece.
 
+pub mod client;
 pub mod http;
 pub mod websocket;
 

@@ -25,7 +25,7 @@ enum Phase {
 
 /// A chunked body being decoded.
 #[derive(Clone, Debug)]
-pub(super) struct ChunkedBody {
+pub(in crate::net) struct ChunkedBody {
     /// Bytes of body decoded so far; they are the first bytes of the slice handed to [`advance`].
     ///
     /// [`advance`]: Self::advance

@@ -13,6 +13,7 @@ mod reader;
 mod reply;
 mod request;
 
+pub(in crate::net) use chunked::ChunkedBody;
 pub use error::HttpError;
 pub use gzip::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, accepts_gzip};
 pub use head::{HEAD_LIMIT, MAX_HEADERS};

@@ -1,0 +1,167 @@
+//! Values on the command line as people write them: exact amounts, networks, attached mosaics.
+
+use std::fmt;
+
+use crate::model::{Amount, Mosaic, MosaicId, NetworkByte};
+
+/// Decimal places of the native currency.
+const CURRENCY_PLACES: u8 = 6;
+
+/// A text that is no amount of the native currency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAnAmount {
+    /// It has other characters than digits and one point, or no digits on one side of the point.
+    Form,
+    /// It has more than six decimal places.
+    TooPrecise,
+    /// It is more than can exist.
+    TooMuch,
+}
+
+impl fmt::Display for NotAnAmount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotAnAmount::Form => "an amount is written like 12 or 0.05: digits, with at most one point between them",
+            NotAnAmount::TooPrecise => "an amount has at most 6 decimal places: one micro-XEM is 0.000001",
+            NotAnAmount::TooMuch => "there are not so many XEM",
+        })
+    }
+}
+
+impl std::error::Error for NotAnAmount {}
+
+/// Reads whole units with up to six decimal places, exactly.
+pub fn amount(text: &str) -> Result<Amount, NotAnAmount> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return Err(NotAnAmount::Form);
+    }
+    if fraction.len() > usize::from(CURRENCY_PLACES) {
+        return Err(NotAnAmount::TooPrecise);
+    }
+    let micro = format!("{whole}{fraction:0<width$}", width = usize::from(CURRENCY_PLACES));
+    micro.parse::<i64>().ok().and_then(|micro| u64::try_from(micro).ok()).map(Amount).ok_or(NotAnAmount::TooMuch)
+}
+
+/// Writes smallest units as whole units, without superfluous zeros.
+pub fn decimal(smallest: u64, places: u8) -> String {
+    let digits = format!("{smallest:0>width$}", width = usize::from(places) + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - usize::from(places));
+    match fraction.trim_end_matches('0') {
+        "" => whole.to_owned(),
+        fraction => format!("{whole}.{fraction}"),
+    }
+}
+
+/// Writes an amount of the native currency, with its unit.
+pub fn currency(amount: Amount) -> String {
+    format!("{} XEM", decimal(amount.0, CURRENCY_PLACES))
+}
+
+/// Reads the name of a network or its byte: `152`, `-104` and `0x98` mean the same.
+pub fn network(text: &str) -> Result<NetworkByte, &'static str> {
+    let byte = match (text, text.strip_prefix("0x")) {
+        ("mainnet", _) => return Ok(NetworkByte::MAINNET),
+        ("testnet", _) => return Ok(NetworkByte::TESTNET),
+        ("mijinnet", _) => return Ok(NetworkByte::MIJINNET),
+        (_, Some(hex)) => u8::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 2),
+        _ => text.parse().or_else(|_| text.parse().map(|signed: i8| signed as u8)).ok(),
+    };
+    byte.map(NetworkByte).ok_or("a network is mainnet, testnet, mijinnet or its byte, such as -104, 152 or 0x98")
+}
+
+/// What a network is called.
+pub fn network_name(network: NetworkByte) -> String {
+    match network {
+        NetworkByte::MAINNET => "mainnet".to_owned(),
+        NetworkByte::TESTNET => "testnet".to_owned(),
+        NetworkByte::MIJINNET => "mijinnet".to_owned(),
+        NetworkByte(byte) => format!("network 0x{byte:02x}"),
+    }
+}
+
+/// Reads `namespace:name=QUANTITY`, the quantity in smallest units.
+pub fn mosaic(text: &str) -> Result<Mosaic, String> {
+    let form = "a mosaic is attached as namespace:name=QUANTITY, the quantity a whole number of smallest units";
+    let (id, quantity) = text.rsplit_once('=').ok_or(form)?;
+    let id = MosaicId::parse(id).map_err(|error| format!("{error}; {form}"))?;
+    if id.is_xem() {
+        return Err("nem:xem is sent with --amount".to_owned());
+    }
+    let quantity = quantity.parse::<i64>().ok().filter(|quantity| *quantity > 0);
+    Ok(Mosaic { id, quantity: quantity.ok_or(form)?.unsigned_abs() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_exact() {
+        for (text, micro) in [
+            ("0", 0),
+            ("1", 1_000_000),
+            ("0.05", 50_000),
+            ("25000.5", 25_000_500_000),
+            ("19999.999999", 19_999_999_999),
+            ("007.100000", 7_100_000),
+            ("8999999999", 8_999_999_999_000_000),
+            ("9223372036854.775807", i64::MAX as u64),
+        ] {
+            assert_eq!(amount(text), Ok(Amount(micro)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_amount_is_told_apart() {
+        for text in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1,5", "1.2.3", " 1", "0x1", "１"] {
+            assert_eq!(amount(text), Err(NotAnAmount::Form), "{text}");
+        }
+        assert_eq!(amount("0.0000001"), Err(NotAnAmount::TooPrecise));
+        assert_eq!(amount("1.0000000"), Err(NotAnAmount::TooPrecise));
+        assert_eq!(amount("9223372036854.775808"), Err(NotAnAmount::TooMuch));
+        assert_eq!(amount(&"9".repeat(400)), Err(NotAnAmount::TooMuch));
+    }
+
+    #[test]
+    fn numbers_are_written_without_superfluous_zeros() {
+        for (smallest, places, text) in [
+            (0, 6, "0"),
+            (1, 6, "0.000001"),
+            (50_000, 6, "0.05"),
+            (25_000_500_000, 6, "25000.5"),
+            (5000, 3, "5"),
+            (5001, 3, "5.001"),
+            (100, 0, "100"),
+            (u64::MAX, 6, "18446744073709.551615"),
+        ] {
+            assert_eq!(decimal(smallest, places), text);
+        }
+        assert_eq!(currency(Amount(150_000)), "0.15 XEM");
+    }
+
+    #[test]
+    fn networks_have_names_and_bytes() {
+        for text in ["testnet", "152", "-104", "0x98"] {
+            assert_eq!(network(text), Ok(NetworkByte::TESTNET), "{text}");
+        }
+        assert_eq!(network("mainnet"), network("104"));
+        assert_eq!(network("mijinnet"), network("0x60"));
+        for text in ["", "Testnet", "256", "-129", "0x", "0x198", "98h"] {
+            assert!(network(text).is_err(), "{text}");
+        }
+        assert_eq!(network_name(NetworkByte(0x42)), "network 0x42");
+    }
+
+    #[test]
+    fn mosaics_are_attached_by_name_and_quantity() {
+        let attached = mosaic("a.b:gift vouchers=12").unwrap();
+        assert_eq!((attached.id.to_string().as_str(), attached.quantity), ("a.b:gift vouchers", 12));
+        for text in
+            ["a:b", "a=1", "a:b=", "a:b=0", "a:b=-1", "a:b=1.5", "A:b=1", "nem:xem=1", "a:b=9223372036854775808"]
+        {
+            assert!(mosaic(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Why a command of the wallet failed.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::address::AddressError;
+use super::answer::{Announced, plain_words};
+use super::key_file::KeyFileError;
+use super::node::NodeError;
+use super::packet::PacketError;
+use super::transfer::TransferError;
+use crate::cli::{EXIT_FAILURE, EXIT_USAGE};
+
+/// Why a command of the wallet failed.
+#[derive(Debug)]
+pub enum WalletError {
+    /// The command line asks for something that cannot be; the text says what to do.
+    Usage(String),
+    /// An address on the command line.
+    Address(AddressError),
+    /// What is to be sent.
+    Transfer(TransferError),
+    /// A key file.
+    KeyFile(PathBuf, KeyFileError),
+    /// A file, or standard input as `-`.
+    File(PathBuf, io::Error),
+    /// The transaction in a file.
+    Packet(PacketError),
+    /// Standard output.
+    Output(io::Error),
+    /// The system gave no randomness.
+    Randomness(io::Error),
+    /// Nothing can be encrypted for the recipient.
+    Encryption(&'static str),
+    /// The node.
+    Node(NodeError),
+    /// The node did not take the transaction.
+    Rejected(Announced),
+    /// The deadline has passed.
+    NotConfirmed,
+}
+
+impl WalletError {
+    /// The exit code of the program.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            WalletError::Usage(_) | WalletError::Address(_) | WalletError::Transfer(_) => EXIT_USAGE,
+            _ => EXIT_FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for WalletError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WalletError::Usage(text) => f.write_str(text),
+            WalletError::Address(error) => error.fmt(f),
+            WalletError::Transfer(error) => error.fmt(f),
+            WalletError::KeyFile(path, error) => write!(f, "key file {}: {error}", path.display()),
+            WalletError::File(path, error) => write!(f, "{}: {error}", path.display()),
+            WalletError::Packet(error) => error.fmt(f),
+            WalletError::Output(error) => write!(f, "cannot write the output: {error}"),
+            WalletError::Randomness(error) => write!(f, "the system gives no randomness: {error}"),
+            WalletError::Encryption(reason) => {
+                write!(f, "the message cannot be encrypted: {reason}; leave it away, or send it with --message")
+            }
+            WalletError::Node(error) => error.fmt(f),
+            WalletError::Rejected(answer) => {
+                write!(f, "the node did not take it ({}): {}", answer.name, plain_words(answer.code))
+            }
+            WalletError::NotConfirmed => f.write_str(
+                "the transaction is not in the chain although its deadline has passed; it cannot get there any more, \
+                 unless the node itself is behind",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WalletError {}
+
+macro_rules! from_error {
+    ($($error:ty => $variant:ident),*) => {
+        $(impl From<$error> for WalletError {
+            fn from(error: $error) -> Self {
+                WalletError::$variant(error)
+            }
+        })*
+    };
+}
+
+from_error!(AddressError => Address, TransferError => Transfer, PacketError => Packet, NodeError => Node);

@@ -1,0 +1,189 @@
+//! Least fees, by the rules of today (specification 08 §16.3), with what a node told of mosaics.
+
+use std::borrow::Cow;
+
+use super::packet::nobody;
+use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
+use crate::model::{Address, Amount, Hash256, Height, MosaicId, Network, NetworkByte, Timestamp, Transaction};
+use crate::rules::{self, Context, Refusal, Use};
+use crate::state::{Account, Lease, MosaicEntry, View};
+use crate::store::StoreError;
+
+/// What is known of the chain from outside: some mosaics, and nothing else. Fees depend on nothing else.
+struct Told(Vec<MosaicEntry>);
+
+impl View for Told {
+    fn account(&self, _: &Address) -> Result<Cow<'_, Account>, StoreError> {
+        Ok(Cow::Owned(Account::default()))
+    }
+
+    fn cosignatories(&self, _: &Address) -> Result<Vec<Address>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn is_cosignatory(&self, _: &Address) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn leases(&self, _: &str) -> Result<Vec<Lease>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn owns_namespace(&self, _: &Address) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn holds_mosaic(&self, _: &Address) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
+        match id.is_xem() {
+            true => Ok(Some(MosaicEntry::xem())),
+            false => Ok(self.0.iter().find(|entry| entry.definition.id == *id).cloned()),
+        }
+    }
+
+    fn mosaic_balance(&self, _: &MosaicId, _: &Address) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    fn knows_hash(&self, _: &Hash256) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}
+
+/// Calls `ask` with circumstances in which all forks have happened.
+fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Context<'_, Told>) -> T) -> T {
+    let byte = NetworkByte::MAINNET;
+    let forks = Forks {
+        multisig_m_of_n: 1,
+        mosaics: 1,
+        first_fee: 1,
+        remote_account: 1,
+        mosaic_redefinition: 1,
+        second_fee: 1,
+        treasury_reissuance: 1,
+        treasury_hashes: Vec::new(),
+        treasury_fallback_hashes: Vec::new(),
+    };
+    let chain = ChainParameters {
+        target_time: 60,
+        rewrite_limit: 360,
+        max_transactions_per_block: 120,
+        max_transactions: 10_000,
+        ignore_fees: false,
+        hash_retention_hours: Some(36),
+        importance: ImportanceScheme::ProofOfImportance,
+        vesting: Vesting::TimeBased,
+        stabilize_block_times: false,
+        forks,
+    };
+    let network = Network {
+        name: String::new(),
+        byte,
+        generation_hash: Hash256::default(),
+        nemesis_signer: nobody(byte),
+        total_amount: Amount::whole(8_999_999_999),
+        chain,
+    };
+    let (height, now, usage) = (Height(2), Timestamp(0), Use::Pool);
+    ask(&Context { state: &Told(mosaics.to_vec()), network: &network, height, now, usage })
+}
+
+/// Least fee of a transaction, that of an inner one aside. `mosaics` are those that it attaches, `nem:xem` need not be
+/// among them; refused if another is missing.
+pub fn minimum(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Refusal> {
+    today(mosaics, |context| rules::minimum_fee(transaction, context))
+}
+
+/// Most bytes of a message.
+pub fn max_message_bytes() -> usize {
+    today(&[], rules::max_message_length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::transaction::{Message, MessageKind, Transfer, wire_version};
+    use crate::model::{Body, Mosaic, MosaicDefinition};
+
+    fn fee(amount: u64, message_bytes: usize, mosaics: &[(Mosaic, MosaicEntry)]) -> u64 {
+        let payload = vec![1; message_bytes];
+        let transfer = Transfer {
+            recipient: nobody(NetworkByte::TESTNET),
+            amount: Amount(amount),
+            message: (message_bytes > 0).then_some(Message { kind: MessageKind::Plain, payload }),
+            mosaics: mosaics.iter().map(|(mosaic, _)| mosaic.clone()).collect(),
+        };
+        let transaction = Transaction {
+            version: wire_version(NetworkByte::TESTNET, 2),
+            timestamp: Timestamp(0),
+            signer: PublicKey([1; 32]),
+            signature: None,
+            fee: Amount::ZERO,
+            deadline: Timestamp(1),
+            body: Body::Transfer(transfer),
+        };
+        let known: Vec<_> = mosaics.iter().map(|(_, entry)| entry.clone()).collect();
+        minimum(&transaction, &known).unwrap().0
+    }
+
+    /// The first table of specification 08 §16.3.
+    #[test]
+    fn fees_of_amounts_are_those_of_the_table() {
+        for (micro, expected) in [
+            (0, 50_000),
+            (9_999_000_000, 50_000),
+            (19_999_999_999, 50_000),
+            (20_000_000_000, 100_000),
+            (99_999_000_000, 450_000),
+            (250_000_000_000, 1_250_000),
+            (260_000_000_000, 1_250_000),
+            (8_999_999_999_000_000, 1_250_000),
+        ] {
+            assert_eq!(fee(micro, 0, &[]), expected, "{micro}");
+        }
+    }
+
+    /// The second table.
+    #[test]
+    fn fees_of_messages_are_those_of_the_table() {
+        let expected = [
+            (0, 50_000),
+            (1, 100_000),
+            (31, 100_000),
+            (32, 150_000),
+            (63, 150_000),
+            (64, 200_000),
+            (96, 250_000),
+            (512, 900_000),
+            (1024, 1_700_000),
+        ];
+        for (bytes, expected) in expected {
+            assert_eq!(fee(0, bytes, &[]), expected, "{bytes}");
+        }
+        assert_eq!(max_message_bytes(), 1024);
+    }
+
+    /// The third table.
+    #[test]
+    fn fees_of_mosaics_are_those_of_the_table() {
+        for (supply, divisibility, small, large) in [
+            (10_000, 0, 50_000, 50_000),
+            (10_001, 0, 150_000, 150_000),
+            (1_000_000, 3, 50_000, 650_000),
+            (9_000_000_000, 6, 50_000, 50_000),
+        ] {
+            let mut definition = MosaicDefinition::xem();
+            definition.id = MosaicId::parse("devnet:coin").unwrap();
+            definition.properties.divisibility = divisibility;
+            let entry = MosaicEntry { definition, supply };
+            for (quantity, expected) in [(1000, small), (1_000_000, large)] {
+                let mosaic = Mosaic { id: entry.definition.id.clone(), quantity };
+                assert_eq!(fee(1_000_000, 0, &[(mosaic, entry.clone())]), expected, "{supply} {quantity}");
+            }
+        }
+    }
+}

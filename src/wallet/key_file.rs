@@ -1,0 +1,194 @@
+//! Private keys at rest: one line of hex, and comments (specification 01 §3.1).
+//!
+//! Nothing of what a key file holds is ever shown in an error.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use crate::crypto::{KeyPair, PrivateKey};
+
+/// Bytes of a key file, comments included.
+const MAX_FILE_BYTES: usize = 16 * 1024;
+/// Digits of the longest key: 32 bytes, and the byte that keeps the sign.
+const MAX_DIGITS: usize = 66;
+/// Keys that are shorter by so many digits do not occur by chance.
+const USUAL_DIGITS: usize = 58;
+/// Permissions of others than the owner.
+const OTHERS: u32 = 0o077;
+
+/// Why there is no key in a file, or a file for a key.
+#[derive(Debug)]
+pub enum KeyFileError {
+    /// It could not be read or written.
+    Io(io::Error),
+    /// It exists, and is not overwritten.
+    Exists,
+    /// It is longer than any key file.
+    TooLong,
+    /// It holds no line besides comments.
+    Empty,
+    /// This line is not the only one besides comments.
+    SecondKey(usize),
+    /// This line is no hex, or no text at all.
+    NotHex(usize),
+    /// This line has more digits than a key.
+    TooManyDigits(usize),
+}
+
+impl fmt::Display for KeyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyFileError::Io(error) => error.fmt(f),
+            KeyFileError::Exists => f.write_str("it exists, and a key file is never overwritten; choose another name"),
+            KeyFileError::TooLong => f.write_str("it is too long for a key file"),
+            KeyFileError::Empty => f.write_str("there is no private key in it, only comments"),
+            KeyFileError::SecondKey(line) => {
+                write!(f, "line {line} is a second key; there may be one, and comments begin with #")
+            }
+            KeyFileError::NotHex(line) => write!(f, "line {line} is not a private key in hex"),
+            KeyFileError::TooManyDigits(line) => {
+                write!(f, "line {line} is too long for a private key, which has 64 hex digits (or 66 with 00 in front)")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeyFileError {}
+
+impl From<io::Error> for KeyFileError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => KeyFileError::Exists,
+            _ => KeyFileError::Io(error),
+        }
+    }
+}
+
+/// What a key file holds, and what its owner should know about it.
+pub struct KeyFile {
+    /// The key.
+    pub key: PrivateKey,
+    /// Whether others than the owner may read the file.
+    pub is_exposed: bool,
+    /// Whether the key is so short that it was cut, or made up by a person.
+    pub is_short: bool,
+}
+
+/// Reads a key file.
+pub fn read(path: &Path) -> Result<KeyFile, KeyFileError> {
+    let file = File::open(path)?;
+    let is_exposed = file.metadata()?.permissions().mode() & OTHERS != 0;
+    // All the room at once, so that no copy of the key is left behind by growth.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 1));
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(KeyFileError::TooLong);
+    }
+    let (key, digits) = parse(&bytes)?;
+    Ok(KeyFile { key, is_exposed, is_short: digits < USUAL_DIGITS })
+}
+
+/// The key in a file's content, and the number of its digits.
+fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), KeyFileError> {
+    let mut found = None;
+    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let number = index + 1;
+        if found.is_some() {
+            return Err(KeyFileError::SecondKey(number));
+        }
+        let text = str::from_utf8(line).map_err(|_| KeyFileError::NotHex(number))?;
+        if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(KeyFileError::NotHex(number));
+        }
+        if text.len() > MAX_DIGITS || (text.len() > MAX_DIGITS - 2 && !text.starts_with("00")) {
+            return Err(KeyFileError::TooManyDigits(number));
+        }
+        let key = PrivateKey::from_hex(text).map_err(|_| KeyFileError::NotHex(number))?;
+        found = Some((key, text.len()));
+    }
+    found.ok_or(KeyFileError::Empty)
+}
+
+/// Writes a new key file that only its owner may read.
+pub fn write(path: &Path, key: &PrivateKey) -> Result<(), KeyFileError> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let public = KeyPair::new(key).public();
+    writeln!(file, "# NEM private key; whoever reads it owns the account. Public key: {public}")?;
+    file.write_all(key.printed().as_bytes())?;
+    file.write_all(b"\n")?;
+    Ok(file.sync_all()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
+
+    fn printed(content: &str) -> String {
+        parse(content.as_bytes()).unwrap().0.printed().to_string()
+    }
+
+    #[test]
+    fn a_key_stands_on_a_line_of_its_own_between_comments() {
+        for content in [
+            ALICE.to_owned(),
+            format!("{ALICE}\n"),
+            format!("# a comment\r\n\r\n  {}  \r\n# another", ALICE.to_uppercase()),
+            format!("00{ALICE}\n"),
+        ] {
+            assert_eq!(printed(&content), ALICE);
+        }
+        let high = "f".repeat(64);
+        assert_eq!(printed(&high), format!("00{high}"));
+        assert_eq!(printed(&format!("00{high}")), format!("00{high}"));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_without_showing_it() {
+        let error = |content: &str| parse(content.as_bytes()).map(|_| ()).unwrap_err();
+        assert!(matches!(error("# only a comment\n"), KeyFileError::Empty));
+        assert!(matches!(error(&format!("#\n{ALICE}\n{ALICE}")), KeyFileError::SecondKey(3)));
+        assert!(matches!(error(&format!("0x{ALICE}")), KeyFileError::NotHex(1)));
+        assert!(matches!(error("\u{e9}"), KeyFileError::NotHex(1)));
+        assert!(matches!(error(&format!("01{ALICE}")), KeyFileError::TooManyDigits(1)));
+        assert!(matches!(error(&format!("0000{ALICE}")), KeyFileError::TooManyDigits(1)));
+        let shown = error(&format!("{ALICE}g")).to_string();
+        assert!(!shown.contains('g') && !shown.contains("0d02"), "{shown}");
+        assert!(parse(b"\xff").is_err());
+    }
+
+    #[test]
+    fn a_written_key_is_for_its_owner_and_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("alice.key");
+        let key = PrivateKey::from_hex(ALICE).unwrap();
+        write(&path, &key).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let read_back = read(&path).unwrap();
+        assert_eq!(read_back.key.printed().as_str(), ALICE);
+        assert!(!read_back.is_exposed && !read_back.is_short);
+        assert!(matches!(write(&path, &key), Err(KeyFileError::Exists)));
+    }
+
+    #[test]
+    fn an_exposed_short_or_endless_file_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("k");
+        std::fs::write(&path, &ALICE[..20]).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let found = read(&path).unwrap();
+        assert!(found.is_exposed && found.is_short);
+        std::fs::write(&path, vec![b'#'; MAX_FILE_BYTES + 1]).unwrap();
+        assert!(matches!(read(&path), Err(KeyFileError::TooLong)));
+    }
+}

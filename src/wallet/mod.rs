@@ -1,0 +1,32 @@
+//! A small wallet: keys, addresses, and transactions from intent to the node's answer (specification 08 §16).
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`address`] | addresses as people write them |
+//! | [`key_file`] | private keys at rest |
+//! | [`transfer`], [`fees`] | transactions from what is wanted |
+//! | [`Packet`] | a signed transaction: what is announced |
+//! | [`describe`] | transactions for people |
+//! | [`Node`] | what is asked of a node |
+//! | [`execute`] | the commands |
+//!
+//! Clocks, randomness and waiting come from outside, as [`Outside`].
+
+pub mod address;
+pub mod describe;
+pub mod fees;
+pub mod key_file;
+pub mod transfer;
+
+mod answer;
+mod commands;
+mod error;
+mod node;
+mod packet;
+mod send;
+
+pub use answer::{Announced, plain_words};
+pub use commands::{Outside, execute};
+pub use error::WalletError;
+pub use node::{Node, NodeError};
+pub use packet::{Packet, PacketError, context, read_transaction};

@@ -1,0 +1,210 @@
+//! Signed transactions as they are announced (specification 08 §16.5), and the JSON they come from.
+
+use std::fmt;
+
+use serde_json::json;
+
+use crate::codec::json::JsonSource;
+use crate::codec::lax_json::{self, LaxJsonError, Value};
+use crate::codec::{Context, Form, ReadError, Source, limits, transaction};
+use crate::crypto::{self, KeyPair, PublicKey, Signature};
+use crate::model::transaction::wire_network;
+use crate::model::{Address, Hash256, NetworkByte, Transaction};
+
+/// Bytes of a transaction that a node looks at.
+const MAX_DATA_BYTES: usize = limits::BYTES;
+
+/// Why there is nothing to announce.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PacketError {
+    /// The text is no JSON.
+    NotJson(LaxJsonError),
+    /// It lacks the version, whose upper byte names the network.
+    NoVersion,
+    /// It is no transaction.
+    Read(ReadError),
+    /// The transaction names another signer than the key's.
+    OtherSigner { named: PublicKey, key: PublicKey },
+    /// The transaction has so many bytes.
+    TooLong(usize),
+    /// The signature is not the signer's over this transaction.
+    WrongSignature,
+}
+
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PacketError::NotJson(error) => write!(f, "this is no JSON: {error}"),
+            PacketError::NoVersion => f.write_str(
+                "this is no transaction: the number \"version\" is missing, such as -1744830463 for version 1 on testnet",
+            ),
+            PacketError::Read(error) => write!(f, "this is no transaction: {error}"),
+            PacketError::OtherSigner { named, key } => write!(
+                f,
+                "the transaction names the signer {named}, but the key file belongs to {key}; use the other key file, \
+                 or correct \"signer\""
+            ),
+            PacketError::TooLong(length) => {
+                write!(f, "the transaction has {length} bytes, and nodes take {MAX_DATA_BYTES} at most")
+            }
+            PacketError::WrongSignature => f.write_str(
+                "the signature does not fit the transaction; a node would refuse it, and for ten minutes the right one \
+                 as well. Sign it again",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PacketError {}
+
+impl From<ReadError> for PacketError {
+    fn from(error: ReadError) -> Self {
+        PacketError::Read(error)
+    }
+}
+
+/// An account that nobody owns.
+pub fn nobody(network: NetworkByte) -> Address {
+    Address::from_public_key(&PublicKey([0; 32]), network)
+}
+
+/// How transactions are read. No account is free of fees: the one that is cannot send anything behind the nemesis block.
+pub fn context(network: NetworkByte) -> Context {
+    Context { network, nemesis_signer: nobody(network), trusted: false }
+}
+
+/// Reads the JSON of a transaction without a signature. Its own version says for which network.
+pub fn read_transaction(text: &[u8]) -> Result<Transaction, PacketError> {
+    transaction_of(&lax_json::parse(text).map_err(PacketError::NotJson)?)
+}
+
+fn transaction_of(value: &Value) -> Result<Transaction, PacketError> {
+    let Some(Value::Integer(version)) = value.get("version") else { return Err(PacketError::NoVersion) };
+    let mut source = JsonSource::new(value, context(wire_network(*version as i32)))?;
+    Ok(transaction::read(&mut source, Form::NonVerifiable)?)
+}
+
+/// A signed transaction: what is announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    transaction: Transaction,
+    data: Vec<u8>,
+    signature: Signature,
+}
+
+impl Packet {
+    /// Signs a transaction, brought into the form in which a node reads it.
+    pub fn sign(transaction: &Transaction, key: &KeyPair) -> Result<Packet, PacketError> {
+        if transaction.signer != key.public() {
+            return Err(PacketError::OtherSigner { named: transaction.signer, key: key.public() });
+        }
+        let transaction = read_back(&transaction.signed_bytes())?;
+        let data = transaction.signed_bytes();
+        let signature = key.sign(&data);
+        Ok(Packet { transaction, data, signature })
+    }
+
+    /// Reads `{"data":…,"signature":…}` and checks the signature.
+    pub fn parse(text: &[u8]) -> Result<Packet, PacketError> {
+        let value = lax_json::parse(text).map_err(PacketError::NotJson)?;
+        // Neither field holds an address, so that any network will do.
+        let mut source = JsonSource::new(&value, context(NetworkByte::MAINNET))?;
+        let data = source.need_bytes("data")?.into_owned();
+        let signature = source.signature("signature")?;
+        let transaction = read_back(&data)?;
+        // A node checks the signature over what it writes itself.
+        let data = transaction.signed_bytes();
+        match crypto::verify(&transaction.signer, &data, &signature) {
+            Ok(true) => Ok(Packet { transaction, data, signature }),
+            _ => Err(PacketError::WrongSignature),
+        }
+    }
+
+    /// The transaction.
+    pub fn transaction(&self) -> &Transaction {
+        &self.transaction
+    }
+
+    /// Its hash.
+    pub fn hash(&self) -> Hash256 {
+        self.transaction.hash()
+    }
+
+    /// The body of an announcement.
+    pub fn to_json(&self) -> String {
+        json!({ "data": hex::encode(&self.data), "signature": self.signature.to_string() }).to_string()
+    }
+}
+
+/// Whether a text is meant to be a [`Packet`] rather than a transaction.
+pub fn is_packet(text: &[u8]) -> bool {
+    lax_json::parse(text).is_ok_and(|value| value.get("data").is_some())
+}
+
+/// The transaction in `data`, as a node reads it.
+fn read_back(data: &[u8]) -> Result<Transaction, PacketError> {
+    /// Where the version stands, behind the type.
+    const VERSION: usize = 4;
+    if data.len() > MAX_DATA_BYTES {
+        return Err(PacketError::TooLong(data.len()));
+    }
+    let version = data.get(VERSION..).and_then(|rest| rest.first_chunk()).ok_or_else(ReadError::end_of_stream)?;
+    let network = wire_network(i32::from_le_bytes(*version));
+    Ok(Transaction::from_bytes(data, Form::NonVerifiable, context(network))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PrivateKey;
+
+    const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
+    /// E8 of specification 08 §17, with its mosaics in the wrong order and one of them in two pieces.
+    const UNORDERED: &str = r#"{"timeStamp":300000053,"amount":1000000,"fee":100000,
+        "recipient":"TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ","mosaics":[
+        {"quantity":2000000,"mosaicId":{"namespaceId":"nem","name":"xem"}},
+        {"quantity":4000,"mosaicId":{"namespaceId":"devnet","name":"coin"}},
+        {"quantity":1000,"mosaicId":{"namespaceId":"devnet","name":"coin"}}],"type":257,"deadline":300003653,
+        "message":{},"version":-1744830462,
+        "signer":"be6a7bb594e6c141a9ea1b671891a7a0c99999253f22bcf0fe36013bdeebded9"}"#;
+    const E8_HASH: &str = "53ad7d62339f7b057d79dd358820dd1d1911ba2cd35c70336f5d887fb6bc211c";
+
+    fn alice() -> KeyPair {
+        KeyPair::new(&PrivateKey::from_hex(ALICE).unwrap())
+    }
+
+    #[test]
+    fn what_is_signed_has_the_normal_form() {
+        let transaction = read_transaction(UNORDERED.as_bytes()).unwrap();
+        let packet = Packet::sign(&transaction, &alice()).unwrap();
+        assert_eq!(packet.hash().to_string(), E8_HASH);
+        assert_eq!(Packet::parse(packet.to_json().as_bytes()), Ok(packet));
+    }
+
+    #[test]
+    fn mistakes_are_found_before_a_node_sees_them() {
+        let transaction = read_transaction(UNORDERED.as_bytes()).unwrap();
+        let other = KeyPair::new(&PrivateKey::from_hex("1").unwrap());
+        assert!(matches!(Packet::sign(&transaction, &other), Err(PacketError::OtherSigner { .. })));
+        let json = Packet::sign(&transaction, &alice()).unwrap().to_json();
+        let changed = json.replace("a0860100", "a1860100");
+        assert_ne!(changed, json);
+        assert_eq!(Packet::parse(changed.as_bytes()), Err(PacketError::WrongSignature));
+        let long = format!(r#"{{"data":"{}","signature":"{}"}}"#, "00".repeat(3000), "00".repeat(64));
+        assert!(Packet::parse(long.as_bytes()).is_err());
+        for (text, words) in [
+            ("", "no JSON"),
+            ("[]", "version"),
+            ("{}", "version"),
+            (r#"{"version":-1744830463,"type":1}"#, "Unknown transaction type: 1"),
+            (&UNORDERED.replace("TDHLS", "NDHLS"), "invalid address"),
+        ] {
+            let error = read_transaction(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        for text in ["{}", r#"{"data":"01","signature":"02"}"#, r#"{"data":"zz"}"#, "null"] {
+            assert!(Packet::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(is_packet(json.as_bytes()) && !is_packet(UNORDERED.as_bytes()) && !is_packet(b""));
+    }
+}

@@ -1,0 +1,150 @@
+//! `nisd send`.
+
+use std::time::Duration;
+
+use super::commands::{Outside, hand_over, load_key, node, notice, print, public_key, say};
+use super::describe::describe;
+use super::error::WalletError;
+use super::node::Node;
+use super::packet::Packet;
+use super::transfer::{Intent, build};
+use super::{address, fees};
+use crate::cli;
+use crate::cli::values::{currency, decimal};
+use crate::crypto::hex_text::decode_hex;
+use crate::crypto::{KeyPair, cipher};
+use crate::model::transaction::{Message, MessageKind};
+use crate::model::{Address, Amount, NetworkByte, Timestamp, Transaction};
+use crate::state::MosaicEntry;
+
+/// Seconds until the deadline unless told otherwise.
+const USUAL_DEADLINE: i32 = 3600;
+/// How often a node is asked whether a transaction is confirmed.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// How long after the deadline a block that was made before it may still arrive.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// `nisd send`.
+pub fn send(command: &cli::Send, outside: Outside) -> Result<(), WalletError> {
+    let node = node(&command.node)?;
+    let multisig_account = command.multisig_account.as_deref().map(public_key).transpose()?;
+    address::parse(&command.to)?;
+    let key = KeyPair::new(&load_key(&command.from_key_file)?);
+
+    let network = node.network()?;
+    let recipient = address::parse_on(&command.to, network)?;
+    let known = known_mosaics(command, &node, network)?;
+    let usual = if multisig_account.is_some() { cli::MAX_DEADLINE_SECONDS } else { USUAL_DEADLINE };
+    let intent = Intent {
+        network,
+        now: network_time(&node, outside),
+        deadline: command.deadline.unwrap_or(usual),
+        signer: key.public(),
+        multisig_account,
+        recipient,
+        amount: command.amount.unwrap_or(Amount::ZERO),
+        message: message(command, &key, &recipient, &node, outside)?,
+        mosaics: command.mosaic.clone(),
+        fee: command.fee,
+    };
+    let transaction = build(intent, &known)?;
+    warn_of_low_fee(&transaction, &known);
+    let packet = Packet::sign(&transaction, &key)?;
+
+    let what = if command.dry_run { "would announce" } else { "announcing" };
+    say(&format!("{what} to {}:\n{}", node.url(), describe(packet.transaction())));
+    if command.dry_run {
+        return print(&format!("{}\n", packet.to_json()));
+    }
+    hand_over(&node, &packet)?;
+    if command.wait { wait(&node, &packet, outside) } else { Ok(()) }
+}
+
+/// The node's time, which is what it measures transactions by; the system's if it does not tell.
+fn network_time(node: &Node, outside: Outside) -> Timestamp {
+    node.time().unwrap_or_else(|error| {
+        notice(&format!("{error}; the clock of this machine is used instead"));
+        Timestamp::from_unix_millis((outside.unix_millis)())
+    })
+}
+
+/// What the node knows of the mosaics that are sent. What they are in whole units, and what else is paid, is said.
+fn known_mosaics(command: &cli::Send, node: &Node, network: NetworkByte) -> Result<Vec<MosaicEntry>, WalletError> {
+    let mut known = Vec::with_capacity(command.mosaic.len());
+    for mosaic in &command.mosaic {
+        let entry = node.mosaic(&mosaic.id, network)?;
+        let (id, whole) = (&mosaic.id, decimal(mosaic.quantity, entry.definition.properties.divisibility));
+        notice(&format!("{} smallest units of {id} are {whole} whole units", mosaic.quantity));
+        if let Some(levy) = &entry.definition.levy {
+            notice(&format!("a levy in {} is paid on top, to {}", levy.mosaic, levy.recipient));
+        }
+        known.push(entry);
+    }
+    Ok(known)
+}
+
+/// The message in the form in which it is sent; an empty one is none.
+fn message(
+    command: &cli::Send,
+    key: &KeyPair,
+    recipient: &Address,
+    node: &Node,
+    outside: Outside,
+) -> Result<Option<Message>, WalletError> {
+    let (kind, payload) = match (&command.message, &command.hex, &command.encrypt) {
+        (Some(text), ..) => (MessageKind::Plain, text.clone().into_bytes()),
+        (_, Some(hex), _) => (MessageKind::Plain, bytes_of(hex)?),
+        (.., Some(text)) => (MessageKind::Secure, encrypted(text, key, recipient, node, outside)?),
+        _ => return Ok(None),
+    };
+    Ok((!payload.is_empty()).then_some(Message { kind, payload }))
+}
+
+fn bytes_of(hex: &str) -> Result<Vec<u8>, WalletError> {
+    let whole_bytes = hex.len().is_multiple_of(2);
+    let bytes = decode_hex(hex).map_err(|error| WalletError::Usage(format!("--hex: {error}")))?;
+    let odd = || WalletError::Usage("--hex: there is an odd number of digits; a byte has two".to_owned());
+    Some(bytes).filter(|_| whole_bytes).ok_or_else(odd)
+}
+
+fn encrypted(
+    text: &str,
+    key: &KeyPair,
+    recipient: &Address,
+    node: &Node,
+    outside: Outside,
+) -> Result<Vec<u8>, WalletError> {
+    let unknown = "the node does not know the recipient's public key, as the account has not sent anything yet";
+    let public = node.public_key(recipient)?.ok_or(WalletError::Encryption(unknown))?;
+    let (salt, iv) = (outside.random_bytes()?, outside.random_bytes()?);
+    cipher::encrypt(key, &public, *salt, *iv, text.as_bytes())
+        .map_err(|_| WalletError::Encryption("the recipient's public key is not a point of the curve"))
+}
+
+fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
+    let paying = transaction.inner().unwrap_or(transaction);
+    if let Ok(least) = fees::minimum(paying, known)
+        && paying.fee < least
+    {
+        notice(&format!("the fee is below the least of {}; most nodes will refuse it", currency(least)));
+    }
+}
+
+/// Asks until the transaction is in a block or cannot be any more.
+fn wait(node: &Node, packet: &Packet, outside: Outside) -> Result<(), WalletError> {
+    let transaction = packet.transaction();
+    let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);
+    let limit = Duration::from_secs(seconds.unsigned_abs().into()) + GRACE;
+    let end = (outside.millis)().saturating_add(limit.as_millis() as u64);
+    let hash = packet.hash();
+    say("waiting until it is confirmed\n");
+    loop {
+        let last = (outside.millis)() >= end;
+        match node.height_of(&hash) {
+            Ok(Some(height)) => return print(&format!("confirmed at height: {height}\n")),
+            Err(error) if last || !error.is_temporary() => return Err(error.into()),
+            Ok(None) if last => return Err(WalletError::NotConfirmed),
+            Ok(None) | Err(_) => (outside.pause)(ASK_EVERY),
+        }
+    }
+}

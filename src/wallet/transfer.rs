@@ -1,0 +1,214 @@
+//! Transfers from what is wanted (specification 08 §16.2–§16.6).
+
+use std::fmt;
+
+use super::fees;
+use crate::crypto::PublicKey;
+use crate::model::transaction::{Message, Multisig, Transfer, wire_version};
+use crate::model::{Address, Amount, Body, Mosaic, MosaicId, NetworkByte, Timestamp, Transaction};
+use crate::rules::Refusal;
+use crate::state::MosaicEntry;
+
+/// Most mosaics besides `nem:xem` (specification 02 §11).
+const MAX_MOSAICS: usize = 10;
+/// What the quantities of attached mosaics are multiplied by.
+const MULTIPLIER: Amount = Amount::whole(1);
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Intent {
+    /// The network.
+    pub network: NetworkByte,
+    /// Current network time.
+    pub now: Timestamp,
+    /// Seconds from now to the deadline.
+    pub deadline: i32,
+    /// Who signs.
+    pub signer: PublicKey,
+    /// The multisig account that pays, unless it is the signer.
+    pub multisig_account: Option<PublicKey>,
+    /// Who receives.
+    pub recipient: Address,
+    /// How much of the native currency is sent.
+    pub amount: Amount,
+    /// What is said.
+    pub message: Option<Message>,
+    /// Other mosaics that are sent, in smallest units.
+    pub mosaics: Vec<Mosaic>,
+    /// Fee of the transfer, unless it is the least.
+    pub fee: Option<Amount>,
+}
+
+/// Why there can be no such transfer.
+#[derive(Debug)]
+pub enum TransferError {
+    /// The message has so many bytes.
+    MessageTooLong(usize),
+    /// There are too many mosaics.
+    TooManyMosaics(usize),
+    /// The same mosaic is attached twice.
+    Twice(MosaicId),
+    /// The fee cannot be computed.
+    Fee(Refusal),
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransferError::MessageTooLong(length) => {
+                let limit = fees::max_message_bytes();
+                write!(f, "the message takes {length} bytes, and {limit} are allowed; shorten it")
+            }
+            TransferError::TooManyMosaics(count) => {
+                write!(f, "{count} mosaics are too many for one transfer; {MAX_MOSAICS} are allowed")
+            }
+            TransferError::Twice(id) => write!(f, "the mosaic {id} is given twice; add the quantities up"),
+            TransferError::Fee(refusal) => write!(f, "the least fee is not known: {refusal}; give one with --fee"),
+        }
+    }
+}
+
+impl std::error::Error for TransferError {}
+
+/// Builds a transfer, wrapped into a multisig transaction if a multisig account pays. `known` are the attached mosaics.
+pub fn build(intent: Intent, known: &[MosaicEntry]) -> Result<Transaction, TransferError> {
+    let Intent { network, now, deadline, signer, multisig_account, fee, .. } = intent;
+    let transaction = |signer, entity_version, body| Transaction {
+        version: wire_version(network, entity_version),
+        timestamp: now,
+        signer,
+        signature: None,
+        fee: Amount::ZERO,
+        deadline: Timestamp(now.0.saturating_add(deadline)),
+        body,
+    };
+    let body = transfer(intent)?;
+    let entity_version = if body.mosaics.is_empty() { 1 } else { 2 };
+    let mut inner = transaction(multisig_account.unwrap_or(signer), entity_version, Body::Transfer(body));
+    inner.fee = fee.map_or_else(|| least_fee(&inner, known), Ok)?;
+    if multisig_account.is_none() {
+        return Ok(inner);
+    }
+    let mut outer = transaction(signer, 1, Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() })));
+    outer.fee = least_fee(&outer, known)?;
+    Ok(outer)
+}
+
+/// Least fee, that of an inner transaction aside.
+fn least_fee(transaction: &Transaction, known: &[MosaicEntry]) -> Result<Amount, TransferError> {
+    fees::minimum(transaction, known).map_err(TransferError::Fee)
+}
+
+fn transfer(intent: Intent) -> Result<Transfer, TransferError> {
+    let Intent { recipient, amount, message, mut mosaics, .. } = intent;
+    let length = message.as_ref().map_or(0, |message| message.payload.len());
+    if length > fees::max_message_bytes() {
+        return Err(TransferError::MessageTooLong(length));
+    }
+    if mosaics.len() > MAX_MOSAICS {
+        return Err(TransferError::TooManyMosaics(mosaics.len()));
+    }
+    mosaics.sort_by(|a, b| a.id.cmp(&b.id));
+    if let Some(pair) = mosaics.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        return Err(TransferError::Twice(pair[0].id.clone()));
+    }
+    if mosaics.is_empty() {
+        return Ok(Transfer { recipient, amount, message, mosaics });
+    }
+    // With mosaics the amount is only a multiplier, and the currency is one of them.
+    if amount > Amount::ZERO {
+        mosaics.push(Mosaic { id: MosaicId::xem(), quantity: amount.0 });
+    }
+    Ok(Transfer { recipient, amount: MULTIPLIER, message, mosaics })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::Packet;
+    use super::*;
+    use crate::crypto::{KeyPair, PrivateKey};
+    use crate::model::MosaicDefinition;
+    use crate::model::transaction::MessageKind;
+
+    const BOB: &str = "TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ";
+
+    fn alice() -> KeyPair {
+        let key = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
+        KeyPair::new(&PrivateKey::from_hex(key).unwrap())
+    }
+
+    fn intent(now: i32, amount: u64) -> Intent {
+        Intent {
+            network: NetworkByte::TESTNET,
+            now: Timestamp(now),
+            deadline: 3600,
+            signer: alice().public(),
+            multisig_account: None,
+            recipient: Address::parse(BOB, NetworkByte::TESTNET).unwrap(),
+            amount: Amount(amount),
+            message: None,
+            mosaics: Vec::new(),
+            fee: None,
+        }
+    }
+
+    fn hash(intent: Intent, known: &[MosaicEntry]) -> String {
+        Packet::sign(&build(intent, known).unwrap(), &alice()).unwrap().hash().to_string()
+    }
+
+    fn coins(quantity: u64) -> Mosaic {
+        Mosaic { id: MosaicId::parse("devnet:coin").unwrap(), quantity }
+    }
+
+    fn plain(payload: &[u8]) -> Option<Message> {
+        Some(Message { kind: MessageKind::Plain, payload: payload.to_vec() })
+    }
+
+    /// E1, E2, E8 and E10 of specification 08 §17, least fees included.
+    #[test]
+    fn what_is_wanted_becomes_the_worked_examples() {
+        let e1 = hash(intent(300_000_050, 1_000_000), &[]);
+        assert_eq!(e1, "513f6d57c377204556ca71f7e29f869f273d7f0aa4229253e424b8c5d1257e12");
+
+        let message = plain(b"hello devnet, this is a message of 46 bytes...");
+        let e2 = build(Intent { message, ..intent(300_000_050, 25_000_500_000) }, &[]).unwrap();
+        assert_eq!(e2.fee, Amount(200_000));
+
+        let mut definition = MosaicDefinition::xem();
+        definition.id = coins(0).id;
+        definition.properties.divisibility = 3;
+        let known = [MosaicEntry { definition, supply: 1_500_000 }];
+        let e8 = hash(Intent { mosaics: vec![coins(5000)], ..intent(300_000_053, 2_000_000) }, &known);
+        assert_eq!(e8, "53ad7d62339f7b057d79dd358820dd1d1911ba2cd35c70336f5d887fb6bc211c");
+
+        let account = "8d02445a1d997a86a19bbce8ce8a080fd72de84d464937938c8c2c5e363f1f4c";
+        let multisig_account = Some(PublicKey::from_hex(account).unwrap());
+        let e10 = hash(Intent { multisig_account, ..intent(300_000_055, 100_000_000) }, &[]);
+        assert_eq!(e10, "0b5cea80f71e5fe361979aaad05e6acd61c44209f711630035a87d96957233c5");
+    }
+
+    #[test]
+    fn limits_are_kept() {
+        let error = |intent| build(intent, &[]).unwrap_err();
+        assert!(build(Intent { message: plain(&[1; 1024]), ..intent(1, 0) }, &[]).is_ok());
+        let long = Intent { message: plain(&[1; 1025]), ..intent(1, 0) };
+        assert!(matches!(error(long), TransferError::MessageTooLong(1025)));
+        let twice = Intent { mosaics: vec![coins(1), coins(2)], ..intent(1, 0) };
+        assert!(matches!(error(twice), TransferError::Twice(_)));
+        let many = Intent { mosaics: vec![coins(1); 11], ..intent(1, 0) };
+        assert!(matches!(error(many), TransferError::TooManyMosaics(11)));
+        let unknown = Intent { mosaics: vec![coins(1)], ..intent(1, 0) };
+        assert!(matches!(error(unknown), TransferError::Fee(_)));
+    }
+
+    #[test]
+    fn a_fee_that_is_given_is_that_of_the_transfer() {
+        let multisig_account = Some(PublicKey([9; 32]));
+        let wanted = Intent { fee: Some(Amount(7)), multisig_account, deadline: i32::MAX, ..intent(5, 1) };
+        let outer = build(wanted, &[]).unwrap();
+        let inner = outer.inner().unwrap();
+        assert_eq!((outer.fee, inner.fee), (Amount(150_000), Amount(7)));
+        assert_eq!((inner.signer, outer.signer), (PublicKey([9; 32]), alice().public()));
+        assert_eq!(outer.deadline, Timestamp(i32::MAX));
+    }
+}
