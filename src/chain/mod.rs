@@ -1,4 +1,4 @@
-//! Taking blocks in and rolling them back.
+//! Taking blocks in, making them, and rolling them back.
 
 mod admission;
 pub mod apply;
@@ -7,6 +7,7 @@ mod checkpoint;
 pub mod comparison;
 mod difficulty;
 mod error;
+pub mod harvest;
 mod head;
 mod intake;
 mod nemesis;

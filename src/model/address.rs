@@ -1,6 +1,7 @@
 //! Account addresses (specification 01 §5).
 
 use std::borrow::Borrow;
+use std::cell::RefCell;
 use std::fmt;
 
 use crate::crypto::{PublicKey, hash};
@@ -33,9 +34,33 @@ const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address([u8; ADDRESS_LENGTH]);
 
+/// How many derived addresses are remembered.
+const REMEMBERED: usize = 4096;
+
+type Derived = (PublicKey, NetworkByte, Address);
+
+thread_local! {
+    static DERIVED: RefCell<Box<[Option<Derived>]>> = RefCell::new(vec![None; REMEMBERED].into_boxed_slice());
+}
+
 impl Address {
-    /// The address of a public key on a network.
+    /// The address of a public key on a network. The last ones are remembered, as the same keys come again and again
+    /// and a derivation takes three hashes.
     pub fn from_public_key(key: &PublicKey, network: NetworkByte) -> Address {
+        DERIVED.with_borrow_mut(|derived| {
+            let place = usize::from(u16::from_le_bytes([key.0[0], key.0[1]])) % derived.len();
+            match &derived[place] {
+                Some((known, byte, address)) if known == key && *byte == network => *address,
+                _ => {
+                    let address = Address::derive(key, network);
+                    derived[place] = Some((*key, network, address));
+                    address
+                }
+            }
+        })
+    }
+
+    fn derive(key: &PublicKey, network: NetworkByte) -> Address {
         let body = hash::ripemd160(&hash::keccak256(&key.0));
         let mut raw = [0; RAW_LENGTH];
         raw[0] = network.0;

@@ -1,0 +1,120 @@
+//! Choosing the transactions of a new block (specification 08 §7).
+
+use std::rc::Rc;
+
+use crate::chain::apply::apply_transaction;
+use crate::model::network::Forks;
+use crate::model::{Address, Body, Hash256, Height, Network, Timestamp, Transaction};
+use crate::rules::{Context, Refusal, Use, check_block_content, check_transaction};
+use crate::state::{BlockContext, Ledger};
+use crate::store::{Changes, Overlay, Snapshot, StoreError};
+
+/// A choice in the making. It holds on top of one commit only.
+pub struct Choice {
+    height: Height,
+    timestamp: Timestamp,
+    /// Those that may be chosen, in the order in which they are tried.
+    candidates: Vec<Rc<Transaction>>,
+    next: usize,
+    draft: Draft,
+}
+
+/// What is chosen so far.
+struct Draft {
+    chosen: Vec<Rc<Transaction>>,
+    /// Transactions in it, those nested in others included.
+    count: usize,
+    /// What they do to the state.
+    changes: Changes,
+    block: BlockContext,
+}
+
+impl Draft {
+    fn new(height: Height, timestamp: Timestamp) -> Draft {
+        let block = BlockContext::new(height, timestamp);
+        Draft { chosen: Vec::new(), count: 0, changes: Changes::default(), block }
+    }
+}
+
+impl Choice {
+    /// Begins a choice among the unconfirmed transactions, those that pay most first and of equals the oldest. `owner`
+    /// is the account to which the block is credited.
+    ///
+    /// The block of the treasury re-issuance takes what the network agreed on, unchecked.
+    pub fn new(
+        unconfirmed: Vec<Rc<Transaction>>,
+        owner: &Address,
+        height: Height,
+        timestamp: Timestamp,
+        network: &Network,
+    ) -> Choice {
+        let mut draft = Draft::new(height, timestamp);
+        let mut candidates = unconfirmed;
+        if height.0 == network.chain.forks.treasury_reissuance {
+            draft.chosen = agreed(std::mem::take(&mut candidates), &network.chain.forks);
+        }
+        candidates.retain(|transaction| {
+            transaction.timestamp < timestamp
+                && transaction.deadline >= timestamp
+                && !matches!(transaction.body, Body::Cosignature(_))
+                && transaction.signer_address(network.byte) != *owner
+        });
+        Choice { height, timestamp, candidates, next: 0, draft }
+    }
+
+    /// Tries one transaction; whether there may be more. Fails only if the store does.
+    pub fn step(&mut self, base: &Snapshot<'_>, network: &Network) -> Result<bool, StoreError> {
+        let Some(transaction) = self.candidates.get(self.next).map(Rc::clone) else { return Ok(false) };
+        self.next += 1;
+        match self.add(transaction, base, network) {
+            Err(Refusal::Store(error)) => Err(error),
+            // What a rule refuses waits for another block, also where the protocol has no result for it.
+            Ok(()) | Err(_) => Ok(true),
+        }
+    }
+
+    /// What is chosen, in the order of the block.
+    pub fn into_transactions(self) -> Vec<Transaction> {
+        self.draft.chosen.into_iter().map(Rc::unwrap_or_clone).collect()
+    }
+
+    fn add(&mut self, transaction: Rc<Transaction>, base: &Snapshot<'_>, network: &Network) -> Result<(), Refusal> {
+        let Choice { height, timestamp, ref mut draft, .. } = *self;
+        let mut overlay = Overlay::new(base, &mut draft.changes);
+        let mut ledger = Ledger { batch: &mut overlay, block: &mut draft.block, network };
+        let context = Context { state: &ledger, network, height, now: timestamp, usage: Use::NewBlock };
+        let effects = check_transaction(&transaction, &context)?;
+        check_block_content(draft.chosen.iter().chain([&transaction]).map(Rc::as_ref))?;
+        let count = draft.count + transaction.self_and_children().count();
+        if count > network.chain.max_transactions_per_block as usize {
+            // The first that does not fit ends the choice.
+            self.candidates.clear();
+            return Ok(());
+        }
+        if let Err(error) = apply_transaction(&mut ledger, &transaction, &effects) {
+            self.begin_without_last();
+            return Err(error.into());
+        }
+        drop(effects);
+        draft.count = count;
+        draft.chosen.push(transaction);
+        Ok(())
+    }
+
+    /// Begins anew without the transaction that was tried last, as it has changed the state in part.
+    fn begin_without_last(&mut self) {
+        self.candidates.remove(self.next - 1);
+        self.next = 0;
+        self.draft = Draft::new(self.height, self.timestamp);
+    }
+}
+
+/// The transactions of the treasury re-issuance among the unconfirmed ones.
+fn agreed(mut unconfirmed: Vec<Rc<Transaction>>, forks: &Forks) -> Vec<Rc<Transaction>> {
+    unconfirmed.sort_by_key(|transaction| transaction.timestamp);
+    let listed = |list: &[Hash256]| -> Vec<Rc<Transaction>> {
+        unconfirmed.iter().filter(|transaction| list.contains(&transaction.hash())).map(Rc::clone).collect()
+    };
+    let fallback = listed(&forks.treasury_fallback_hashes);
+    if fallback.is_empty() { listed(&forks.treasury_hashes) } else { fallback }
+}

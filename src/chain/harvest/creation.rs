@@ -1,0 +1,77 @@
+//! Whether a key may make the next block, and making it (specification 08 §9.2).
+
+use crate::chain::admission::harvesting_importance;
+use crate::chain::error::BlockError;
+use crate::chain::proof;
+use crate::codec::Form;
+use crate::crypto::{KeyPair, PublicKey};
+use crate::model::transaction::{Hashes, wire_version};
+use crate::model::{Address, Block, BlockKind, Height, Network, Timestamp, Transaction};
+use crate::rules::{Context, Use, check_block};
+use crate::store::{Read, StoredBlock};
+
+/// Where and when a block is to be made.
+pub struct Place {
+    /// The block before it.
+    pub parent: StoredBlock,
+    /// Its difficulty.
+    pub difficulty: u64,
+    /// Its time stamp.
+    pub timestamp: Timestamp,
+}
+
+impl Place {
+    /// Its height.
+    pub fn height(&self) -> Height {
+        self.parent.height.next()
+    }
+
+    /// What it adds to the score of the chain.
+    pub fn score(&self) -> i64 {
+        proof::block_score(self.difficulty, self.elapsed())
+    }
+
+    /// Seconds since the block before it.
+    fn elapsed(&self) -> i32 {
+        self.timestamp.0.wrapping_sub(self.parent.timestamp.0)
+    }
+}
+
+/// Whether a key may make a block. The key that signs draws the hit; the importance is that of the account for which it
+/// harvests.
+pub fn is_hit(signer: &PublicKey, place: &Place, state: &impl Read, network: &Network) -> Result<bool, BlockError> {
+    let address = Address::from_public_key(signer, network.byte);
+    let importance = harvesting_importance(state, &address, place.height(), network)?;
+    let target = proof::target(place.elapsed(), importance, place.difficulty, &network.chain);
+    let hit = proof::hit(&proof::generation_hash(&place.parent.generation_hash, signer));
+    Ok(proof::is_hit(hit, &target))
+}
+
+/// Makes a block, and checks it by all rules for blocks on the state before it.
+pub fn create(
+    key: &KeyPair,
+    transactions: Vec<Transaction>,
+    place: &Place,
+    state: &impl Read,
+    network: &Network,
+) -> Result<Block, BlockError> {
+    let mut block = Block {
+        kind: BlockKind::Regular,
+        version: wire_version(network.byte, 1),
+        timestamp: place.timestamp,
+        signer: key.public(),
+        signature: None,
+        previous_hash: place.parent.hash.into(),
+        height: place.height(),
+        transactions,
+    };
+    block.signature = Some(key.sign(&block.to_bytes(Form::NonVerifiable)));
+    let hashes: Vec<Hashes> = block.transactions.iter().map(hashes).collect();
+    let context = Context { state, network, height: block.height, now: block.timestamp, usage: Use::NewBlock };
+    check_block(&block, &hashes, &context).map_err(|refusal| BlockError::by_rule(refusal, None))?;
+    Ok(block)
+}
+
+fn hashes(transaction: &Transaction) -> Hashes {
+    Hashes { own: transaction.hash(), children: transaction.children().map(Transaction::hash).collect() }
+}

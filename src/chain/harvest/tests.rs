@@ -1,0 +1,528 @@
+//! Harvesting on a small chain: one block, and accounts as each test wants them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tempfile::TempDir;
+
+use super::choice::Choice;
+use super::*;
+use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use crate::model::network::test_chain;
+use crate::model::transaction::{
+    AggregateModification, Cosignature, LinkMode, Modification, ModificationKind, Multisig, Transfer, wire_version,
+};
+use crate::model::{
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Mosaic, MosaicId, Network, NetworkByte, Timestamp,
+    Transaction,
+};
+use crate::rules::{Context, Refusal, Use, ValidationResult, check_transaction};
+use crate::state::{Account, AccountImportance, LinkRole, ListWriter, Recalculation, RemoteLink, VestedBalance};
+use crate::store::{Identity, Options, Snapshot, Store, StoredBlock, Table, Write, block_key};
+
+const BYTE: NetworkByte = NetworkByte::TESTNET;
+/// Time of the blocks that are made; the block before them has 0.
+const NOW: Timestamp = Timestamp(100_000);
+/// Height of the last block: far above the rewrite limit, so that links have matured.
+const LAST: Height = Height(1000);
+const FEE: u64 = 150_000;
+
+fn pair(name: u8) -> Box<KeyPair> {
+    Box::new(KeyPair::new(&PrivateKey::from_seed(&[name; 32])))
+}
+
+fn public(name: u8) -> PublicKey {
+    pair(name).public()
+}
+
+fn address(name: u8) -> Address {
+    Address::from_public_key(&public(name), BYTE)
+}
+
+/// A chain in a store of its own.
+struct Scene {
+    network: Network,
+    accounts: BTreeMap<Address, Account>,
+    store: Store,
+    _folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let network = Network {
+            name: "test".to_owned(),
+            byte: BYTE,
+            generation_hash: Hash256::default(),
+            nemesis_signer: address(255),
+            total_amount: Amount::whole(9_000_000_000),
+            chain: test_chain(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let identity = Identity { name: "test".to_owned(), text: String::new() };
+        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 22 }).unwrap();
+        let scene = Scene { network, accounts: BTreeMap::new(), store, _folder: folder };
+        for height in LAST.0 - 60..=LAST.0 {
+            scene.put_block(height);
+        }
+        scene
+    }
+
+    /// Puts a block onto the chain, a minute before the next.
+    fn put_block(&self, height: u64) {
+        let timestamp = Timestamp((height as i32 - LAST.0 as i32) * 60 + 60_000);
+        let block = Block {
+            kind: BlockKind::Regular,
+            version: wire_version(BYTE, 1),
+            timestamp,
+            signer: public(255),
+            signature: Some(Signature([0; 64])),
+            previous_hash: Hash256::default().into(),
+            height: Height(height),
+            transactions: Vec::new(),
+        };
+        let stored = StoredBlock {
+            height: Height(height),
+            hash: Hash256([height as u8; 32]),
+            generation_hash: Hash256([7; 32]),
+            timestamp,
+            difficulty: 100_000_000_000_000,
+            score: 0,
+            total_fee: Amount::ZERO,
+            lessor: None,
+            ids: (1, 1),
+        };
+        let mut batch = self.store.begin().unwrap();
+        batch.put(Table::Blocks, &block_key(Height(height)), &stored.to_bytes(&block)).unwrap();
+        batch.commit().unwrap();
+    }
+
+    /// Changes an account, which blocks have named before.
+    fn with(mut self, name: u8, change: impl FnOnce(&mut Account)) -> Scene {
+        let account = self.accounts.entry(address(name)).or_insert(Account { first_height: 1, ..Account::default() });
+        change(account);
+        let mut batch = self.store.begin().unwrap();
+        batch.put(Table::Accounts, address(name).as_bytes(), &account.to_bytes()).unwrap();
+        batch.commit().unwrap();
+        self
+    }
+
+    fn paid(self, name: u8, units: u64) -> Scene {
+        let vested = Amount::whole(units).0;
+        self.with(name, |account| account.balance = VestedBalance { height: 1, unvested: 0, vested })
+    }
+
+    /// Lets an account lend its importance to a remote one, since a height.
+    fn linked(self, owner: u8, remote: u8, height: u64) -> Scene {
+        let link = |role, other| RemoteLink { role, other, height: Height(height), mode: LinkMode::Activate };
+        let scene = self.with(owner, |account| account.push_link(link(LinkRole::Owner, address(remote))));
+        scene.with(remote, |account| account.push_link(link(LinkRole::Remote, address(owner))))
+    }
+
+    fn multisig(self, account: u8, cosignatories: &[u8]) -> Scene {
+        let mut batch = self.store.begin().unwrap();
+        for cosignatory in cosignatories {
+            let [down, up] = [(account, *cosignatory), (*cosignatory, account)]
+                .map(|(a, b)| [address(a).as_bytes().as_slice(), address(b).as_bytes()].concat());
+            batch.put(Table::Cosignatories, &down, &[]).unwrap();
+            batch.put(Table::CosignatoryOf, &up, &[]).unwrap();
+        }
+        batch.commit().unwrap();
+        self
+    }
+
+    /// Gives accounts an equal part of all importance, computed for the grouped height of `at`.
+    fn important(self, names: &[u8], at: Height) -> Scene {
+        let mut batch = self.store.begin().unwrap();
+        let share = 1.0 / names.len() as f64;
+        let mut addresses: Vec<Address> = names.iter().map(|name| address(*name)).collect();
+        addresses.sort();
+        let count = addresses.len() as u64;
+        let list = Recalculation { height: LAST.next().grouped(), handed_over: count, eligible: count };
+        let mut writer = ListWriter::begin(list, &mut batch).unwrap();
+        for address in addresses {
+            let height = at.grouped();
+            let entry = AccountImportance { address, height, importance: share, page_rank: 0.0 };
+            writer.push(entry, &mut batch).unwrap();
+        }
+        writer.finish(&mut batch).unwrap();
+        batch.commit().unwrap();
+        self
+    }
+
+    fn state(&self) -> Snapshot<'_> {
+        self.store.snapshot().unwrap()
+    }
+
+    /// Which of the transactions a block for the account 1 holds, by their places.
+    fn chosen(&self, unconfirmed: &[Transaction]) -> Vec<usize> {
+        let candidates = unconfirmed.iter().cloned().map(Rc::new).collect();
+        let mut choice = Choice::new(candidates, &address(1), LAST.next(), NOW, &self.network);
+        let state = self.state();
+        while choice.step(&state, &self.network).unwrap() {}
+        let place = |chosen: Transaction| unconfirmed.iter().position(|one| *one == chosen).unwrap();
+        choice.into_transactions().into_iter().map(place).collect()
+    }
+
+    fn unlocked(&self, names: &[u8]) -> Unlocked {
+        let mut unlocked = Unlocked::new(4);
+        for name in names {
+            assert_eq!(self.unlock(&mut unlocked, *name), UnlockResult::Success);
+        }
+        unlocked
+    }
+
+    fn unlock(&self, unlocked: &mut Unlocked, name: u8) -> UnlockResult {
+        unlocked.unlock(pair(name), LAST, &self.state(), &self.network).unwrap()
+    }
+
+    fn configure(&self, unlocked: &mut Unlocked, name: u8) -> UnlockResult {
+        unlocked.unlock_configured(pair(name), LAST, &self.state(), &self.network).unwrap()
+    }
+
+    fn begin(&self, unlocked: &mut Unlocked) -> Option<Tick> {
+        Tick::begin(unlocked, NOW, false, &self.state(), &self.network).unwrap()
+    }
+
+    fn step(&self, tick: &mut Tick, unlocked: &Unlocked, unconfirmed: &[Transaction]) -> TickProgress {
+        let unconfirmed = || unconfirmed.iter().cloned().map(Rc::new).collect();
+        tick.step(unlocked, unconfirmed, &self.state(), &self.network).unwrap()
+    }
+
+    /// All that a tick tells.
+    fn tick(&self, unlocked: &mut Unlocked) -> (Option<Harvested>, Vec<String>) {
+        let (mut discarded, mut tick) = (Vec::new(), self.begin(unlocked).unwrap());
+        loop {
+            match self.step(&mut tick, unlocked, &[]) {
+                TickProgress::Working => {}
+                TickProgress::Discarded(account, error) => discarded.push(format!("{account}: {error}")),
+                TickProgress::Done(harvested) => return (harvested, discarded),
+            }
+        }
+    }
+}
+
+fn transaction(signer: u8, body: Body) -> Transaction {
+    Transaction {
+        version: wire_version(BYTE, 1),
+        timestamp: Timestamp(NOW.0 - 10),
+        signer: public(signer),
+        signature: Some(Signature([0; 64])),
+        fee: Amount(FEE),
+        deadline: Timestamp(NOW.0 + 10),
+        body,
+    }
+}
+
+/// A transfer; units tell transfers of the same accounts apart.
+fn transfer(from: u8, to: u8, units: u64) -> Transaction {
+    let body = Transfer { recipient: address(to), amount: Amount::whole(units), message: None, mosaics: Vec::new() };
+    transaction(from, Body::Transfer(body))
+}
+
+fn cosignature(signer: u8, account: u8, inner: &Transaction) -> Transaction {
+    let body = Cosignature { other_hash: inner.hash().into(), other_account: address(account) };
+    transaction(signer, Body::Cosignature(body))
+}
+
+/// The inner transaction is of the account 20.
+fn multisig(initiator: u8, cosignatories: &[u8], inner: Transaction) -> Transaction {
+    let cosignatures = cosignatories.iter().map(|name| cosignature(*name, 20, &inner)).collect();
+    let inner = Transaction { signature: None, ..inner };
+    transaction(initiator, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
+}
+
+#[test]
+fn only_transactions_older_than_the_block_and_not_expired_by_then_are_chosen() {
+    let scene = Scene::new().paid(2, 100);
+    let at = |timestamp, deadline| Transaction {
+        timestamp: Timestamp(NOW.0 + timestamp),
+        deadline: Timestamp(NOW.0 + deadline),
+        ..transfer(2, 3, 1)
+    };
+    assert_eq!(scene.chosen(&[at(0, 10), at(-1, 10), at(-10, -1), at(-10, 0)]), [1, 3]);
+}
+
+#[test]
+fn what_the_account_signed_to_which_the_block_is_credited_is_left_out() {
+    let scene = Scene::new().paid(1, 100).paid(2, 100);
+    assert_eq!(scene.chosen(&[transfer(1, 3, 1), transfer(2, 1, 1)]), [1]);
+}
+
+#[test]
+fn the_first_transaction_that_does_not_fit_ends_the_choice() {
+    let mut scene = Scene::new().paid(2, 100).paid(10, 100).paid(20, 100).multisig(20, &[10, 11]);
+    scene.network.chain.max_transactions_per_block = 6;
+    let unconfirmed = [
+        transfer(2, 3, 1),
+        transfer(2, 3, 2),
+        multisig(10, &[11], transfer(20, 3, 3)),
+        multisig(10, &[11], transfer(20, 3, 4)),
+        transfer(2, 3, 5),
+    ];
+    assert_eq!(scene.chosen(&unconfirmed), [0, 1, 2]);
+    scene.network.chain.max_transactions_per_block = 9;
+    assert_eq!(scene.chosen(&unconfirmed), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_transaction_may_spend_what_one_chosen_before_it_brings_but_not_one_after_it() {
+    let scene = Scene::new().paid(2, 100);
+    let (brings, spends) = (transfer(2, 3, 50), transfer(3, 4, 40));
+    assert_eq!(scene.chosen(&[brings.clone(), spends.clone()]), [0, 1]);
+    assert_eq!(scene.chosen(&[spends, brings]), [1]);
+}
+
+#[test]
+fn a_transaction_for_which_the_protocol_has_no_result_does_not_stop_the_others() {
+    let scene = Scene::new().paid(2, 100);
+    let mut unknown = transfer(2, 3, 1);
+    unknown.version = wire_version(BYTE, 2);
+    if let Body::Transfer(body) = &mut unknown.body {
+        body.mosaics = vec![Mosaic { id: MosaicId::parse("no:such").unwrap(), quantity: 1 }];
+    }
+    let state = scene.state();
+    let context =
+        Context { state: &state, network: &scene.network, height: LAST.next(), now: NOW, usage: Use::NewBlock };
+    let refusal = check_transaction(&unknown, &context).unwrap_err();
+    assert!(matches!(refusal, Refusal::Exception(_)), "{refusal}");
+    assert_eq!(scene.chosen(&[unknown, transfer(2, 3, 2)]), [1]);
+}
+
+#[test]
+fn a_transaction_that_cannot_be_carried_out_leaves_no_trace() {
+    let full = VestedBalance { height: LAST.0, unvested: u64::MAX, vested: 0 };
+    let scene = Scene::new().paid(2, 100).paid(10, 100).paid(20, 100).multisig(20, &[10, 11]);
+    let scene = scene.with(3, |account| account.balance = full);
+    let mut fails = multisig(10, &[11], transfer(20, 3, 1));
+    if let Body::Multisig(body) = &mut fails.body {
+        body.cosignatures[0].fee = Amount::whole(50);
+    }
+    // It fails once the cosignature is paid; had that been kept, the last one would lack the fee.
+    assert_eq!(scene.chosen(&[transfer(2, 4, 1), fails, multisig(10, &[11], transfer(20, 4, 90))]), [0, 2]);
+}
+
+#[test]
+fn two_changes_of_the_same_cosignatories_do_not_go_together() {
+    let scene = Scene::new().paid(2, 100).paid(3, 100);
+    let change = |signer, cosignatory| {
+        let added = Modification { kind: ModificationKind::Add, cosignatory: public(cosignatory) };
+        let body = AggregateModification { modifications: vec![added], min_cosignatories_change: None };
+        Transaction { fee: Amount(500_000), ..transaction(signer, Body::AggregateModification(body)) }
+    };
+    assert_eq!(scene.chosen(&[change(2, 10), change(2, 11), change(3, 12)]), [0, 2]);
+}
+
+#[test]
+fn multisig_transactions_wait_for_their_cosignatures_and_those_are_never_chosen_alone() {
+    let scene = Scene::new().paid(10, 100).paid(20, 100).multisig(20, &[10, 11]);
+    let inner = transfer(20, 3, 1);
+    let unconfirmed = [
+        multisig(10, &[], inner.clone()),
+        cosignature(11, 20, &inner),
+        multisig(10, &[11], cosignature(20, 20, &inner)),
+        multisig(10, &[11], multisig(20, &[], inner.clone())),
+        multisig(10, &[11], inner),
+    ];
+    assert_eq!(scene.chosen(&unconfirmed), [4]);
+}
+
+#[test]
+fn the_treasury_block_takes_what_is_listed_by_age_and_the_fallback_first() {
+    let mut scene = Scene::new();
+    let aged = |units, age| Transaction { timestamp: Timestamp(NOW.0 - age), ..transfer(2, 3, units) };
+    let unconfirmed = [aged(1, 10), aged(2, 30), aged(3, 20), aged(4, 40)];
+    let hashes: Vec<Hash256> = unconfirmed.iter().map(Transaction::hash).collect();
+    let forks = &mut scene.network.chain.forks;
+    forks.treasury_reissuance = LAST.next().0;
+    forks.treasury_hashes = vec![hashes[1], hashes[2], hashes[0]];
+    assert_eq!(scene.chosen(&unconfirmed), [1, 2, 0]);
+    scene.network.chain.forks.treasury_fallback_hashes = vec![hashes[3]];
+    assert_eq!(scene.chosen(&unconfirmed), [3]);
+    assert_eq!(scene.chosen(&unconfirmed[..3]), [1, 2, 0]);
+}
+
+#[test]
+fn an_account_is_unlocked_if_it_is_known_and_has_enough_vested() {
+    let scene = Scene::new().paid(1, 10_000).with(2, |account| {
+        account.balance = VestedBalance { height: 999, unvested: 1, vested: Amount::whole(10_000).0 - 1 };
+    });
+    let mut unlocked = Unlocked::new(4);
+    assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);
+    assert_eq!(scene.unlock(&mut unlocked, 2), UnlockResult::HarvestingIneligible);
+    assert_eq!(scene.unlock(&mut unlocked, 3), UnlockResult::UnknownAccount);
+    assert!(unlocked.contains(&address(1)) && !unlocked.contains(&address(2)));
+    assert_eq!(unlocked.count(), 1);
+}
+
+#[test]
+fn for_a_remote_account_the_balance_of_its_owner_counts_from_the_first_link_on() {
+    let scene = Scene::new().paid(1, 10_000).linked(1, 2, LAST.0).linked(3, 4, LAST.0);
+    let mut unlocked = Unlocked::new(4);
+    assert_eq!(scene.unlock(&mut unlocked, 2), UnlockResult::Success);
+    assert_eq!(scene.unlock(&mut unlocked, 4), UnlockResult::HarvestingIneligible);
+}
+
+#[test]
+fn the_limit_is_met_exactly_and_none_if_it_is_negative() {
+    let scene = Scene::new().paid(1, 10_000).paid(2, 10_000);
+    assert_eq!(scene.unlock(&mut Unlocked::new(0), 1), UnlockResult::ServerLimit);
+    let mut one = Unlocked::new(1);
+    assert_eq!(scene.unlock(&mut one, 1), UnlockResult::Success);
+    assert_eq!(scene.unlock(&mut one, 2), UnlockResult::ServerLimit);
+    assert_eq!(scene.unlock(&mut one, 1), UnlockResult::Success, "it harvests already");
+    let mut unlimited = Unlocked::new(-1);
+    assert_eq!(scene.unlock(&mut unlimited, 1), UnlockResult::Success);
+    assert_eq!(scene.unlock(&mut unlimited, 2), UnlockResult::Success);
+}
+
+#[test]
+fn the_results_of_unlocking_have_the_names_of_the_protocol() {
+    use UnlockResult::{HarvestingBlocked, HarvestingIneligible, ServerLimit, Success, UnknownAccount};
+    let names = [Success, ServerLimit, HarvestingBlocked, UnknownAccount, HarvestingIneligible].map(UnlockResult::name);
+    let expected = [
+        "SUCCESS",
+        "FAILURE_SERVER_LIMIT",
+        "FAILURE_HARVESTING_BLOCKED",
+        "FAILURE_UNKNOWN_ACCOUNT",
+        "FAILURE_HARVESTING_INELIGIBLE",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn an_account_that_becomes_too_poor_stops_and_only_the_configuration_brings_it_back() {
+    let scene = Scene::new().paid(1, 10_000).paid(2, 10_000);
+    let mut unlocked = scene.unlocked(&[1]);
+    assert_eq!(scene.configure(&mut unlocked, 2), UnlockResult::Success);
+    let scene = scene.paid(1, 9_999).paid(2, 9_999);
+    assert!(scene.begin(&mut unlocked).is_none());
+    assert_eq!(unlocked.count(), 0);
+    let scene = scene.paid(1, 10_000).paid(2, 10_000);
+    assert!(scene.begin(&mut unlocked).is_some());
+    assert!(!unlocked.contains(&address(1)) && unlocked.contains(&address(2)));
+}
+
+#[test]
+fn an_account_of_the_configuration_harvests_once_it_may_unless_it_was_locked() {
+    let scene = Scene::new();
+    let mut unlocked = Unlocked::new(4);
+    assert_eq!(scene.configure(&mut unlocked, 1), UnlockResult::UnknownAccount);
+    assert_eq!(scene.configure(&mut unlocked, 2), UnlockResult::UnknownAccount);
+    unlocked.lock(&address(2));
+    let scene = scene.paid(1, 10_000).paid(2, 10_000);
+    assert!(scene.begin(&mut unlocked).is_some());
+    assert!(unlocked.contains(&address(1)) && !unlocked.contains(&address(2)));
+    unlocked.lock(&address(1));
+    assert!(scene.begin(&mut unlocked).is_none());
+    assert_eq!(unlocked.count(), 0);
+}
+
+#[test]
+fn an_account_that_hits_makes_a_block_that_is_signed_and_names_the_last_one() {
+    let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
+    let mut unlocked = scene.unlocked(&[1]);
+    let (harvested, discarded) = scene.tick(&mut unlocked);
+    let Harvested { block, score } = harvested.unwrap();
+    assert!(discarded.is_empty());
+    assert_eq!((block.height, block.timestamp, block.signer), (LAST.next(), NOW, public(1)));
+    assert_eq!(block.previous_hash, Hash256([LAST.0 as u8; 32]));
+    assert_eq!(score, 100_000_000_000_000 - 40_000);
+    let (_, good) = crate::chain::check_block_signature(&block, false, &mut crate::crypto::Verifier::default());
+    assert!(good);
+}
+
+#[test]
+fn nobody_harvests_while_a_better_chain_is_known() {
+    let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
+    let mut unlocked = scene.unlocked(&[1]);
+    let behind = Tick::begin(&mut unlocked, NOW, true, &scene.state(), &scene.network).unwrap();
+    assert!(behind.is_none());
+    assert!(scene.tick(&mut unlocked).0.is_some());
+}
+
+#[test]
+fn nobody_hits_at_the_time_of_the_last_block_or_before_it() {
+    let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
+    let mut unlocked = scene.unlocked(&[1]);
+    for now in [0, 60_000] {
+        let mut tick =
+            Tick::begin(&mut unlocked, Timestamp(now), false, &scene.state(), &scene.network).unwrap().unwrap();
+        assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Working));
+        assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Done(None)));
+    }
+}
+
+#[test]
+fn an_importance_of_an_older_height_is_none_and_concerns_one_account_only() {
+    let scene = Scene::new().paid(1, 10_000).important(&[1], Height(359));
+    assert!(scene.tick(&mut scene.unlocked(&[1])).0.is_none());
+    let scene = Scene::new().paid(1, 10_000).paid(2, 10_000).important(&[2], LAST.next());
+    assert_eq!(scene.tick(&mut scene.unlocked(&[1, 2])).0.unwrap().block.signer, public(2));
+}
+
+#[test]
+fn a_block_that_is_not_valid_is_discarded_and_the_next_account_makes_one() {
+    // The owner hits, but only its remote may sign.
+    let scene = Scene::new().paid(1, 10_000).linked(1, 2, 10).important(&[1], LAST.next());
+    let (harvested, discarded) = scene.tick(&mut scene.unlocked(&[1, 2]));
+    assert_eq!(harvested.unwrap().block.signer, public(2));
+    let (alone, discarded_alone) = scene.tick(&mut scene.unlocked(&[1]));
+    assert!(alone.is_none());
+    let name = ValidationResult::FailureIneligibleBlockSigner.name();
+    assert!(discarded_alone.len() == 1 && discarded_alone[0].contains(name), "{discarded_alone:?}");
+    assert_eq!(discarded.len(), usize::from(address(1) < address(2)), "accounts are tried by address");
+}
+
+#[test]
+fn the_transactions_of_the_owner_are_left_out_of_the_block_of_its_remote() {
+    let scene = Scene::new().paid(1, 10_000).paid(3, 10).linked(1, 2, 10).important(&[1], LAST.next());
+    let unlocked = &mut scene.unlocked(&[2]);
+    let unconfirmed = [transfer(1, 4, 1), transfer(3, 4, 1)];
+    let mut tick = scene.begin(unlocked).unwrap();
+    let block = loop {
+        match scene.step(&mut tick, unlocked, &unconfirmed) {
+            TickProgress::Working => {}
+            TickProgress::Done(harvested) => break harvested.unwrap().block,
+            discarded => panic!("{discarded:?}"),
+        }
+    };
+    assert_eq!(block.transactions, unconfirmed[1..]);
+}
+
+#[test]
+fn a_tick_ends_without_a_block_when_the_chain_goes_on_or_its_account_is_locked() {
+    let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
+    let mut unlocked = scene.unlocked(&[1]);
+    let mut tick = scene.begin(&mut unlocked).unwrap();
+    assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Working));
+    let mut locked = scene.begin(&mut unlocked).unwrap();
+    assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Working));
+    unlocked.lock(&address(1));
+    assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Working));
+    assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Done(None)));
+    scene.put_block(LAST.0 + 1);
+    assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Done(None)));
+}
+
+#[test]
+fn private_keys_from_elsewhere_are_those_of_remote_accounts_and_only_allowed_ones() {
+    let scene = Scene::new().linked(1, 2, LAST.0);
+    let said = |is_local, name, allowed: &[Address]| {
+        let sender = KeySender { ip: "10.0.0.1".parse().unwrap(), is_local, path: "/account/unlock" };
+        may_send_key(&sender, &address(name), allowed, &scene.state()).map_err(|refusal| refusal.to_string())
+    };
+    let not_remote = |name| {
+        let address = address(name);
+        Err(format!("remote 10.0.0.1 attempted to call local /account/unlock with non-remote address {address}"))
+    };
+    let not_configured =
+        |name| Err(format!("blocking private key request with non-configured address {}", address(name)));
+    assert_eq!(said(true, 1, &[]), Ok(()));
+    assert_eq!(said(false, 2, &[]), Ok(()));
+    assert_eq!(said(false, 1, &[]), not_remote(1));
+    assert_eq!(said(false, 3, &[]), not_remote(3));
+    assert_eq!(said(false, 1, &[address(2)]), not_remote(1), "in this order");
+    assert_eq!(said(true, 1, &[address(2)]), not_configured(1));
+    assert_eq!(said(false, 2, &[address(1)]), not_configured(2));
+    assert_eq!(said(true, 2, &[address(2)]), Ok(()));
+}

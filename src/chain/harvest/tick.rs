@@ -1,0 +1,133 @@
+//! One attempt to make the next block, with every account that harvests on this node (specification 08 §9.1).
+
+use std::rc::Rc;
+
+use super::choice::Choice;
+use super::creation::{Place, create, is_hit};
+use super::unlocked::Unlocked;
+use crate::chain::difficulty::Window;
+use crate::chain::error::BlockError;
+use crate::crypto::KeyPair;
+use crate::model::{Address, Block, Network, Timestamp, Transaction};
+use crate::state;
+use crate::store::{Snapshot, StoreError, tip};
+
+/// A block that was made. It is yet to be put onto the chain.
+#[derive(Clone, Debug)]
+pub struct Harvested {
+    /// The block.
+    pub block: Block,
+    /// What it adds to the score of the chain.
+    pub score: i64,
+}
+
+/// What a step of a tick has brought about.
+#[derive(Debug)]
+pub enum TickProgress {
+    /// There is more to do.
+    Working,
+    /// The block of this account is not valid; the accounts after it are still tried.
+    Discarded(Address, BlockError),
+    /// The tick is over: there is a block, or none of the accounts has made one.
+    Done(Option<Harvested>),
+}
+
+/// A tick in the making. Of the accounts that hit, the first makes the block: as parent and time are the same for all,
+/// so are their scores.
+pub struct Tick {
+    place: Place,
+    /// The account that was tried last, by address.
+    tried: Option<Address>,
+    /// The account that has hit, and what goes into its block.
+    in_hand: Option<(Address, Choice)>,
+}
+
+impl Tick {
+    /// Begins a tick at the network time `now`, after the unconfirmed transactions that expired are gone. Accounts that
+    /// may not harvest any more are stopped, and those of the configuration that may are let in. `None` if there is
+    /// nobody to harvest, no chain to harvest on, or a better one is known (`is_behind`).
+    pub fn begin(
+        unlocked: &mut Unlocked,
+        now: Timestamp,
+        is_behind: bool,
+        state: &Snapshot<'_>,
+        network: &Network,
+    ) -> Result<Option<Tick>, StoreError> {
+        let Some(parent) = tip(state)? else { return Ok(None) };
+        unlocked.prune(parent.height.next(), state, network)?;
+        unlocked.retry(parent.height, state, network)?;
+        if is_behind || unlocked.count() == 0 {
+            return Ok(None);
+        }
+        let difficulty = Window::load(state, parent.height)?.difficulty(network.chain.target_time);
+        let tick = |difficulty| {
+            let place = Place { parent, difficulty, timestamp: now };
+            Tick { place, tried: None, in_hand: None }
+        };
+        Ok(difficulty.map(tick))
+    }
+
+    /// Tries one account, or one transaction for its block, or makes the block. The tick is over if the chain has got
+    /// another last block. `unconfirmed` is asked once an account has hit: for all unconfirmed transactions, those that
+    /// pay most first, of equals the oldest. Fails only if the store does.
+    pub fn step(
+        &mut self,
+        unlocked: &Unlocked,
+        unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
+        state: &Snapshot<'_>,
+        network: &Network,
+    ) -> Result<TickProgress, StoreError> {
+        if tip(state)?.is_none_or(|tip| tip.hash != self.place.parent.hash) {
+            return Ok(TickProgress::Done(None));
+        }
+        let (address, progress) = match self.in_hand.take() {
+            Some((address, choice)) => (address, self.go_on(address, choice, unlocked, state, network)),
+            None => {
+                let next = unlocked.after(self.tried.as_ref());
+                let Some((address, key)) = next else { return Ok(TickProgress::Done(None)) };
+                self.tried = Some(address);
+                (address, self.try_key(address, key, unconfirmed, state, network))
+            }
+        };
+        match progress {
+            Err(BlockError::Store(error)) => Err(error),
+            Err(error) => Ok(TickProgress::Discarded(address, error)),
+            Ok(progress) => Ok(progress),
+        }
+    }
+
+    fn try_key(
+        &mut self,
+        address: Address,
+        key: &KeyPair,
+        unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
+        state: &Snapshot<'_>,
+        network: &Network,
+    ) -> Result<TickProgress, BlockError> {
+        if is_hit(&key.public(), &self.place, state, network)? {
+            let (height, limit) = (self.place.height(), network.chain.rewrite_limit);
+            let owner = state::account(state, &address)?.forwarded(height, limit).unwrap_or(address);
+            let choice = Choice::new(unconfirmed(), &owner, height, self.place.timestamp, network);
+            self.in_hand = Some((address, choice));
+        }
+        Ok(TickProgress::Working)
+    }
+
+    fn go_on(
+        &mut self,
+        address: Address,
+        mut choice: Choice,
+        unlocked: &Unlocked,
+        state: &Snapshot<'_>,
+        network: &Network,
+    ) -> Result<TickProgress, BlockError> {
+        if choice.step(state, network)? {
+            self.in_hand = Some((address, choice));
+            return Ok(TickProgress::Working);
+        }
+        // It may have been locked meanwhile.
+        let Some(key) = unlocked.key(&address) else { return Ok(TickProgress::Working) };
+        let block = create(key, choice.into_transactions(), &self.place, state, network)?;
+        Ok(TickProgress::Done(Some(Harvested { block, score: self.place.score() })))
+    }
+}
