@@ -1,5 +1,5 @@
 //! Everything that happened on the node that made a recorded chain, in order: every announcement gets the recorded
-//! answer, and what the pool holds is what the recorded blocks were made of.
+//! answer, and of what the pool holds then the recorded blocks are made again, byte for byte.
 
 mod common;
 #[path = "common/recorded_chain.rs"]
@@ -10,9 +10,10 @@ mod remote;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::loudly;
+use nisd::chain::harvest::{Tick, TickProgress, UnlockResult, Unlocked};
 use nisd::chain::pushed_part;
 use nisd::codec::{Context, Form};
-use nisd::crypto::{Signature, Verifier};
+use nisd::crypto::{KeyPair, PrivateKey, Signature, Verifier};
 use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
 use nisd::pool::{Confirmed, Pool};
 use nisd::rules::{Outcome, Refusal};
@@ -26,6 +27,7 @@ struct Node<'c> {
     chain: &'c Chain,
     store: &'c Store,
     blocks: BTreeMap<Height, Block>,
+    keys: BTreeMap<[u8; 32], PrivateKey>,
     pool: Pool,
     verifier: Verifier,
     announced: usize,
@@ -74,24 +76,41 @@ impl Node<'_> {
         }
     }
 
-    /// The node made a block: of transactions that its pool held, as they were there.
+    /// The node made a block of what its pool held.
     fn take(&mut self, event: &Value, now: Timestamp) {
         let height = Height(event["height"].as_u64().unwrap());
         let block = self.blocks.remove(&height).unwrap();
         // The recorded node looked for what has expired only when it made a block.
         self.pool.drop_expired(now);
         self.rebuild(now);
-        let held = self.pool.before(block.timestamp);
-        for transaction in &block.transactions {
-            if !held.iter().any(|held| **held == *transaction) {
-                self.wrong.push(format!("block {height}: {} was not in the pool", transaction.hash()));
-            }
+        let made = self.make(&block);
+        if made.as_ref() != Some(&block) {
+            let count = made.map(|made| made.transactions.len());
+            self.wrong.push(format!("block {height} of {} transactions: made {count:?}", block.transactions.len()));
         }
         let hashes: BTreeSet<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
         let part = pushed_part(self.store, &self.chain.network, block).unwrap();
         let switch = judge(part, now).switch.unwrap();
         self.pool.on_chain_change(&hashes, switch.returned);
         self.rebuild(now);
+    }
+
+    /// The block that the harvester of this one makes of the pool at its time.
+    fn make(&mut self, block: &Block) -> Option<Block> {
+        let private = self.keys.get(&block.signer.0)?;
+        let (network, height) = (&self.chain.network, tip_of(self.store).height);
+        let snapshot = self.store.snapshot().unwrap();
+        let mut unlocked = Unlocked::new(1);
+        let result = unlocked.unlock(Box::new(KeyPair::new(private)), height, &snapshot, network).unwrap();
+        assert_eq!(result, UnlockResult::Success);
+        let mut tick = Tick::begin(&mut unlocked, block.timestamp, false, &snapshot, network).unwrap()?;
+        loop {
+            match tick.step(&unlocked, || self.pool.in_fee_order(), &snapshot, network).unwrap() {
+                TickProgress::Working => {}
+                TickProgress::Discarded(_, error) => panic!("{error}"),
+                TickProgress::Done(harvested) => return harvested.map(|harvested| harvested.block),
+            }
+        }
     }
 
     fn rebuild(&mut self, now: Timestamp) {
@@ -122,6 +141,14 @@ impl Node<'_> {
     }
 }
 
+/// Private keys by public key.
+fn keys_of(chain: &Chain) -> BTreeMap<[u8; 32], PrivateKey> {
+    let keys: Value = serde_json::from_slice(&std::fs::read(chain.folder.join("keys.json")).unwrap()).unwrap();
+    let private = |key: &Value| PrivateKey::from_hex(key["privateKey"].as_str().unwrap()).unwrap();
+    let entry = |key: &Value| (bytes_of(&key["publicKey"]).try_into().unwrap(), private(key));
+    keys["accounts"].as_array().unwrap().iter().map(entry).collect()
+}
+
 fn every_event_is_answered_as_recorded(name: &str) {
     let Some(chain) = Chain::open(name) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -129,7 +156,16 @@ fn every_event_is_answered_as_recorded(name: &str) {
     chain.import(&store, 1);
     let blocks = chain.blocks().into_iter().map(|block| (block.height, block)).collect();
     let (pool, verifier) = (Pool::default(), Verifier::default());
-    let mut node = Node { chain: &chain, store: &store, blocks, pool, verifier, announced: 0, wrong: Vec::new() };
+    let mut node = Node {
+        chain: &chain,
+        store: &store,
+        blocks,
+        keys: keys_of(&chain),
+        pool,
+        verifier,
+        announced: 0,
+        wrong: Vec::new(),
+    };
     for event in chain.lines("events.jsonl.gz") {
         node.on(&event);
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::root::Root;
 use super::{Confirmed, Pool};
-use crate::model::{Address, Body, Hash256, Timestamp, Transaction};
+use crate::model::{Address, Body, Hash256, Transaction};
 use crate::state;
 use crate::store::StoreError;
 
@@ -42,10 +42,9 @@ impl Pool {
         self.content.by_fee()
     }
 
-    /// Transactions that may go into a block of this time, in the order in which they are chosen.
-    pub fn before(&self, time: Timestamp) -> Vec<Rc<Transaction>> {
-        let is_older = |root: &&Root| root.transaction.timestamp < time;
-        self.content.by_fee().into_iter().filter(is_older).map(|root| Rc::clone(&root.transaction)).collect()
+    /// All transactions, in the order in which they are chosen for a block.
+    pub fn in_fee_order(&self) -> Vec<Rc<Transaction>> {
+        self.content.by_fee().into_iter().map(|root| Rc::clone(&root.transaction)).collect()
     }
 
     /// Short names of all transactions, then of all attached cosignatures.
