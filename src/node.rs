@@ -4,6 +4,7 @@
 mod ledger;
 mod service;
 mod setup;
+mod unconfirmed;
 
 use std::fmt;
 use std::io;
@@ -43,6 +44,8 @@ const COMMIT_TIME: Duration = Duration::from_millis(3);
 const PUBLISHED_PER_TURN: usize = 8;
 /// Requests of sessions that are answered between two looks at the sockets.
 const REQUESTS_PER_TURN: usize = 32;
+/// Transactions that the pool takes over between two looks at the sockets, after the chain has changed.
+const POOL_STEPS_PER_TURN: usize = 8;
 /// How long connections may take to end once the node is told to stop.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -199,7 +202,9 @@ impl Loop<'_> {
         let turn = self.reactor.turn(Some(sleep), node).map_err(NodeError::System)?;
         let stop = turn.is_ready(SIGNALS) && self.signals.pending().next().is_some();
         self.take_in(node)?;
+        node.keep_pool(POOL_STEPS_PER_TURN);
         node.publish(PUBLISHED_PER_TURN);
+        node.publish_arrivals();
         node.answer_requests(REQUESTS_PER_TURN);
         self.deliver(node);
         node.end_turn();

@@ -21,7 +21,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("pool", &["crypto", "model", "codec", "store", "state", "rules"]),
     ("peer", &["crypto", "model", "codec", "chain", "pool"]),
     ("net", &[]),
-    ("api", &["crypto", "model", "codec", "store", "pool", "peer"]),
+    ("api", &["crypto", "model", "codec", "store", "rules", "pool", "peer"]),
     ("push", &["model", "codec", "api"]),
     // It gives some settings the types of the rooms that they are for.
     ("config", &["crypto", "model", "clock", "codec", "api", "push"]),

@@ -10,6 +10,10 @@ use common::daemon::{Node, Process, nisd, run};
 use common::http_client::{Answer, Client, PATIENCE, get, post};
 use common::tiny;
 use common::websocket::{self, BINARY, CLOSE, CONTINUATION, PATH, PING, PONG, Socket, Stomp, TEXT, UPGRADE};
+use nisd::codec::Form;
+use nisd::crypto::{KeyPair, PrivateKey};
+use nisd::model::transaction::{Transfer, wire_version};
+use nisd::model::{Address, Amount, Body, NetworkByte, Timestamp, Transaction};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -376,6 +380,140 @@ fn a_session_that_only_registers_an_account_gets_its_transactions_until_it_subsc
     // The other one gets only what it subscribed to, and hears of it without registering it.
     let transfer = (37, "f5b8398a658635bcbd82eada201ab04b75a88c66b63a760f080f7f3bc2d6a8e1");
     expect_pair(&explicit.next_stomp(), NEWCOMER, "mine", transfer);
+}
+
+/// The second account of `keys.json` that the tests know by name.
+const BOB: &str = "TBY6TR6SR2AANI2W3P65MPOYXQAN722BCDU72XX2";
+
+/// A transfer of one unit of the currency between two accounts, and what announces it.
+fn transfer_to_announce(time: i32, to: &str) -> (Transaction, String) {
+    let keys: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(tiny("keys.json")).expect("the keys")).expect("JSON");
+    let alice = keys["accounts"].as_array().expect("a list").iter().find(|one| one["name"] == "alice");
+    let key = alice.and_then(|alice| alice["privateKey"].as_str()).expect("her key");
+    let pair = KeyPair::new(&PrivateKey::from_hex(key).expect("hex"));
+    let network = NetworkByte::TESTNET;
+    let recipient = Address::parse(to, network).expect("an address");
+    let body = Transfer { recipient, amount: Amount(1_000_000), message: None, mosaics: Vec::new() };
+    let mut transaction = Transaction {
+        version: wire_version(network, 1),
+        timestamp: Timestamp(time),
+        signer: pair.public(),
+        signature: None,
+        fee: Amount(50_000),
+        deadline: Timestamp(time + 3600),
+        body: Body::Transfer(body),
+    };
+    let data = transaction.to_bytes(Form::NonVerifiable);
+    let signature = pair.sign(&data);
+    transaction.signature = Some(signature);
+    (transaction, format!("{{\"data\":\"{}\",\"signature\":\"{signature}\"}}", hex::encode(data)))
+}
+
+#[track_caller]
+fn announce(client: &mut Client, body: &str) -> (u16, serde_json::Value) {
+    client.send(post("/transaction/announce", body));
+    let answer = client.answer();
+    (answer.status, answer.json())
+}
+
+#[test]
+fn an_announced_transaction_is_shown_and_told_to_those_it_concerns() {
+    let (node, _folder) = node_at(TIP, &["--clock", "3240"]);
+    let mut socket = Socket::open(node.websocket);
+    socket.text("CONNECT\n\n\0");
+    socket.next_text();
+    socket.subscribe("all", "/unconfirmed");
+    register(&mut socket, &format!("{{'account':'{BOB}'}}"));
+    socket.subscribe("bob", &format!("/unconfirmed/{BOB}"));
+
+    let mut client = Client::connect(node.http);
+    let (transaction, body) = transfer_to_announce(3240, BOB);
+    let hash = transaction.hash().to_string();
+    let answer = |code: i32, message: &str| {
+        let hash = json!({ "data": hash });
+        (200, json!({"innerTransactionHash": {}, "code": code, "type": 1, "message": message, "transactionHash": hash}))
+    };
+    assert_eq!(announce(&mut client, &body), answer(1, "SUCCESS"));
+    let bare = socket.next_stomp().json("/unconfirmed", "all");
+    let pair = socket.next_stomp().json(&format!("/unconfirmed/{BOB}"), "bob");
+    assert_eq!(pair["transaction"], bare);
+    assert_eq!(
+        pair["meta"],
+        json!({"innerHash": {}, "id": 0, "hash": {"data": hash}, "height": 9_007_199_254_740_991u64})
+    );
+
+    for account in [ALICE, BOB] {
+        let listing = client.get(&format!("/account/unconfirmedTransactions?address={account}")).json();
+        assert_eq!(listing, json!({"data": [{"meta": {"data": null}, "transaction": bare}]}));
+    }
+    let none = client.get(&format!("/account/unconfirmedTransactions?address={NEWCOMER}"));
+    assert_eq!(none.text(), "{\"data\":[]}\r\n");
+    // Whoever announces it again learns that it is known, and nobody is told twice.
+    assert_eq!(announce(&mut client, &body), answer(0, "NEUTRAL"));
+    assert_eq!(socket.next_within(Duration::from_millis(300)), None);
+    // At the request of a session it is told again.
+    let request = format!("{{'account':'{ALICE}'}}");
+    let length = request.len();
+    socket.text(&format!(
+        "SEND\ndestination:/w/api/account/transfers/unconfirmed\ncontent-length:{length}\n\n{request}\0"
+    ));
+    assert_eq!(socket.next_stomp().json("/unconfirmed", "all"), bare);
+    assert_eq!(socket.next_stomp().json(&format!("/unconfirmed/{BOB}"), "bob"), pair);
+}
+
+#[test]
+fn a_node_that_has_not_joined_its_network_takes_no_transaction() {
+    let (node, _folder) = node_at(TIP, &["--clock", "3240", "--set", "nis.shouldAutoBoot=false"]);
+    let mut client = Client::connect(node.http);
+    let (status, error) = announce(&mut client, &transfer_to_announce(3240, BOB).1);
+    assert_eq!((status, &error["message"]), (503, &json!("NIS_ILLEGAL_STATE_NOT_BOOTED")));
+    let listing = client.get(&format!("/account/unconfirmedTransactions?address={BOB}"));
+    assert_eq!(listing.text(), "{\"data\":[]}\r\n");
+}
+
+#[test]
+fn a_transaction_leaves_the_pool_when_its_deadline_has_passed() {
+    let (node, _folder) = node_at(TIP, &["--clock", "7200+"]);
+    let mut client = Client::connect(node.http);
+    // It is an hour old when it comes, so that its deadline is near.
+    let (_, body) = transfer_to_announce(7200 + 6 - 3600, BOB);
+    assert_eq!(announce(&mut client, &body).1["message"], "SUCCESS");
+    let start = Instant::now();
+    while client.get(&format!("/account/unconfirmedTransactions?address={BOB}")).text() != "{\"data\":[]}\r\n" {
+        assert!(start.elapsed() < Duration::from_secs(20), "it stays");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_transaction_leaves_the_pool_when_a_block_brings_it() {
+    let height = 37;
+    let (whole, _folder) = node_at(TIP, &["--clock", "3240"]);
+    let mut archive = Client::connect(whole.http);
+    let block = archive.block(height).json();
+    let found = block["transactions"].as_array().expect("a list").iter().find(|one| one["recipient"] == NEWCOMER);
+    let transaction = found.expect("the transfer of block 37").to_string();
+    archive.send(post("/transaction/prepare", &transaction));
+    let data = archive.answer().json()["data"].as_str().expect("its bytes").to_owned();
+    let signature = found.and_then(|one| one["signature"].as_str()).expect("a signature");
+
+    let node = Node::start(&["--clock", "3240"]);
+    let mut client = Client::connect(node.http);
+    wait_for_height(&mut client, 8);
+    let (status, result) = announce(&mut client, &format!(r#"{{"data":"{data}","signature":"{signature}"}}"#));
+    assert_eq!((status, &result["message"]), (200, &json!("SUCCESS")));
+    let target = format!("/account/unconfirmedTransactions?address={NEWCOMER}");
+    loop {
+        let waiting = client.get(&target).json()["data"].as_array().map_or(0, Vec::len);
+        let now = client.height();
+        assert!(waiting == 1 || now >= height, "it is gone at height {now}");
+        if now >= height {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(client.get(&target).text(), "{\"data\":[]}\r\n");
 }
 
 #[test]

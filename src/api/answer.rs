@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::failure::{ErrorObject, Failure};
-use super::media::{Format, Wanted};
+use super::media::{self, Format, Wanted};
 use super::views::View;
 use crate::codec::binary::BinarySink;
 use crate::codec::json::JsonSink;
@@ -85,6 +85,12 @@ impl Writer<'_> {
             Some(format) => self.body(200, format, view),
             None => self.container_error(406),
         }
+    }
+
+    /// A successful answer that is a bare text, in whatever type the client names first.
+    pub fn text(&mut self, text: &'static str, accept: Option<&str>) {
+        self.answer.header(CONTENT_TYPE, media::text_type(accept));
+        self.answer.body.extend_from_slice(text.as_bytes());
     }
 
     /// The answer to a request that failed.

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 
 use super::answer::Writer;
+use super::desk::Desk;
 use super::failure::Failure;
 use super::ledger::Ledger;
 use super::media::{Format, body_format};
 use super::request::Request;
+use super::secret;
 use super::settings::Settings;
 use super::views::View;
 use crate::codec::binary::BinarySource;
@@ -21,6 +23,9 @@ const NOT_AN_OBJECT: Failure = Failure::argument("JSON Object was expected");
 
 /// Something that can be the body of a request.
 pub trait Readable: Sized {
+    /// Whether it holds a private key, so that what it was read from is wiped.
+    const IS_SECRET: bool = false;
+
     /// Reads the fields in definition order.
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError>;
 }
@@ -31,6 +36,8 @@ pub struct Call<'a> {
     pub request: &'a Request<'a>,
     /// What is read.
     pub ledger: &'a dyn Ledger,
+    /// What is done.
+    pub desk: &'a mut dyn Desk,
     /// The settings of the interface.
     pub settings: &'a Settings,
     pub(super) writer: Writer<'a>,
@@ -41,6 +48,17 @@ impl<'a> Call<'a> {
     pub fn send(&mut self, view: &impl View) -> Result<(), Failure> {
         self.writer.view(view);
         Ok(())
+    }
+
+    /// Answers with a word of ASCII letters (specification 06 §7.4).
+    pub fn send_text(&mut self, text: &'static str) -> Result<(), Failure> {
+        self.writer.text(text, self.request.header("Accept"));
+        Ok(())
+    }
+
+    /// Whether the caller counts as local.
+    pub fn is_local(&self) -> bool {
+        (self.settings.is_local)(self.request.peer)
     }
 
     /// Reads the body.
@@ -58,8 +76,12 @@ impl<'a> Call<'a> {
         let context = self.settings.context;
         match format {
             Format::Json => {
-                let value = lax_json::parse(body).map_err(|_| NOT_AN_OBJECT)?;
-                Ok(T::read(&mut JsonSource::new(&value, context)?)?)
+                let mut value = lax_json::parse(body).map_err(|_| NOT_AN_OBJECT)?;
+                let read = JsonSource::new(&value, context).and_then(|mut source| T::read(&mut source));
+                if T::IS_SECRET {
+                    secret::wipe(&mut value);
+                }
+                Ok(read?)
             }
             Format::Binary => Ok(T::read(&mut BinarySource::new(body, context))?),
         }
@@ -87,10 +109,7 @@ impl<'a> Call<'a> {
     pub fn hex(&self, name: &'static str) -> Result<Vec<u8>, Failure> {
         let missing = || Failure::Internal(format!("the parameter {name} is missing").into());
         let text = self.parameter(name)?.ok_or_else(missing)?;
-        decode_hex(&text).map_err(|error| {
-            let exception = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
-            Failure::Internal(format!("{exception}: {error}").into())
-        })
+        decode_hex(&text).map_err(|error| Failure::bad_hex(&error))
     }
 
     /// The address of the account with a public key.

@@ -6,7 +6,9 @@ use std::fmt;
 use super::views::View;
 use crate::codec::text::cut_units;
 use crate::codec::{ReadError, Sink, limits};
+use crate::crypto::hex_text::HexError;
 use crate::model::{Height, Timestamp};
+use crate::rules::{Exception, ExceptionKind};
 
 /// Why a request fails. The text is what the client sees, before it is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,12 @@ impl Failure {
     /// A 500 with a fixed text.
     pub const fn internal(text: &'static str) -> Failure {
         Failure::Internal(Cow::Borrowed(text))
+    }
+
+    /// A text that should be hex and is not.
+    pub fn bad_hex(error: &HexError) -> Failure {
+        let exception = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
+        Failure::Internal(format!("{exception}: {error}").into())
     }
 
     /// There is no block at this height.
@@ -80,6 +88,16 @@ impl From<ReadError> for Failure {
             400 => Failure::Argument(text.into()),
             404 => Failure::NotFound(text),
             _ => Failure::Internal(text.into()),
+        }
+    }
+}
+
+impl From<Exception> for Failure {
+    fn from(exception: Exception) -> Failure {
+        match exception.kind {
+            ExceptionKind::Argument => Failure::Argument(exception.text.into()),
+            ExceptionKind::InvalidAddress => Failure::NotFound(exception.text),
+            ExceptionKind::Other => Failure::Internal(exception.text.into()),
         }
     }
 }

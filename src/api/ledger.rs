@@ -109,7 +109,7 @@ pub struct MultisigInfo {
 /// What goes with an account (specification 06 §6.2).
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccountMeta {
-    /// Whether it harvests on this node.
+    /// Whether it harvests on this node; the ledger does not know, see [`super::account_meta`].
     pub unlocked: bool,
     /// State of remote harvesting.
     pub remote_status: RemoteStatus,

@@ -171,6 +171,26 @@ pub fn body_format(content_type: Option<&str>) -> Result<Format, Cow<'static, st
     Format::of(kind, subtype).ok_or_else(|| format!("Content type '{content_type}' not supported").into())
 }
 
+/// The type of an answer that is a bare text: the one that is accepted first, whatever it is (specification 06 §7.4).
+pub fn text_type(accept: Option<&str>) -> Cow<'static, str> {
+    match Wanted::by_accept(accept.filter(|accept| accept.contains("application/"))) {
+        Wanted { format: Some(Format::Json), .. } if accept.is_some_and(|accept| accept.contains("json")) => {
+            "application/json;charset=iso-8859-1".into()
+        }
+        Wanted { format: Some(Format::Binary), .. } => "application/binary;charset=ISO-8859-1".into(),
+        _ => "text/plain;charset=iso-8859-1".into(),
+    }
+}
+
+/// The type of a body as the refusal of a route names it that can read none.
+pub fn undecodable(content_type: Option<&str>) -> Cow<'static, str> {
+    match content_type.unwrap_or_default() {
+        "application/json" => "Content type 'application/json;charset=UTF-8' not supported".into(),
+        "" => "Content type 'application/octet-stream' not supported".into(),
+        other => format!("Content type '{other}' not supported").into(),
+    }
+}
+
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
@@ -265,6 +285,18 @@ mod tests {
             assert_eq!(body_format(Some(json)), Ok(Format::Json));
         }
         assert_eq!(body_format(Some("application/binary")), Ok(Format::Binary));
+    }
+
+    #[test]
+    fn a_bare_text_is_labelled_as_what_is_accepted() {
+        for (accept, expected) in [
+            (None, "text/plain;charset=iso-8859-1"),
+            (Some("*/*"), "text/plain;charset=iso-8859-1"),
+            (Some("application/json"), "application/json;charset=iso-8859-1"),
+            (Some("application/binary"), "application/binary;charset=ISO-8859-1"),
+        ] {
+            assert_eq!(text_type(accept), expected, "{accept:?}");
+        }
     }
 
     #[test]

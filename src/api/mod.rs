@@ -1,7 +1,9 @@
-//! The HTTP interface on port 7890 as a pure function of a request and a read-only ledger (specification 06).
+//! The HTTP interface on port 7890 as a pure function of a request, a read-only ledger and a desk
+//! that takes in what is to be done (specification 06).
 
 mod answer;
 pub mod call;
+mod desk;
 mod failure;
 mod ledger;
 pub mod media;
@@ -10,16 +12,18 @@ pub mod rate_limit;
 mod request;
 pub mod route;
 mod routes;
+mod secret;
 mod settings;
 pub mod views;
 
 pub use answer::{Answer, Header};
+pub use desk::{Desk, UnlockRefusal, UnlockedInfo, account_meta};
 pub use failure::{ErrorObject, Failure};
 pub use ledger::{
     AccountInfo, AccountMeta, FoundTransaction, Ledger, MultisigInfo, NodeStatus, RemoteStatus, TransactionLookup,
 };
 pub use request::{Headers, Request};
-pub use routes::ROUTES;
+pub use routes::{HARVESTING_ROUTES, ROUTES};
 pub use settings::{Features, Settings};
 
 use answer::Writer;
@@ -72,7 +76,14 @@ impl Api {
     }
 
     /// Answers a request, in the order of specification 06 §1.11. What `answer` held before is forgotten.
-    pub fn answer(&mut self, request: &Request<'_>, ledger: &impl Ledger, now: Now, answer: &mut Answer) {
+    pub fn answer(
+        &mut self,
+        request: &Request<'_>,
+        ledger: &dyn Ledger,
+        desk: &mut dyn Desk,
+        now: Now,
+        answer: &mut Answer,
+    ) {
         answer.reset();
         let refused = self.settings.limits_rate && self.limiter.refuses(request.peer, now.monotonic_millis);
         let mut writer = Writer { answer, json: &mut self.json, wanted: Wanted::JSON, now: now.network };
@@ -102,7 +113,7 @@ impl Api {
             let text = format!("Request method '{}' not supported", request.method);
             return writer.failure(&Failure::Internal(text.into()));
         };
-        let mut call = Call { request, ledger, settings: &self.settings, writer };
+        let mut call = Call { request, ledger, desk, settings: &self.settings, writer };
         if let Err(failure) = admit(route, &call).and_then(|()| (route.handler)(&mut call)) {
             call.writer.failure(&failure);
         }
@@ -134,7 +145,7 @@ fn find(routes: &'static [Route], raw: &str) -> Lookup {
 /// Checks the caller and the state of the node.
 fn admit(route: &Route, call: &Call<'_>) -> Result<(), Failure> {
     let request = call.request;
-    if route.access == Access::Local && !(call.settings.is_local)(request.peer) {
+    if route.access == Access::Local && !call.is_local() {
         let peer = request.peer.to_canonical();
         return Err(Failure::Refused(format!("remote {peer} attempted to call local {}", request.path)));
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::codec::Context;
+use crate::model::Address;
 
 /// Optional parts of the interface (`nis.optionalFeatures`, specification 06 §2.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Settings {
     pub limits_rate: bool,
     /// Whether a caller counts as local: the loopback addresses and `nis.additionalLocalIps`.
     pub is_local: Box<dyn Fn(IpAddr) -> bool>,
+    /// Accounts whose private keys requests may bring (`nis.allowedHarvesterAddresses`); empty allows all.
+    pub allowed_harvesters: Vec<Address>,
 }
 
 impl fmt::Debug for Settings {
@@ -43,6 +46,7 @@ impl fmt::Debug for Settings {
             .field("context", &self.context)
             .field("features", &self.features)
             .field("limits_rate", &self.limits_rate)
+            .field("allowed_harvesters", &self.allowed_harvesters)
             .finish_non_exhaustive()
     }
 }

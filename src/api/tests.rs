@@ -2,17 +2,19 @@
 
 use std::cell::Cell;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::codec::Context;
-use crate::crypto::{PublicKey, Signature};
-use crate::model::transaction::{Multisig, Transfer, kind, wire_version};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature, verify};
+use crate::model::transaction::{ImportanceTransfer, LinkMode, Multisig, Transfer, kind, wire_version};
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, MosaicDefinition, MosaicId, NetworkByte, Transaction,
     WireHash,
 };
+use crate::rules::ValidationResult;
 
 const NETWORK: NetworkByte = NetworkByte::TESTNET;
 const NOW: Now = Now { network: Timestamp(3240), monotonic_millis: 5000 };
@@ -20,6 +22,7 @@ const NOW: Now = Now { network: Timestamp(3240), monotonic_millis: 5000 };
 struct FakeLedger {
     blocks: Vec<Block>,
     is_loading: bool,
+    remote_status: RemoteStatus,
     /// How often anything but the height was read.
     reads: Cell<u32>,
 }
@@ -66,13 +69,60 @@ impl Ledger for FakeLedger {
     fn account_meta(&self, _: &Address) -> Result<AccountMeta, Failure> {
         let multisig = Some(MultisigInfo { cosignatories: 3, min_cosignatories: 2 });
         let other = AccountInfo { importance: 1.2345e-4, multisig, ..account(address_of(&key(9))) };
-        let remote_status = RemoteStatus::Inactive;
+        let remote_status = self.remote_status;
         Ok(AccountMeta { unlocked: false, remote_status, cosignatory_of: vec![other], cosignatories: Vec::new() })
     }
 
     fn mosaic_definition(&self, _: &MosaicId) -> Result<Option<MosaicDefinition>, Failure> {
         Ok(None)
     }
+}
+
+/// A node that keeps what it is told and answers what it is set to.
+struct FakeDesk {
+    result: Result<ValidationResult, Failure>,
+    announced: Vec<Transaction>,
+    waiting: Vec<Rc<Transaction>>,
+    unlocked: Vec<Address>,
+}
+
+impl Desk for FakeDesk {
+    fn announce(&mut self, transaction: Transaction) -> Result<ValidationResult, Failure> {
+        self.announced.push(transaction);
+        self.result.clone()
+    }
+
+    fn prepare(&self, _: &Transaction) -> Result<ValidationResult, Failure> {
+        self.result.clone()
+    }
+
+    fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, Failure> {
+        Ok(self.waiting.iter().take(limit).cloned().collect())
+    }
+
+    fn unlock(&mut self, pair: KeyPair) -> Result<(), Failure> {
+        match self.unlocked.len() {
+            0 => self.unlocked.push(address_of(&pair.public())),
+            _ => return Err(UnlockRefusal::ServerLimit.into()),
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, address: &Address) {
+        self.unlocked.retain(|one| one != address);
+    }
+
+    fn is_unlocked(&self, address: &Address) -> bool {
+        self.unlocked.contains(address)
+    }
+
+    fn unlocked_info(&self) -> UnlockedInfo {
+        UnlockedInfo { max: 1, count: self.unlocked.len() as i32 }
+    }
+}
+
+fn desk(result: ValidationResult) -> FakeDesk {
+    FakeDesk { result: Ok(result), announced: Vec::new(), waiting: Vec::new(), unlocked: Vec::new() }
 }
 
 fn account(address: Address) -> AccountInfo {
@@ -129,14 +179,14 @@ fn ledger() -> FakeLedger {
         height: Height(1),
         transactions,
     };
-    FakeLedger { blocks: vec![block], is_loading: false, reads: Cell::new(0) }
+    FakeLedger { blocks: vec![block], is_loading: false, remote_status: RemoteStatus::Inactive, reads: Cell::new(0) }
 }
 
 fn settings() -> Settings {
     let features = Features { transaction_hash_lookup: true, ..Features::default() };
     let context = Context { network: NETWORK, nemesis_signer: address_of(&key(99)), trusted: false };
     let is_local = Box::new(|peer| peer == IpAddr::from([127, 0, 0, 1]));
-    Settings { context, features, limits_rate: true, is_local }
+    Settings { context, features, limits_rate: true, is_local, allowed_harvesters: Vec::new() }
 }
 
 struct Pairs<'a>(&'a [(&'a str, &'a str)]);
@@ -169,6 +219,10 @@ impl<'a> Sent<'a> {
     }
 
     fn to(&self, api: &mut Api, ledger: &FakeLedger) -> Answer {
+        self.at(api, ledger, &mut desk(ValidationResult::Success))
+    }
+
+    fn at(&self, api: &mut Api, ledger: &FakeLedger, desk: &mut FakeDesk) -> Answer {
         let (method, target) = self.line.split_once(' ').unwrap();
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -177,7 +231,7 @@ impl<'a> Sent<'a> {
         let headers = &Pairs(self.headers);
         let request = Request { method, path, query, body: self.body, peer: IpAddr::from(self.peer), headers };
         let mut answer = Answer { body: b"left over".to_vec(), ..Answer::default() };
-        api.answer(&request, ledger, NOW, &mut answer);
+        api.answer(&request, ledger, desk, NOW, &mut answer);
         answer
     }
 
@@ -193,12 +247,21 @@ impl<'a> Sent<'a> {
 
     /// Status and message of an error.
     fn fails(&self) -> (u16, String) {
-        let (status, body) = self.says();
-        let error: serde_json::Value = serde_json::from_str(&body).expect(&body);
-        assert_eq!(error["status"], status);
-        assert_eq!(error["timeStamp"], 3240);
-        (status, error["message"].as_str().unwrap_or("null").to_owned())
+        failure_in(&self.answer())
     }
+}
+
+/// Status and message of an error.
+fn failure_in(answer: &Answer) -> (u16, String) {
+    let (status, body) = (answer.status, text_of(answer));
+    let error: serde_json::Value = serde_json::from_str(&body).expect(&body);
+    assert_eq!(error["status"], status);
+    assert_eq!(error["timeStamp"], 3240);
+    (status, error["message"].as_str().unwrap_or("null").to_owned())
+}
+
+fn text_of(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).unwrap()
 }
 
 fn headers<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
@@ -467,11 +530,218 @@ fn routes_of_other_nodes_answer_as_if_the_network_were_not_joined() {
     assert_eq!(Sent::new("POST /chain/last-block").json("{}").fails(), (500, missing));
 }
 
+/// A private key and its pair.
+const KEY: &str = "ec323551f22cf49eeeca6fa9ed7177305a200c74e4492cd9a7b24a528277b1aa";
+
+fn pair() -> KeyPair {
+    KeyPair::new(&PrivateKey::from_hex(KEY).unwrap())
+}
+
+fn announcement(transaction: &Transaction, signature: &str) -> String {
+    format!(r#"{{"data":"{}","signature":"{signature}"}}"#, hex::encode(transaction.signed_bytes()))
+}
+
+#[test]
+fn an_announced_transaction_reaches_the_pool_with_its_signature_and_its_result_is_a_success_in_any_case() {
+    let multisig = ledger().blocks[0].transactions[0].clone();
+    let (hash, inner) = (multisig.hash(), multisig.inner().unwrap().hash());
+    let body = announcement(&multisig, &"AB".repeat(64));
+    let mut desk = desk(ValidationResult::FailurePastDeadline);
+    let sent = Sent::new("POST /transaction/announce").json(&body);
+    let answer = sent.at(&mut Api::new(settings()), &ledger(), &mut desk);
+    let expected = format!(
+        "{{\"innerTransactionHash\":{{\"data\":\"{inner}\"}},\"code\":3,\"type\":1,\
+         \"message\":\"FAILURE_PAST_DEADLINE\",\"transactionHash\":{{\"data\":\"{hash}\"}}}}\r\n"
+    );
+    assert_eq!((answer.status, text_of(&answer)), (200, expected));
+    let signed = Transaction { signature: Some(Signature([0xab; 64])), ..multisig };
+    assert_eq!(desk.announced, [signed]);
+}
+
+#[test]
+fn an_announcement_in_binary_is_answered_in_binary() {
+    let transaction = transfer(None);
+    let field = |bytes: &[u8]| [(bytes.len() as u32).to_le_bytes().as_slice(), bytes].concat();
+    let body = [field(&transaction.signed_bytes()), field(&[1; 64])].concat();
+    let headers = [("Content-Type", "application/binary"), ("Accept", "application/binary")];
+    let answer = Sent { body: &body, ..Sent::new("POST /transaction/announce").with(&headers) }.answer();
+    let result = [1i32.to_le_bytes().as_slice(), &1i32.to_le_bytes(), &field(b"SUCCESS"), &[0; 4]].concat();
+    let hash = field(&field(&transaction.hash().0));
+    assert_eq!((answer.status, answer.body), (200, [result, hash].concat()));
+}
+
+#[test]
+fn bad_announcements_have_their_texts() {
+    let good = announcement(&transfer(None), &"00".repeat(64));
+    let short = announcement(&transfer(None), "00");
+    let missing = |name| format!("expected value for property {name}, but none was found");
+    for (body, status, message) in [
+        ("{}", 500, missing("data")),
+        ("{\"data\":\"\"}", 500, missing("signature")),
+        ("{\"data\":\"\",\"signature\":\"\"}", 500, missing("type")),
+        ("{\"data\":\"00000000\",\"signature\":\"\"}", 400, "Unknown transaction type: 0".to_owned()),
+        (&short, 400, "binary signature representation must be 64 bytes".to_owned()),
+    ] {
+        assert_eq!(Sent::new("POST /transaction/announce").json(body).fails(), (status, message), "{body}");
+    }
+    for (failure, status) in [(Failure::NOT_BOOTED, 503), (Failure::argument("x"), 400)] {
+        let mut desk = FakeDesk { result: Err(failure), ..desk(ValidationResult::Success) };
+        let answer =
+            Sent::new("POST /transaction/announce").json(&good).at(&mut Api::new(settings()), &ledger(), &mut desk);
+        assert_eq!(answer.status, status);
+    }
+}
+
+#[test]
+fn a_transaction_is_signed_for_local_callers_only_and_no_answer_shows_the_key() {
+    let recipient = address_of(&key(2));
+    let transaction = format!(
+        r#"{{"type":257,"version":{},"timeStamp":1,"signer":"{}","fee":8,"deadline":9,"recipient":"{recipient}","amount":7}}"#,
+        wire_version(NETWORK, 1),
+        pair().public()
+    );
+    let with_key = |key: &str| format!(r#"{{"transaction":{transaction},"privateKey":"{key}"}}"#);
+    let (good, bad, blank) = (with_key(KEY), with_key(&KEY.replace("ec", "zz")), with_key(""));
+    let sent = || Sent::new("POST /transaction/prepare-announce");
+    let mut desk = desk(ValidationResult::Success);
+    let answer = sent().json(&good).at(&mut Api::new(settings()), &ledger(), &mut desk);
+    assert_eq!(answer.status, 200);
+    let signed = &desk.announced[0];
+    assert_eq!(verify(&signed.signer, &signed.signed_bytes(), &signed.signature.unwrap()), Ok(true));
+
+    let (status, message) = sent().json(&bad).fails();
+    assert!(status == 500 && message.ends_with("Illegal hexadecimal character z at index 0"), "{message}");
+    assert!(!message.contains(&KEY[2..]), "{message}");
+    assert_eq!(sent().json(&blank).fails().1, "expected value for property privateKey, but none was found");
+    assert_eq!(sent().json("{}").fails().1, "expected value for property transaction, but none was found");
+    assert_eq!(Sent { peer: [10, 0, 0, 1], ..sent().json(&good) }.fails().0, 401);
+
+    let prepared = Sent::new("POST /transaction/prepare").json(&transaction);
+    let data = hex::encode(signed.signed_bytes());
+    assert_eq!(prepared.says(), (200, format!("{{\"data\":\"{data}\"}}\r\n")));
+    let mut refusing = self::desk(ValidationResult::FailureInsufficientFee);
+    let answer = prepared.at(&mut Api::new(settings()), &ledger(), &mut refusing);
+    assert_eq!(failure_in(&answer), (400, "FAILURE_INSUFFICIENT_FEE".to_owned()));
+    assert_eq!(Sent { peer: [10, 0, 0, 1], ..prepared }.fails().0, 401);
+}
+
+#[test]
+fn at_most_25_unconfirmed_transactions_are_shown_with_what_is_to_be_cosigned() {
+    let multisig = ledger().blocks[0].transactions[0].clone();
+    let inner = multisig.inner().unwrap().hash();
+    let mut desk = desk(ValidationResult::Success);
+    let transfer = Rc::new(transfer(Some(Signature([3; 64]))));
+    desk.waiting = std::iter::repeat_n(transfer, 30).collect();
+    desk.waiting.insert(0, Rc::new(multisig));
+    let line = format!("GET /account/unconfirmedTransactions?address={}", address_of(&key(1)));
+    let answer = Sent::new(&line).at(&mut Api::new(settings()), &ledger(), &mut desk);
+    let text = text_of(&answer);
+    assert!(text.starts_with(&format!(r#"{{"data":[{{"meta":{{"data":"{inner}"}},"transaction":{{"timeStamp":100,"#)));
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let data = value["data"].as_array().unwrap();
+    assert_eq!((data.len(), &data[24]["meta"]["data"]), (25, &serde_json::Value::Null));
+    assert_eq!(Sent::new("GET /account/unconfirmedTransactions").fails().0, 400);
+}
+
+#[test]
+fn a_waiting_importance_transfer_shows_in_the_status_of_its_account() {
+    let body = ImportanceTransfer { mode: LinkMode::Activate, remote: key(4) };
+    let waiting = Rc::new(transaction(None, Body::ImportanceTransfer(body)));
+    let mut desk = desk(ValidationResult::Success);
+    desk.waiting = vec![waiting];
+    let line = format!("GET /account/get?address={}", address_of(&key(1)));
+    for (status, shown) in [
+        (RemoteStatus::Inactive, Some("ACTIVATING")),
+        (RemoteStatus::Active, Some("DEACTIVATING")),
+        (RemoteStatus::Activating, None),
+        (RemoteStatus::Deactivating, None),
+        (RemoteStatus::Remote, None),
+    ] {
+        let ledger = FakeLedger { remote_status: status, ..ledger() };
+        let answer = Sent::new(&line).at(&mut Api::new(settings()), &ledger, &mut desk);
+        match shown {
+            Some(shown) => assert!(text_of(&answer).contains(&format!("\"remoteStatus\":\"{shown}\"")), "{shown}"),
+            None => {
+                let text = "unexpected remote state for account with pending importance transfer";
+                assert_eq!(failure_in(&answer), (500, text.to_owned()));
+            }
+        }
+    }
+}
+
+#[test]
+fn accounts_are_unlocked_and_locked_by_their_keys() {
+    let (mut api, mut desk) = (Api::with_routes(settings(), HARVESTING_ROUTES), desk(ValidationResult::Success));
+    let (body, accept) = (format!("{{\"value\":\"{KEY}\"}}"), "application/json");
+    let mut ask = |path: &str| {
+        let line = format!("POST {path}");
+        let answer = Sent::new(&line).json(&body).at(&mut api, &ledger(), &mut desk);
+        (answer.status, text_of(&answer), headers(&answer, "Content-Type").concat())
+    };
+    let nothing = (200, String::new(), String::new());
+    let word = |text: &str| (200, text.to_owned(), "text/plain;charset=iso-8859-1".to_owned());
+    let info = |count| (200, format!("{{\"max-unlocked\":1,\"num-unlocked\":{count}}}\r\n"), accept.to_owned());
+    assert_eq!(ask("/account/unlocked/info"), info(0));
+    assert_eq!(ask("/local/account/isunlocked"), word("nope"));
+    assert_eq!(ask("/account/unlock"), nothing);
+    assert_eq!(ask("/local/account/isunlocked"), word("ok"));
+    assert_eq!(ask("/account/unlocked/info"), info(1));
+    let (status, text, _) = ask("/account/unlock");
+    assert!(status == 400 && text.contains("\"FAILURE_SERVER_LIMIT\""), "{text}");
+    assert_eq!(ask("/account/lock"), nothing);
+    assert_eq!(ask("/account/lock"), nothing);
+    assert_eq!(ask("/account/unlocked/info"), info(0));
+    let (status, text, _) = ask("/account/isunlocked");
+    assert!(status == 500 && text.contains("'application\\/json;charset=UTF-8' not supported"), "{text}");
+}
+
+#[test]
+fn only_who_may_send_a_private_key_can() {
+    let body = format!("{{\"value\":\"{KEY}\"}}");
+    let address = address_of(&pair().public());
+    let other = Settings { allowed_harvesters: vec![address_of(&key(5))], ..settings() };
+    let this = Settings { allowed_harvesters: vec![address], ..settings() };
+    let foreign = format!("remote 10.0.0.1 attempted to call local /account/lock with non-remote address {address}");
+    let blocked = format!("blocking private key request with non-configured address {address}");
+    let (local, remote) = ([127, 0, 0, 1], [10, 0, 0, 1]);
+    for (settings, peer, remote_status, refusal) in [
+        (settings(), local, RemoteStatus::Inactive, None),
+        (settings(), remote, RemoteStatus::Inactive, Some(foreign)),
+        (settings(), remote, RemoteStatus::Remote, None),
+        (other, local, RemoteStatus::Remote, Some(blocked)),
+        (this, remote, RemoteStatus::Remote, None),
+    ] {
+        let ledger = FakeLedger { remote_status, ..ledger() };
+        let sent = Sent { peer, ..Sent::new("POST /account/lock").json(&body) };
+        let answer = sent.to(&mut Api::with_routes(settings, HARVESTING_ROUTES), &ledger);
+        match refusal {
+            Some(refusal) => assert_eq!(failure_in(&answer), (401, refusal)),
+            None => assert_eq!((answer.status, answer.body.len()), (200, 0)),
+        }
+    }
+}
+
+#[test]
+fn a_private_key_in_a_body_is_hex_of_any_length() {
+    for (body, status) in [
+        ("{\"value\":\"\"}", 200),
+        ("{\"value\":\"1\"}", 200),
+        ("{\"value\":\"zz\"}", 400),
+        ("{\"value\":null}", 500),
+        ("{\"value\":5}", 500),
+    ] {
+        let answer = Sent::new("POST /account/lock")
+            .json(body)
+            .to(&mut Api::with_routes(settings(), HARVESTING_ROUTES), &ledger());
+        assert_eq!(answer.status, status, "{body}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_request_is_answered_and_an_error_of_the_application_says_its_status(
         method in "GET|HEAD|POST|OPTIONS|PUT|[!-~]{0,6}",
-        path in "(/chain/height|/block/at/public|/account/get|/transaction/get)?[/;.%a-f0-9\\PC]{0,6}",
+        path in "(/chain/height|/block/at/public|/transaction/(announce|prepare)|/account/get|/transaction/get)?[/;.%a-f0-9\\PC]{0,6}",
         query in "(address|hash|publicKey)?=?[%+&=a-f0-9\\PC]{0,20}",
         accept in "(application/(json|binary|\\*)|\\*/\\*)?[;,=q.0-9 a-z/]{0,12}",
         content_type in "(application/(json|binary))?[;=a-z/]{0,12}",
@@ -482,7 +752,7 @@ proptest! {
         let (peer, query) = (IpAddr::from([10, 0, 0, 1]), Some(query.as_str()));
         let request = Request { method: &method, path: &path, query, body: &body, peer, headers };
         let mut answer = Answer::default();
-        Api::new(settings()).answer(&request, &ledger(), NOW, &mut answer);
+        Api::new(settings()).answer(&request, &ledger(), &mut desk(ValidationResult::Success), NOW, &mut answer);
         let is_json = super::tests::headers(&answer, "Content-Type").iter().any(|kind| kind.starts_with("application/json"));
         if is_json {
             let value: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();

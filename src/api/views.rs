@@ -1,9 +1,13 @@
 //! Objects of the interface, written in either format (specification 06 §6). The push room writes the bodies
 //! of its messages with them too.
 
+use std::rc::Rc;
+
+use super::desk::UnlockedInfo;
 use super::ledger::{AccountInfo, AccountMeta};
 use crate::codec::{self, Form, Sink};
 use crate::model::{Block, Hash256, Height, Transaction};
+use crate::rules::ValidationResult;
 
 /// Something the interface shows. Fields are written in definition order.
 pub trait View {
@@ -136,7 +140,67 @@ pub struct TransactionPair<'a> {
 
 impl View for TransactionPair<'_> {
     fn write(&self, sink: &mut impl Sink) {
-        sink.object("transaction", |sink| codec::transaction::write(sink, self.transaction, Form::Verifiable));
+        sink.object("transaction", |sink| self.transaction.write(sink));
         sink.object("meta", |sink| self.meta.write(sink));
+    }
+}
+
+impl View for Transaction {
+    fn write(&self, sink: &mut impl Sink) {
+        codec::transaction::write(sink, self, Form::Verifiable);
+    }
+}
+
+/// The answer to an announced transaction (specification 06 §6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnnounceResult {
+    /// What became of it.
+    pub result: ValidationResult,
+    /// Its hash.
+    pub hash: Hash256,
+    /// Hash of the inner transaction of a multisig transaction.
+    pub inner_hash: Option<Hash256>,
+}
+
+impl View for AnnounceResult {
+    fn write(&self, sink: &mut impl Sink) {
+        let (code, message) = (self.result.code(), self.result.name());
+        RequestResult { kind: ResultKind::Validation, code, message }.write(sink);
+        match &self.inner_hash {
+            Some(hash) => sink.hash("innerTransactionHash", &hash.0),
+            None => sink.null_object("innerTransactionHash"),
+        }
+        sink.hash("transactionHash", &self.hash.0);
+    }
+}
+
+/// `{"data": hex}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Data<'a>(pub &'a [u8]);
+
+impl View for Data<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.bytes("data", Some(self.0));
+    }
+}
+
+/// Transactions of the pool (specification 06 §6.6).
+#[derive(Clone, Copy, Debug)]
+pub struct UnconfirmedList<'a>(pub &'a [Rc<Transaction>]);
+
+impl View for UnconfirmedList<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.list("data", self.0, |sink, transaction| {
+            sink.object("transaction", |sink| transaction.write(sink));
+            let inner_hash = transaction.inner().map(Transaction::hash);
+            sink.object("meta", |sink| sink.bytes("data", inner_hash.as_ref().map(|hash| hash.0.as_slice())));
+        });
+    }
+}
+
+impl View for UnlockedInfo {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.i32("num-unlocked", self.count);
+        sink.i32("max-unlocked", self.max);
     }
 }

@@ -5,7 +5,8 @@ use crate::api::{
     TransactionLookup,
 };
 use crate::codec::Context;
-use crate::model::{Address, Amount, Block, Hash256, Height, MosaicDefinition, MosaicId, Network};
+use crate::model::{Address, Amount, Block, Hash256, Height, MosaicDefinition, MosaicId, Network, Timestamp};
+use crate::pool::Confirmed;
 use crate::state::{self, Account, LinkPhase, assign_ids};
 use crate::store::{Snapshot, StoreError, stored_block, tip};
 
@@ -26,6 +27,13 @@ impl From<StoreError> for Failure {
         // The client can do nothing about it; the operator must hear of it.
         log::error!("{error}");
         Failure::internal("the node's store failed")
+    }
+}
+
+impl<'a> ChainLedger<'a> {
+    /// The same state as the pool is told of it.
+    pub fn confirmed(&self, now: Timestamp) -> Confirmed<'a> {
+        Confirmed { snapshot: self.snapshot, network: self.network, height: self.height, now }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::ledger::{ChainLedger, height_of};
 use super::setup::{self, Listeners};
+use super::unconfirmed::Unconfirmed;
 use crate::api::{self, Answer, Api, Failure, Headers, NodeStatus, Now, rate_limit::RateLimiter};
 use crate::clock::NetworkClock;
 use crate::codec::Context;
@@ -25,6 +26,10 @@ const TRY_AGAIN_LATER: u16 = 1013;
 const SESSION_NOT_RELIABLE: u16 = 4500;
 /// Requests of sessions that may wait for an answer; further ones are told so on `/errors`.
 const MAX_REQUESTS: usize = 4_096;
+/// Time between two looks for unconfirmed transactions that have expired.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Unconfirmed transactions that a session is shown at its request.
+const MAX_UNCONFIRMED_SHOWN: usize = 10;
 /// Time within which a session must send its first message.
 const FIRST_MESSAGE_TIME: Duration = Duration::from_secs(60);
 
@@ -51,6 +56,9 @@ pub struct Node<'s> {
     moment: Moment,
     height: Height,
     status: NodeStatus,
+    unconfirmed: Unconfirmed,
+    /// When to look for unconfirmed transactions that have expired.
+    next_expiry: Duration,
     /// Heights that were committed and are still to be published.
     unpublished: std::ops::RangeInclusive<u64>,
     /// Released at the end of each turn, so that the store can use old pages again.
@@ -89,6 +97,7 @@ impl<'s> Node<'s> {
             features: settings.features,
             limits_rate: settings.http.dos_filter,
             is_local: Box::new(move |caller| local.contains(caller)),
+            allowed_harvesters: settings.allowed_harvesters.clone(),
         });
         let websocket = &settings.websocket;
         let broker = Broker::new(push::Settings {
@@ -103,6 +112,7 @@ impl<'s> Node<'s> {
                 ..push::Limits::default()
             },
         });
+        let is_booted = is_booted(&settings.boot);
         let height = height_of(&store.snapshot()?)?;
         Ok(Node {
             network: &settings.network,
@@ -123,7 +133,9 @@ impl<'s> Node<'s> {
             started: moment.instant,
             moment,
             height,
-            status: if is_booted(&settings.boot) { NodeStatus::NoRemoteNode } else { NodeStatus::Running },
+            status: if is_booted { NodeStatus::NoRemoteNode } else { NodeStatus::Running },
+            unconfirmed: Unconfirmed::new(is_booted),
+            next_expiry: Duration::ZERO,
             unpublished: height.0 + 1..=height.0,
             reader: Reader::new(store),
         })
@@ -179,11 +191,38 @@ impl<'s> Node<'s> {
         self.height = last;
         let begin = if self.unpublished.is_empty() { first.0 } else { *self.unpublished.start() };
         self.unpublished = begin..=last.0;
+        let time = self.time();
+        let Node { reader, network, height, status, unconfirmed, .. } = self;
+        let told = ledger(reader, network, *height, *status)
+            .and_then(|ledger| Ok(unconfirmed.blocks_added(first, &ledger.confirmed(time))?));
+        self.report(told);
+    }
+
+    /// Does some of the work that time and a change of the chain leave in the pool.
+    pub fn keep_pool(&mut self, steps: usize) {
+        let time = self.time();
+        if self.running() >= self.next_expiry {
+            self.next_expiry = self.running() + EXPIRY_INTERVAL;
+            self.unconfirmed.drop_expired(time);
+        }
+        if self.unconfirmed.has_work() {
+            let Node { reader, network, height, status, unconfirmed, .. } = self;
+            let done = ledger(reader, network, *height, *status)
+                .and_then(|ledger| Ok(unconfirmed.work(&ledger.confirmed(time), steps)?));
+            self.report(done);
+        }
+    }
+
+    /// Publishes transactions that have come into the pool.
+    pub fn publish_arrivals(&mut self) {
+        while let Some(transaction) = self.unconfirmed.next_arrival() {
+            self.notify(|notifier| notifier.unconfirmed(&transaction));
+        }
     }
 
     /// Whether there is something to publish that does not wait for anybody.
     pub fn has_work(&self) -> bool {
-        !self.unpublished.is_empty() || !self.requests.is_empty()
+        !self.unpublished.is_empty() || !self.requests.is_empty() || self.unconfirmed.has_work()
     }
 
     /// Publishes the next few blocks.
@@ -221,6 +260,10 @@ impl<'s> Node<'s> {
                 Some(address) => notifier.account(&address),
                 None => Ok(()),
             },
+            ApiRequest::TransfersUnconfirmed(address) => match parse_address(&address, network) {
+                Some(address) => notifier.unconfirmed_of(&address, MAX_UNCONFIRMED_SHOWN),
+                None => Ok(()),
+            },
             ApiRequest::LastBlock => notifier.block(height),
             _ => Err(Failure::internal("this node does not answer this request yet")),
         });
@@ -233,9 +276,17 @@ impl<'s> Node<'s> {
 
     /// Publishes from the committed state. What fails is told on `/errors`.
     fn notify(&mut self, publish: impl FnOnce(&mut Notifier<'_, ChainLedger<'_>>) -> Result<(), Failure>) {
-        let Node { reader, network, height, status, broker, outbox, .. } = self;
-        let result = ledger(reader, network, *height, *status)
-            .and_then(|ledger| publish(&mut Notifier { broker, ledger: &ledger, network: network.byte, out: outbox }));
+        let time = self.time();
+        let Node { reader, network, height, status, broker, outbox, unconfirmed, .. } = self;
+        let result = ledger(reader, network, *height, *status).and_then(|ledger| {
+            let desk = unconfirmed.desk(ledger.confirmed(time));
+            publish(&mut Notifier { broker, ledger: &ledger, desk: &desk, network: network.byte, out: outbox })
+        });
+        self.report(result);
+    }
+
+    /// Tells a failure on `/errors`.
+    fn report(&mut self, result: Result<(), Failure>) {
         if let Err(failure) = result {
             self.broker.publish_error(Some(failure.message()), self.time().0, &mut self.outbox);
         }
@@ -256,7 +307,10 @@ impl<'s> Node<'s> {
         self.answer.body = std::mem::take(&mut reply.body);
         std::mem::swap(&mut self.answer.headers, &mut reply.headers);
         match ledger(&self.reader, self.network, self.height, self.status) {
-            Ok(ledger) => self.api.answer(&view, &ledger, now, &mut self.answer),
+            Ok(ledger) => {
+                let mut desk = self.unconfirmed.desk(ledger.confirmed(now.network));
+                self.api.answer(&view, &ledger, &mut desk, now, &mut self.answer);
+            }
             Err(_) => self.api.fail(now, &mut self.answer),
         }
         std::mem::swap(&mut self.answer.headers, &mut reply.headers);

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use super::{Broker, Outbox};
 use crate::api::views::{AccountPair, TransactionMeta, TransactionPair, View};
-use crate::api::{Failure, Ledger};
+use crate::api::{Desk, Failure, Ledger, account_meta};
 use crate::codec::json::JsonSink;
 use crate::model::{Address, Block, Body, Hash256, Height, MosaicId, NetworkByte, Transaction};
+
+/// What stands for the height of a transaction that has none yet (specification 07 §9.5).
+const UNCONFIRMED_HEIGHT: Height = Height((1 << 53) - 1);
 
 /// Publishes to whoever has subscribed. Bodies are made only if somebody has.
 pub struct Notifier<'a, L> {
@@ -14,18 +17,22 @@ pub struct Notifier<'a, L> {
     pub broker: &'a mut Broker,
     /// The committed state, at the end of the change that is published.
     pub ledger: &'a L,
+    /// The pool, and which accounts harvest.
+    pub desk: &'a dyn Desk,
     /// The network.
     pub network: NetworkByte,
     /// Takes what is to be sent.
     pub out: &'a mut Outbox,
 }
 
-/// The transaction as it appears on the topics of addresses: always the one that stands in the block, also
+/// The transaction as it appears on the topics of addresses: always the one that stands in the block or pool, also
 /// for the accounts of a transaction inside it.
 struct Root<'t> {
     transaction: &'t Transaction,
     hash: Hash256,
     height: Height,
+    /// Topics with this before an address.
+    topic: &'static str,
 }
 
 impl<L: Ledger> Notifier<'_, L> {
@@ -43,7 +50,7 @@ impl<L: Ledger> Notifier<'_, L> {
         }
         let mut accounts = BTreeSet::new();
         for transaction in &block.transactions {
-            let root = Root { transaction, hash: transaction.hash(), height };
+            let root = Root { transaction, hash: transaction.hash(), height, topic: "/transactions/" };
             if let Err(failure) = self.transaction(&root, transaction, &mut accounts) {
                 // One body that cannot be made must not hold back the others (specification 07 §10.5).
                 log::warn!("transaction {} is not published: {}", root.hash, failure.message());
@@ -58,11 +65,33 @@ impl<L: Ledger> Notifier<'_, L> {
         Ok(())
     }
 
+    /// A transaction has come into the pool.
+    pub fn unconfirmed(&mut self, transaction: &Transaction) -> Result<(), Failure> {
+        if self.broker.wanted("/unconfirmed") {
+            self.publish("/unconfirmed", transaction);
+        }
+        // A cosignature by itself is told to no account.
+        if matches!(transaction.body, Body::Cosignature(_)) {
+            return Ok(());
+        }
+        let (hash, height) = (transaction.hash(), UNCONFIRMED_HEIGHT);
+        let root = Root { transaction, hash, height, topic: "/unconfirmed/" };
+        self.transaction(&root, transaction, &mut BTreeSet::new())
+    }
+
+    /// The youngest transactions in the pool that concern an account, told to all whom they concern.
+    pub fn unconfirmed_of(&mut self, address: &Address, limit: usize) -> Result<(), Failure> {
+        for transaction in self.desk.unconfirmed(address, limit)? {
+            self.unconfirmed(&transaction)?;
+        }
+        Ok(())
+    }
+
     /// The account of an address.
     pub fn account(&mut self, address: &Address) -> Result<(), Failure> {
         let topic = format!("/account/{address}");
         if self.broker.wanted(&topic) {
-            let (account, meta) = (self.ledger.account(address)?, self.ledger.account_meta(address)?);
+            let (account, meta) = (self.ledger.account(address)?, account_meta(self.ledger, self.desk, address)?);
             self.publish(&topic, &AccountPair { account: &account, meta: &meta });
         }
         Ok(())
@@ -117,7 +146,7 @@ impl<L: Ledger> Notifier<'_, L> {
             return;
         }
         accounts.insert(*address);
-        let topic = format!("/transactions/{address}");
+        let topic = format!("{}{address}", root.topic);
         if self.broker.wanted(&topic) {
             let inner_hash = root.transaction.inner().map(Transaction::hash);
             let meta = TransactionMeta { height: root.height, id: 0, hash: root.hash, inner_hash };

@@ -1,14 +1,16 @@
 //! The route table (specification 06, appendix A): one line and one small function for each route.
 
 mod account;
+mod announce;
 mod chain;
+mod harvesting;
 mod peer;
 mod status;
 mod transaction;
 
 use super::route::{Route, get, post};
 
-/// All routes.
+/// All routes but those of a node that harvests.
 pub const ROUTES: &[Route] = &[
     get("/chain/height", chain::height),
     get("/chain/last-block", chain::last_block),
@@ -16,8 +18,21 @@ pub const ROUTES: &[Route] = &[
     get("/account/get", account::by_address),
     get("/account/get/from-public-key", account::by_public_key),
     get("/transaction/get", transaction::by_hash),
+    post("/transaction/announce", announce::announce),
+    post("/transaction/prepare-announce", announce::prepare_announce).local(),
+    post("/transaction/prepare", announce::prepare).local(),
+    get("/account/unconfirmedTransactions", announce::unconfirmed),
     get("/heartbeat", status::heartbeat),
     get("/status", status::status),
     post("/chain/height", peer::challenge),
     post("/chain/last-block", peer::challenge),
+];
+
+/// Routes of a node that harvests.
+pub const HARVESTING_ROUTES: &[Route] = &[
+    post("/account/unlock", harvesting::unlock),
+    post("/account/lock", harvesting::lock),
+    post("/local/account/isunlocked", harvesting::is_unlocked).local(),
+    post("/account/isunlocked", harvesting::is_unlocked_broken),
+    post("/account/unlocked/info", harvesting::unlocked_info),
 ];

@@ -1,0 +1,92 @@
+//! Transactions on their way into the pool (specification 06 §7.6, §7.10).
+
+use zeroize::Zeroizing;
+
+use crate::api::call::{Call, Readable};
+use crate::api::failure::Failure;
+use crate::api::views::{AnnounceResult, Data, UnconfirmedList};
+use crate::codec::{Form, ReadError, Source, limits, transaction};
+use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::model::Transaction;
+use crate::rules::ValidationResult;
+
+/// Most transactions of an account that are shown.
+const MAX_SHOWN: usize = 25;
+
+/// A transaction as its bytes, and its signature, which is looked at only after these.
+struct Signed {
+    data: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl Readable for Signed {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let data = source.need_bytes("data")?.into_owned();
+        Ok(Signed { data, signature: source.need_bytes("signature")?.into_owned() })
+    }
+}
+
+/// A transaction without its signature.
+struct Unsigned(Transaction);
+
+impl Readable for Unsigned {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        transaction::read(source, Form::NonVerifiable).map(Unsigned)
+    }
+}
+
+/// A transaction that the node is to sign, and the digits of the key.
+struct ToSign {
+    transaction: Transaction,
+    private_key: Zeroizing<String>,
+}
+
+impl Readable for ToSign {
+    const IS_SECRET: bool = true;
+
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let Unsigned(transaction) = source.need_object("transaction", Unsigned::read)?;
+        let private_key = Zeroizing::new(source.need_string("privateKey", limits::TEXT_UNITS)?.into_owned());
+        Ok(ToSign { transaction, private_key })
+    }
+}
+
+/// `POST /transaction/announce`
+pub fn announce(call: &mut Call<'_>) -> Result<(), Failure> {
+    let Signed { data, signature } = call.body()?;
+    let mut transaction = Transaction::from_bytes(&data, Form::NonVerifiable, call.settings.context)?;
+    let signature = signature.try_into().map(Signature);
+    transaction.signature =
+        Some(signature.map_err(|_| Failure::argument("binary signature representation must be 64 bytes"))?);
+    offer(call, transaction)
+}
+
+/// `POST /transaction/prepare-announce`
+pub fn prepare_announce(call: &mut Call<'_>) -> Result<(), Failure> {
+    let ToSign { mut transaction, private_key } = call.body()?;
+    let private_key = PrivateKey::from_hex(&private_key).map_err(|error| Failure::bad_hex(&error))?;
+    transaction.signature = Some(KeyPair::new(&private_key).sign(&transaction.signed_bytes()));
+    offer(call, transaction)
+}
+
+/// Answers with what became of a transaction, which is a success whatever it is.
+fn offer(call: &mut Call<'_>, transaction: Transaction) -> Result<(), Failure> {
+    let (hash, inner_hash) = (transaction.hash(), transaction.inner().map(Transaction::hash));
+    let result = call.desk.announce(transaction)?;
+    call.send(&AnnounceResult { result, hash, inner_hash })
+}
+
+/// `POST /transaction/prepare`
+pub fn prepare(call: &mut Call<'_>) -> Result<(), Failure> {
+    let Unsigned(transaction) = call.body()?;
+    match call.desk.prepare(&transaction)? {
+        ValidationResult::Success => call.send(&Data(&transaction.signed_bytes())),
+        refusal => Err(Failure::argument(refusal.name())),
+    }
+}
+
+/// `GET /account/unconfirmedTransactions`
+pub fn unconfirmed(call: &mut Call<'_>) -> Result<(), Failure> {
+    let transactions = call.desk.unconfirmed(&call.address()?, MAX_SHOWN)?;
+    call.send(&UnconfirmedList(&transactions))
+}

@@ -1,0 +1,128 @@
+//! The pool in a running node: what the interface does to it, and its upkeep.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use crate::api::{Desk, Failure};
+use crate::codec::Context as ReadContext;
+use crate::crypto::Verifier;
+use crate::model::transaction::wire_network;
+use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
+use crate::pool::{Confirmed, Pool};
+use crate::rules::{self, Context, Outcome, Refusal, Use, ValidationResult};
+use crate::store::{StoreError, stored_block};
+
+/// Unconfirmed transactions, and those among them that nobody was told of yet.
+pub struct Unconfirmed {
+    pool: Pool,
+    verifier: Verifier,
+    arrivals: VecDeque<Rc<Transaction>>,
+    is_booted: bool,
+}
+
+impl Unconfirmed {
+    /// None, in a node that has joined its network or not.
+    pub fn new(is_booted: bool) -> Unconfirmed {
+        Unconfirmed { pool: Pool::default(), verifier: Verifier::default(), arrivals: VecDeque::new(), is_booted }
+    }
+
+    /// What the interface has to do with, on top of a state.
+    pub fn desk<'a>(&'a mut self, confirmed: Confirmed<'a>) -> PoolDesk<'a> {
+        PoolDesk { unconfirmed: self, confirmed }
+    }
+
+    /// Whether the pool's state must still be brought up to the chain.
+    pub fn has_work(&self) -> bool {
+        self.pool.has_work()
+    }
+
+    /// Does at most so many pieces of that work.
+    pub fn work(&mut self, confirmed: &Confirmed<'_>, steps: usize) -> Result<(), StoreError> {
+        for _ in 0..steps {
+            if !self.pool.has_work() {
+                break;
+            }
+            self.pool.work(confirmed, &mut self.verifier)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what has expired.
+    pub fn drop_expired(&mut self, now: Timestamp) {
+        self.pool.drop_expired(now);
+    }
+
+    /// Blocks from `first` on have become part of the chain.
+    pub fn blocks_added(&mut self, first: Height, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
+        if self.pool.is_empty() && !self.pool.has_work() {
+            return Ok(());
+        }
+        let mut hashes: BTreeSet<Hash256> = BTreeSet::new();
+        for height in first.0..=confirmed.height.0 {
+            let block = stored_block(confirmed.snapshot, Height(height), ReadContext::of(confirmed.network))?;
+            let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
+            hashes.extend(transactions.map(|transaction| transaction.hash()));
+        }
+        self.pool.on_chain_change(&hashes, Vec::new());
+        Ok(())
+    }
+
+    /// A transaction that has come in and nobody was told of yet, the oldest first.
+    pub fn next_arrival(&mut self) -> Option<Rc<Transaction>> {
+        self.collect_arrivals();
+        self.arrivals.pop_front()
+    }
+
+    fn collect_arrivals(&mut self) {
+        self.arrivals.extend(std::iter::from_fn(|| self.pool.next_arrival()));
+    }
+}
+
+/// The pool as the interface uses it while it answers one request.
+pub struct PoolDesk<'a> {
+    unconfirmed: &'a mut Unconfirmed,
+    confirmed: Confirmed<'a>,
+}
+
+impl Desk for PoolDesk<'_> {
+    fn announce(&mut self, transaction: Transaction) -> Result<ValidationResult, Failure> {
+        let Unconfirmed { pool, verifier, is_booted, .. } = self.unconfirmed;
+        if !*is_booted && wire_network(transaction.version) == self.confirmed.network.byte {
+            return Err(Failure::NOT_BOOTED);
+        }
+        let is_cosignature = matches!(transaction.body, Body::Cosignature(_));
+        let cosignature = is_cosignature.then(|| Rc::new(transaction.clone()));
+        let result = result_of(pool.announce(transaction, &self.confirmed, verifier))?;
+        if let Some(cosignature) = cosignature.filter(|_| result.is_success()) {
+            // The pool tells of the transaction that has grown; people are told of what it grew by (specification
+            // 07 §10.3).
+            self.unconfirmed.collect_arrivals();
+            self.unconfirmed.arrivals.pop_back();
+            self.unconfirmed.arrivals.push_back(cosignature);
+        }
+        Ok(result)
+    }
+
+    fn prepare(&self, transaction: &Transaction) -> Result<ValidationResult, Failure> {
+        let Confirmed { snapshot, network, height, now } = self.confirmed;
+        let context = Context { state: snapshot, network, height: height.next(), now, usage: Use::Prepare };
+        result_of(rules::check_transaction(transaction, &context).map(drop))
+    }
+
+    fn unconfirmed(&self, account: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, Failure> {
+        if self.unconfirmed.pool.is_empty() {
+            return Ok(Vec::new());
+        }
+        let roots = self.unconfirmed.pool.most_recent(account, limit, &self.confirmed)?;
+        Ok(roots.into_iter().map(|root| Rc::clone(&root.transaction)).collect())
+    }
+}
+
+fn result_of(outcome: Outcome) -> Result<ValidationResult, Failure> {
+    match outcome {
+        Ok(()) => Ok(ValidationResult::Success),
+        Err(Refusal::Result(result)) => Ok(result),
+        Err(Refusal::Exception(exception)) => Err(exception.into()),
+        Err(Refusal::Store(error)) => Err(error.into()),
+    }
+}
