@@ -1,6 +1,7 @@
 //! Wires the rooms into the loop: sockets, clock and signals on one side, chain, interface and sessions on
 //! the other.
 
+mod harvester;
 mod ledger;
 mod service;
 mod setup;
@@ -203,6 +204,9 @@ impl Loop<'_> {
         let stop = turn.is_ready(SIGNALS) && self.signals.pending().next().is_some();
         self.take_in(node)?;
         node.keep_pool(POOL_STEPS_PER_TURN);
+        if self.intake.is_none() {
+            node.harvest(SLICE);
+        }
         node.publish(PUBLISHED_PER_TURN);
         node.publish_arrivals();
         node.answer_requests(REQUESTS_PER_TURN);
@@ -231,7 +235,7 @@ impl Loop<'_> {
                 Ok(Progress::Committed { first, last }) => {
                     import.worked += now - begun;
                     import.adapt(now.elapsed());
-                    node.committed(first, last);
+                    node.committed(first, last, Vec::new());
                     import.next += import.pace.unwrap_or_default();
                     return Ok(());
                 }

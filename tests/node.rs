@@ -385,13 +385,17 @@ fn a_session_that_only_registers_an_account_gets_its_transactions_until_it_subsc
 /// The second account of `keys.json` that the tests know by name.
 const BOB: &str = "TBY6TR6SR2AANI2W3P65MPOYXQAN722BCDU72XX2";
 
-/// A transfer of one unit of the currency between two accounts, and what announces it.
-fn transfer_to_announce(time: i32, to: &str) -> (Transaction, String) {
+/// The private key of an account of the chain.
+fn private_key(name: &str) -> String {
     let keys: serde_json::Value =
         serde_json::from_slice(&std::fs::read(tiny("keys.json")).expect("the keys")).expect("JSON");
-    let alice = keys["accounts"].as_array().expect("a list").iter().find(|one| one["name"] == "alice");
-    let key = alice.and_then(|alice| alice["privateKey"].as_str()).expect("her key");
-    let pair = KeyPair::new(&PrivateKey::from_hex(key).expect("hex"));
+    let account = keys["accounts"].as_array().expect("a list").iter().find(|one| one["name"] == name);
+    account.and_then(|account| account["privateKey"].as_str()).expect("a key").to_owned()
+}
+
+/// A transfer of one unit of the currency from Alice, and what announces it.
+fn transfer_to_announce(time: i32, to: &str) -> (Transaction, String) {
+    let pair = KeyPair::new(&PrivateKey::from_hex(&private_key("alice")).expect("hex"));
     let network = NetworkByte::TESTNET;
     let recipient = Address::parse(to, network).expect("an address");
     let body = Transfer { recipient, amount: Amount(1_000_000), message: None, mosaics: Vec::new() };
@@ -514,6 +518,57 @@ fn a_transaction_leaves_the_pool_when_a_block_brings_it() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(client.get(&target).text(), "{\"data\":[]}\r\n");
+}
+
+/// The status of an answer to a private key, and its text.
+fn send_key(client: &mut Client, path: &str, key: &str) -> (u16, String) {
+    client.send(post(path, &format!("{{\"value\":\"{key}\"}}")));
+    let answer = client.answer();
+    (answer.status, answer.text().to_owned())
+}
+
+#[test]
+fn an_unlocked_account_harvests_what_was_announced() {
+    // The clock is a day behind the last block, so that the first attempt hits.
+    let (node, folder) = node_at(TIP, &["--clock", "100000+"]);
+    let mut socket = Socket::open(node.websocket);
+    socket.text("CONNECT\n\n\0");
+    socket.next_text();
+    register(&mut socket, &format!("{{'account':'{BOB}'}}"));
+    socket.subscribe("bob", &format!("/transactions/{BOB}"));
+    let mut client = Client::connect(node.http);
+    let key = private_key("harvester1");
+    let info = |client: &mut Client| {
+        client.send(post("/account/unlocked/info", ""));
+        client.answer().json()["num-unlocked"].clone()
+    };
+    assert_eq!(info(&mut client), 0);
+    assert_eq!(send_key(&mut client, "/account/unlock", &key), (200, String::new()));
+    assert_eq!(info(&mut client), 1);
+    assert_eq!(send_key(&mut client, "/local/account/isunlocked", &key).1, "ok");
+    let stranger = send_key(&mut client, "/account/unlock", &"5".repeat(64));
+    assert!(stranger.0 == 400 && stranger.1.contains("FAILURE_UNKNOWN_ACCOUNT"), "{stranger:?}");
+
+    let (transaction, body) = transfer_to_announce(100_000, BOB);
+    let hash = transaction.hash().to_string();
+    assert_eq!(announce(&mut client, &body).1["message"], "SUCCESS");
+    wait_for_height(&mut client, TIP + 1);
+    let pair = socket.next_stomp().json(&format!("/transactions/{BOB}"), "bob");
+    assert_eq!((&pair["meta"]["hash"]["data"], &pair["meta"]["height"]), (&json!(hash), &json!(TIP + 1)));
+    let block = client.block(TIP + 1).json();
+    assert_eq!(block["transactions"].as_array().map(Vec::len), Some(1));
+    let target = format!("/account/unconfirmedTransactions?address={BOB}");
+    assert_eq!(client.get(&target).text(), "{\"data\":[]}\r\n");
+    assert_eq!(announce(&mut client, &body).1["message"], "NEUTRAL");
+
+    assert_eq!(send_key(&mut client, "/account/lock", &key), (200, String::new()));
+    assert_eq!(info(&mut client), 0);
+    assert!(!node.process.log().contains(&key), "a private key is in the log");
+    node.process.signal("TERM");
+    node.process.ended_within(SOON).expect_success();
+    let data = folder.path().join("store");
+    let checked = run(["check", "--data", data.to_str().expect("a path")]).expect_success().text();
+    assert!(checked.starts_with("61 "), "{checked}");
 }
 
 #[test]

@@ -9,8 +9,6 @@ use crate::model::{Address, Body, Transaction};
 use crate::rules::ValidationResult;
 
 /// The node at work, as the interface is allowed to use it.
-///
-/// The methods about unlocked accounts answer, unless they are given, like a node that has room for none.
 pub trait Desk {
     /// Offers a signed transaction to the pool. [`Failure::NOT_BOOTED`] if the network is not joined, which is found
     /// out only after the network of the transaction (specification 06 §7.10).
@@ -21,19 +19,13 @@ pub trait Desk {
     fn unconfirmed(&self, account: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, Failure>;
 
     /// Lets an account harvest on this node.
-    fn unlock(&mut self, _: KeyPair) -> Result<(), Failure> {
-        Err(UnlockRefusal::ServerLimit.into())
-    }
+    fn unlock(&mut self, pair: KeyPair) -> Result<(), Failure>;
     /// Ends that; no effect if it does not harvest.
-    fn lock(&mut self, _: &Address) {}
+    fn lock(&mut self, address: &Address);
     /// Whether an account harvests on this node.
-    fn is_unlocked(&self, _: &Address) -> bool {
-        false
-    }
+    fn is_unlocked(&self, address: &Address) -> bool;
     /// How many accounts harvest on this node.
-    fn unlocked_info(&self) -> UnlockedInfo {
-        UnlockedInfo { max: 0, count: 0 }
-    }
+    fn unlocked_info(&self) -> UnlockedInfo;
 }
 
 /// How many accounts harvest on this node.

@@ -23,7 +23,7 @@ pub use ledger::{
     AccountInfo, AccountMeta, FoundTransaction, Ledger, MultisigInfo, NodeStatus, RemoteStatus, TransactionLookup,
 };
 pub use request::{Headers, Request};
-pub use routes::{HARVESTING_ROUTES, ROUTES};
+pub use routes::ROUTES;
 pub use settings::{Features, Settings};
 
 use answer::Writer;

@@ -671,7 +671,7 @@ fn a_waiting_importance_transfer_shows_in_the_status_of_its_account() {
 
 #[test]
 fn accounts_are_unlocked_and_locked_by_their_keys() {
-    let (mut api, mut desk) = (Api::with_routes(settings(), HARVESTING_ROUTES), desk(ValidationResult::Success));
+    let (mut api, mut desk) = (Api::new(settings()), desk(ValidationResult::Success));
     let (body, accept) = (format!("{{\"value\":\"{KEY}\"}}"), "application/json");
     let mut ask = |path: &str| {
         let line = format!("POST {path}");
@@ -713,7 +713,7 @@ fn only_who_may_send_a_private_key_can() {
     ] {
         let ledger = FakeLedger { remote_status, ..ledger() };
         let sent = Sent { peer, ..Sent::new("POST /account/lock").json(&body) };
-        let answer = sent.to(&mut Api::with_routes(settings, HARVESTING_ROUTES), &ledger);
+        let answer = sent.to(&mut Api::new(settings), &ledger);
         match refusal {
             Some(refusal) => assert_eq!(failure_in(&answer), (401, refusal)),
             None => assert_eq!((answer.status, answer.body.len()), (200, 0)),
@@ -730,9 +730,7 @@ fn a_private_key_in_a_body_is_hex_of_any_length() {
         ("{\"value\":null}", 500),
         ("{\"value\":5}", 500),
     ] {
-        let answer = Sent::new("POST /account/lock")
-            .json(body)
-            .to(&mut Api::with_routes(settings(), HARVESTING_ROUTES), &ledger());
+        let answer = Sent::new("POST /account/lock").json(body).to(&mut Api::new(settings()), &ledger());
         assert_eq!(answer.status, status, "{body}");
     }
 }

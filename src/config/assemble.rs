@@ -59,6 +59,7 @@ fn read_all(
     let log_level = reader.choice("nisd.logLevel").parse().unwrap_or(log::LevelFilter::Info);
     let local = reader.local_addresses("nis.additionalLocalIps");
     let harvester_keys = reader.secrets("nis.additionalHarvesterPrivateKeys");
+    let unlocked_limit = reader.integer("nis.unlockedLimit");
     let features = features(reader);
     let ip_detection = ip_detection(reader);
     // Without the network nobody can say whether addresses are right.
@@ -81,6 +82,7 @@ fn read_all(
         websocket: websocket?,
         limits: limits?,
         harvester_keys,
+        unlocked_limit: i32::try_from(unlocked_limit?).ok()?,
         ip_detection,
         notices: Vec::new(),
     })

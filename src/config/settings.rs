@@ -48,8 +48,10 @@ pub struct Settings {
     pub websocket: WebsocketSettings,
     /// Limits on connections and sessions.
     pub limits: Limits,
-    /// Further private keys to harvest with (`nis.additionalHarvesterPrivateKeys`); not used yet.
+    /// Further private keys to harvest with (`nis.additionalHarvesterPrivateKeys`).
     pub harvester_keys: Vec<Secret>,
+    /// Most accounts that harvest on this node (`nis.unlockedLimit`).
+    pub unlocked_limit: i32,
     /// `nis.ipDetectionMode`; not used yet.
     pub ip_detection: IpDetection,
     /// What a person should know about these settings. For the log, once, when the node starts.
@@ -83,7 +85,7 @@ pub struct Boot {
     pub key: Option<Secret>,
     /// `nis.bootName`, without blanks around it; `None` if it is not set. The address of the key stands for it.
     pub name: Option<String>,
-    /// `nis.shouldAutoHarvestOnBoot`; not used yet.
+    /// `nis.shouldAutoHarvestOnBoot`: harvest with the keys of the configuration.
     pub auto_harvest: bool,
 }
 

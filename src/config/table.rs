@@ -341,9 +341,9 @@ const LIMITS: &[Key] = &[
 ];
 
 const PEERS: &[Key] = &[
-    Key::new("nis.shouldAutoHarvestOnBoot", Boolean, "true", "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys").later(),
-    Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with").later(),
-    Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node").later(),
+    Key::new("nis.shouldAutoHarvestOnBoot", Boolean, "true", "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys"),
+    Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
+    Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node"),
     Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time").later(),
     Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time").later(),
     Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON").later(),

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
+use super::harvester::Harvester;
 use super::ledger::{ChainLedger, height_of};
 use super::setup::{self, Listeners};
 use super::unconfirmed::Unconfirmed;
@@ -11,10 +12,11 @@ use crate::api::{self, Answer, Api, Failure, Headers, NodeStatus, Now, rate_limi
 use crate::clock::NetworkClock;
 use crate::codec::Context;
 use crate::config::{Boot, Settings};
-use crate::model::{Address, Height, Network, NetworkByte, Timestamp};
+use crate::model::{Address, Height, Network, NetworkByte, Timestamp, Transaction};
 use crate::net::http::{Reply, Request};
 use crate::net::websocket::{handshake, negotiate_subprotocol};
 use crate::net::{Caller, ConnectionId, Outbox as NetOutbox, Outgoing, Service};
+use crate::pool::Confirmed;
 use crate::push::http::{HttpAnswer, HttpView, SUBPROTOCOLS};
 use crate::push::notify::Notifier;
 use crate::push::{self, ApiRequest, Broker, Output};
@@ -57,6 +59,9 @@ pub struct Node<'s> {
     height: Height,
     status: NodeStatus,
     unconfirmed: Unconfirmed,
+    /// Whether the node has joined its network.
+    is_booted: bool,
+    harvester: Harvester<'s>,
     /// When to look for unconfirmed transactions that have expired.
     next_expiry: Duration,
     /// Heights that were committed and are still to be published.
@@ -113,7 +118,11 @@ impl<'s> Node<'s> {
             },
         });
         let is_booted = is_booted(&settings.boot);
-        let height = height_of(&store.snapshot()?)?;
+        let snapshot = store.snapshot()?;
+        let height = height_of(&snapshot)?;
+        let now = clock.now(moment.unix_millis, 0);
+        let confirmed = Confirmed { snapshot: &snapshot, network: &settings.network, height, now };
+        let harvester = Harvester::new(store, settings, &confirmed)?;
         Ok(Node {
             network: &settings.network,
             listeners,
@@ -134,7 +143,9 @@ impl<'s> Node<'s> {
             moment,
             height,
             status: if is_booted { NodeStatus::NoRemoteNode } else { NodeStatus::Running },
+            is_booted,
             unconfirmed: Unconfirmed::new(is_booted),
+            harvester,
             next_expiry: Duration::ZERO,
             unpublished: height.0 + 1..=height.0,
             reader: Reader::new(store),
@@ -185,8 +196,8 @@ impl<'s> Node<'s> {
         self.reader.release();
     }
 
-    /// Takes note of blocks that have become visible and durable.
-    pub fn committed(&mut self, first: Height, last: Height) {
+    /// Takes note of blocks that have become visible and durable, and of transactions that have lost theirs.
+    pub fn committed(&mut self, first: Height, last: Height, returned: Vec<Transaction>) {
         self.reader.release();
         self.height = last;
         let begin = if self.unpublished.is_empty() { first.0 } else { *self.unpublished.start() };
@@ -194,7 +205,7 @@ impl<'s> Node<'s> {
         let time = self.time();
         let Node { reader, network, height, status, unconfirmed, .. } = self;
         let told = ledger(reader, network, *height, *status)
-            .and_then(|ledger| Ok(unconfirmed.blocks_added(first, &ledger.confirmed(time))?));
+            .and_then(|ledger| Ok(unconfirmed.blocks_added(first, returned, &ledger.confirmed(time))?));
         self.report(told);
     }
 
@@ -213,6 +224,29 @@ impl<'s> Node<'s> {
         }
     }
 
+    /// Works on the next block of this node for a while. It must not be called while something else changes the chain.
+    pub fn harvest(&mut self, budget: Duration) {
+        if !self.is_booted {
+            return;
+        }
+        let begun = Instant::now();
+        loop {
+            let (time, running) = (self.time(), self.running());
+            let Node { reader, network, height, status, unconfirmed, harvester, .. } = self;
+            let step = ledger(reader, network, *height, *status).and_then(|ledger| {
+                Ok(harvester.step(running, &ledger.confirmed(time), || unconfirmed.in_fee_order())?)
+            });
+            match step {
+                Ok(Some(switch)) => self.committed(switch.common.next(), switch.last, switch.returned),
+                Ok(None) => {}
+                Err(failure) => return self.report(Err(failure)),
+            }
+            if !self.harvester.has_work() || begun.elapsed() >= budget {
+                return;
+            }
+        }
+    }
+
     /// Publishes transactions that have come into the pool.
     pub fn publish_arrivals(&mut self) {
         while let Some(transaction) = self.unconfirmed.next_arrival() {
@@ -222,7 +256,10 @@ impl<'s> Node<'s> {
 
     /// Whether there is something to publish that does not wait for anybody.
     pub fn has_work(&self) -> bool {
-        !self.unpublished.is_empty() || !self.requests.is_empty() || self.unconfirmed.has_work()
+        !self.unpublished.is_empty()
+            || !self.requests.is_empty()
+            || self.unconfirmed.has_work()
+            || self.harvester.has_work()
     }
 
     /// Publishes the next few blocks.
@@ -277,9 +314,9 @@ impl<'s> Node<'s> {
     /// Publishes from the committed state. What fails is told on `/errors`.
     fn notify(&mut self, publish: impl FnOnce(&mut Notifier<'_, ChainLedger<'_>>) -> Result<(), Failure>) {
         let time = self.time();
-        let Node { reader, network, height, status, broker, outbox, unconfirmed, .. } = self;
+        let Node { reader, network, height, status, broker, outbox, unconfirmed, harvester, .. } = self;
         let result = ledger(reader, network, *height, *status).and_then(|ledger| {
-            let desk = unconfirmed.desk(ledger.confirmed(time));
+            let desk = unconfirmed.desk(&mut harvester.unlocked, ledger.confirmed(time));
             publish(&mut Notifier { broker, ledger: &ledger, desk: &desk, network: network.byte, out: outbox })
         });
         self.report(result);
@@ -308,7 +345,8 @@ impl<'s> Node<'s> {
         std::mem::swap(&mut self.answer.headers, &mut reply.headers);
         match ledger(&self.reader, self.network, self.height, self.status) {
             Ok(ledger) => {
-                let mut desk = self.unconfirmed.desk(ledger.confirmed(now.network));
+                let confirmed = ledger.confirmed(now.network);
+                let mut desk = self.unconfirmed.desk(&mut self.harvester.unlocked, confirmed);
                 self.api.answer(&view, &ledger, &mut desk, now, &mut self.answer);
             }
             Err(_) => self.api.fail(now, &mut self.answer),

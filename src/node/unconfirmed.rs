@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use crate::api::{Desk, Failure};
+use crate::api::{Desk, Failure, UnlockRefusal, UnlockedInfo};
+use crate::chain::harvest::{UnlockResult, Unlocked};
 use crate::codec::Context as ReadContext;
-use crate::crypto::Verifier;
+use crate::crypto::{KeyPair, Verifier};
 use crate::model::transaction::wire_network;
 use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use crate::pool::{Confirmed, Pool};
@@ -27,8 +28,13 @@ impl Unconfirmed {
     }
 
     /// What the interface has to do with, on top of a state.
-    pub fn desk<'a>(&'a mut self, confirmed: Confirmed<'a>) -> PoolDesk<'a> {
-        PoolDesk { unconfirmed: self, confirmed }
+    pub fn desk<'a>(&'a mut self, unlocked: &'a mut Unlocked, confirmed: Confirmed<'a>) -> NodeDesk<'a> {
+        NodeDesk { unconfirmed: self, unlocked, confirmed }
+    }
+
+    /// All transactions in the order in which they are chosen for a block.
+    pub fn in_fee_order(&self) -> Vec<Rc<Transaction>> {
+        self.pool.in_fee_order()
     }
 
     /// Whether the pool's state must still be brought up to the chain.
@@ -52,9 +58,14 @@ impl Unconfirmed {
         self.pool.drop_expired(now);
     }
 
-    /// Blocks from `first` on have become part of the chain.
-    pub fn blocks_added(&mut self, first: Height, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
-        if self.pool.is_empty() && !self.pool.has_work() {
+    /// Blocks from `first` on have become part of the chain; `returned` have lost their block.
+    pub fn blocks_added(
+        &mut self,
+        first: Height,
+        returned: Vec<Transaction>,
+        confirmed: &Confirmed<'_>,
+    ) -> Result<(), StoreError> {
+        if self.pool.is_empty() && !self.pool.has_work() && returned.is_empty() {
             return Ok(());
         }
         let mut hashes: BTreeSet<Hash256> = BTreeSet::new();
@@ -63,7 +74,7 @@ impl Unconfirmed {
             let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
             hashes.extend(transactions.map(|transaction| transaction.hash()));
         }
-        self.pool.on_chain_change(&hashes, Vec::new());
+        self.pool.on_chain_change(&hashes, returned);
         Ok(())
     }
 
@@ -78,13 +89,14 @@ impl Unconfirmed {
     }
 }
 
-/// The pool as the interface uses it while it answers one request.
-pub struct PoolDesk<'a> {
+/// Pool and harvester as the interface uses them while it answers one request.
+pub struct NodeDesk<'a> {
     unconfirmed: &'a mut Unconfirmed,
+    unlocked: &'a mut Unlocked,
     confirmed: Confirmed<'a>,
 }
 
-impl Desk for PoolDesk<'_> {
+impl Desk for NodeDesk<'_> {
     fn announce(&mut self, transaction: Transaction) -> Result<ValidationResult, Failure> {
         let Unconfirmed { pool, verifier, is_booted, .. } = self.unconfirmed;
         if !*is_booted && wire_network(transaction.version) == self.confirmed.network.byte {
@@ -115,6 +127,30 @@ impl Desk for PoolDesk<'_> {
         }
         let roots = self.unconfirmed.pool.most_recent(account, limit, &self.confirmed)?;
         Ok(roots.into_iter().map(|root| Rc::clone(&root.transaction)).collect())
+    }
+
+    fn unlock(&mut self, pair: KeyPair) -> Result<(), Failure> {
+        let Confirmed { snapshot, network, height, .. } = self.confirmed;
+        let refusal = match self.unlocked.unlock(Box::new(pair), height, snapshot, network)? {
+            UnlockResult::Success => return Ok(()),
+            UnlockResult::ServerLimit => UnlockRefusal::ServerLimit,
+            UnlockResult::HarvestingBlocked => UnlockRefusal::Blocked,
+            UnlockResult::UnknownAccount => UnlockRefusal::UnknownAccount,
+            UnlockResult::HarvestingIneligible => UnlockRefusal::Ineligible,
+        };
+        Err(refusal.into())
+    }
+
+    fn lock(&mut self, address: &Address) {
+        self.unlocked.lock(address);
+    }
+
+    fn is_unlocked(&self, address: &Address) -> bool {
+        self.unlocked.contains(address)
+    }
+
+    fn unlocked_info(&self) -> UnlockedInfo {
+        UnlockedInfo { max: self.unlocked.limit(), count: self.unlocked.count() as i32 }
     }
 }
 

@@ -22,17 +22,13 @@ pub const ROUTES: &[Route] = &[
     post("/transaction/prepare-announce", announce::prepare_announce).local(),
     post("/transaction/prepare", announce::prepare).local(),
     get("/account/unconfirmedTransactions", announce::unconfirmed),
-    get("/heartbeat", status::heartbeat),
-    get("/status", status::status),
-    post("/chain/height", peer::challenge),
-    post("/chain/last-block", peer::challenge),
-];
-
-/// Routes of a node that harvests.
-pub const HARVESTING_ROUTES: &[Route] = &[
     post("/account/unlock", harvesting::unlock),
     post("/account/lock", harvesting::lock),
     post("/local/account/isunlocked", harvesting::is_unlocked).local(),
     post("/account/isunlocked", harvesting::is_unlocked_broken),
     post("/account/unlocked/info", harvesting::unlocked_info),
+    get("/heartbeat", status::heartbeat),
+    get("/status", status::status),
+    post("/chain/height", peer::challenge),
+    post("/chain/last-block", peer::challenge),
 ];

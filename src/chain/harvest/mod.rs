@@ -5,12 +5,10 @@
 
 mod choice;
 mod creation;
-mod permission;
 #[cfg(test)]
 mod tests;
 mod tick;
 mod unlocked;
 
-pub use permission::{KeyRefusal, KeySender, may_send_key};
 pub use tick::{Harvested, Tick, TickProgress};
 pub use unlocked::{UnlockResult, Unlocked, may_be_unlocked};

@@ -503,26 +503,3 @@ fn a_tick_ends_without_a_block_when_the_chain_goes_on_or_its_account_is_locked()
     scene.put_block(LAST.0 + 1);
     assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Done(None)));
 }
-
-#[test]
-fn private_keys_from_elsewhere_are_those_of_remote_accounts_and_only_allowed_ones() {
-    let scene = Scene::new().linked(1, 2, LAST.0);
-    let said = |is_local, name, allowed: &[Address]| {
-        let sender = KeySender { ip: "10.0.0.1".parse().unwrap(), is_local, path: "/account/unlock" };
-        may_send_key(&sender, &address(name), allowed, &scene.state()).map_err(|refusal| refusal.to_string())
-    };
-    let not_remote = |name| {
-        let address = address(name);
-        Err(format!("remote 10.0.0.1 attempted to call local /account/unlock with non-remote address {address}"))
-    };
-    let not_configured =
-        |name| Err(format!("blocking private key request with non-configured address {}", address(name)));
-    assert_eq!(said(true, 1, &[]), Ok(()));
-    assert_eq!(said(false, 2, &[]), Ok(()));
-    assert_eq!(said(false, 1, &[]), not_remote(1));
-    assert_eq!(said(false, 3, &[]), not_remote(3));
-    assert_eq!(said(false, 1, &[address(2)]), not_remote(1), "in this order");
-    assert_eq!(said(true, 1, &[address(2)]), not_configured(1));
-    assert_eq!(said(false, 2, &[address(1)]), not_configured(2));
-    assert_eq!(said(true, 2, &[address(2)]), Ok(()));
-}

@@ -1,0 +1,113 @@
+//! Harvesting in a running node: a tick every second, and putting the block that comes of it onto the chain
+//! (specification 08 §9, §10).
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::chain::harvest::{Tick, TickProgress, UnlockResult, Unlocked};
+use crate::chain::{ChainPart, PartProgress, Switch, pushed_part};
+use crate::config::Settings;
+use crate::crypto::{KeyPair, PrivateKey};
+use crate::model::{Block, Network, Transaction};
+use crate::pool::Confirmed;
+use crate::rules::Refusal;
+use crate::store::{Store, StoreError};
+
+/// From the start of the node to the first tick.
+const FIRST_TICK: Duration = Duration::from_secs(5);
+/// From the end of a tick to the next.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Accounts that harvest, and the block in the making.
+pub struct Harvester<'s> {
+    store: &'s Store,
+    network: &'s Network,
+    /// The accounts.
+    pub unlocked: Unlocked,
+    next: Duration,
+    work: Work<'s>,
+}
+
+enum Work<'s> {
+    Nothing,
+    Tick(Box<Tick>),
+    Block(Box<ChainPart<'s>>),
+}
+
+impl<'s> Harvester<'s> {
+    /// Harvests with the accounts of the configuration, each as soon as it may.
+    pub fn new(
+        store: &'s Store,
+        settings: &'s Settings,
+        confirmed: &Confirmed<'_>,
+    ) -> Result<Harvester<'s>, StoreError> {
+        let mut unlocked = Unlocked::new(settings.unlocked_limit);
+        let keys = settings.boot.key.iter().chain(&settings.harvester_keys);
+        for secret in keys.filter(|_| settings.boot.auto_harvest) {
+            // The configuration holds hex digits only.
+            let Ok(private) = PrivateKey::from_hex(secret.expose_hex()) else { continue };
+            let pair = Box::new(KeyPair::new(&private));
+            let address = crate::model::Address::from_public_key(&pair.public(), settings.network.byte);
+            match unlocked.unlock_configured(pair, confirmed.height, confirmed.snapshot, &settings.network)? {
+                UnlockResult::Success => log::info!("{address} harvests"),
+                other => log::warn!("{address} does not harvest yet: {}", other.name()),
+            }
+        }
+        Ok(Harvester { store, network: &settings.network, unlocked, next: FIRST_TICK, work: Work::Nothing })
+    }
+
+    /// Whether there is work that does not wait for anybody.
+    pub fn has_work(&self) -> bool {
+        !matches!(self.work, Work::Nothing)
+    }
+
+    /// Does one piece of work; `running` is the time since the node was started, `unconfirmed` gives what may go into a
+    /// block. What the chain has become, if a block was put onto it.
+    pub fn step(
+        &mut self,
+        running: Duration,
+        confirmed: &Confirmed<'_>,
+        unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
+    ) -> Result<Option<Switch>, StoreError> {
+        match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Nothing if running >= self.next => {
+                self.next = running + INTERVAL;
+                let tick = Tick::begin(&mut self.unlocked, confirmed.now, false, confirmed.snapshot, self.network)?;
+                self.work = tick.map_or(Work::Nothing, |tick| Work::Tick(Box::new(tick)));
+            }
+            Work::Nothing => {}
+            Work::Tick(mut tick) => {
+                match tick.step(&self.unlocked, unconfirmed, confirmed.snapshot, self.network)? {
+                    TickProgress::Working => self.work = Work::Tick(tick),
+                    TickProgress::Discarded(address, error) => {
+                        log::warn!("a block of {address} is not valid: {error}");
+                        self.work = Work::Tick(tick);
+                    }
+                    TickProgress::Done(Some(harvested)) => self.begin_block(harvested.block)?,
+                    TickProgress::Done(None) => {}
+                }
+                self.next = running + INTERVAL;
+            }
+            Work::Block(part) => match part.step(confirmed.now)? {
+                PartProgress::Working(part) => self.work = Work::Block(part),
+                PartProgress::Done(outcome) => {
+                    if outcome.switch.is_none() {
+                        log::warn!("the harvested block was not taken: {:?}", outcome.validity);
+                    }
+                    return Ok(outcome.switch);
+                }
+            },
+        }
+        Ok(None)
+    }
+
+    fn begin_block(&mut self, block: Block) -> Result<(), StoreError> {
+        log::info!("harvested block: height {}, {} transactions", block.height, block.transactions.len());
+        match pushed_part(self.store, self.network, block) {
+            Ok(part) => self.work = Work::Block(part),
+            Err(Refusal::Store(error)) => return Err(error),
+            Err(refusal) => log::warn!("the harvested block was not taken: {refusal}"),
+        }
+        Ok(())
+    }
+}
