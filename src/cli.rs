@@ -2,6 +2,7 @@
 //!
 //! Flags that change a setting are turned into [`Override`]s, so that they are checked like values of the file.
 
+mod devnet;
 pub mod values;
 mod wallet;
 
@@ -13,6 +14,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 use zeroize::Zeroizing;
 
+pub use self::devnet::{DevnetCommand, ExportConfig, ShowDevnet};
 pub use self::wallet::{
     Address, Announce, InspectKey, KeyCommand, MAX_DEADLINE_SECONDS, NewKey, Send, Sign, WalletCommand,
 };
@@ -28,7 +30,7 @@ pub const EXIT_USAGE: u8 = 2;
 
 const EXAMPLES: &str = "\
 Examples:
-  nisd run                                       serve the recorded chain that is compiled in
+  nisd run                                       start a private network of your own
   nisd run --config config-user.properties       run a node with NIS1's settings
   nisd run --config tiny/config.json --import tiny/blocks.bin --clock 3240 --data store
   nisd import --config tiny/config.json --data store tiny/blocks.bin
@@ -41,7 +43,11 @@ Exit codes: 0 all went well, 1 something failed, 2 wrong usage or wrong settings
 const RUN_EXAMPLES: &str = "\
 Examples:
   nisd run
-      Serves the chain that is compiled in; try: curl http://127.0.0.1:7890/chain/height
+      Starts a private network of your own, or goes on with it: a block every 10 s, accounts to try things out with.
+  nisd run --data mine --fresh-keys --block-time 15
+      Another one, in the folder mine, whose keys nobody else knows.
+  nisd run --data mine2 --set 'nis.blockChainFeatures=PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING'
+      One that works like mainnet.
   nisd run --config node.properties --data /var/lib/nisd
       Runs a node on its own settings.
   nisd run --config tiny/config.json --data store --import tiny/blocks.bin --clock 3240
@@ -102,6 +108,9 @@ pub enum Command {
     Export(Export),
     /// Print every setting, what is allowed, and its default
     Settings,
+    /// Look at a private network, or let other nodes join it
+    #[command(subcommand, after_help = devnet::EXAMPLES)]
+    Devnet(DevnetCommand),
     /// Work with keys, addresses and transactions
     #[command(flatten)]
     Wallet(WalletCommand),
@@ -131,6 +140,15 @@ pub struct Run {
     /// Address to listen on, * for all [default: *]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<String>,
+    /// Seconds between two blocks of a new private network, at least 10 [default: 10]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "config")]
+    block_time: Option<String>,
+    /// Make keys of your own for a new private network, instead of demo keys that everybody knows
+    #[arg(long, conflicts_with = "config")]
+    pub fresh_keys: bool,
+    /// Serve mainnet or testnet as they are in the store; other nodes are not reached yet
+    #[arg(long)]
+    offline: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -248,7 +266,7 @@ impl Command {
             Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.config.as_deref(),
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
-            Command::Settings | Command::Wallet(_) => None,
+            Command::Settings | Command::Devnet(_) | Command::Wallet(_) => None,
         }
     }
 
@@ -260,6 +278,7 @@ impl Command {
             Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.overrides(),
             Command::Rollback(rollback) => rollback.store.overrides(),
             Command::Export(export) => export.overrides(),
+            Command::Devnet(command) => Ok(command.overrides()),
             Command::Settings | Command::Wallet(_) => Ok(Vec::new()),
         }
     }
@@ -274,11 +293,18 @@ impl Run {
             ("--http-port", "nem.httpPort", &self.http_port),
             ("--websocket-port", "nem.websocketPort", &self.websocket_port),
             ("--bind", "nisd.bindAddress", &self.bind),
+            ("--block-time", "nis.blockGenerationTargetTime", &self.block_time),
         ];
         for (flag, key, value) in flags {
             overrides.extend(value.as_deref().map(|value| flag_override(flag, key, value)));
         }
+        overrides.extend(self.offline.then(|| flag_override("--offline", "nisd.offline", "true")));
         Ok(overrides)
+    }
+
+    /// Whether the network is to be one that nisd makes: nothing else is configured.
+    pub fn is_devnet(&self) -> bool {
+        self.config.is_none() && !self.common.sets("nem.network")
     }
 }
 
@@ -310,6 +336,11 @@ impl Export {
 }
 
 impl Common {
+    /// Whether `--set` sets this key.
+    fn sets(&self, key: &str) -> bool {
+        self.set.iter().any(|Assignment(text)| text.split('=').next().is_some_and(|name| name.trim() == key))
+    }
+
     fn overrides(&self) -> Result<Vec<Override>, UsageError> {
         let mut overrides = Vec::new();
         for Assignment(text) in &self.set {
@@ -362,7 +393,7 @@ mod tests {
     #[test]
     fn run_takes_all_its_flags() {
         let line = "nisd run --config a.properties --data d --import x.bin --import y.bin.gz --clock 3240+ --http-port 1 \
-                    --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug";
+                    --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug --offline";
         let cli = parse(line).unwrap();
         assert_eq!(cli.command.config(), Some(Path::new("a.properties")));
         let Command::Run(run) = cli.command else { panic!("not run") };
@@ -375,6 +406,7 @@ mod tests {
             ("nem.httpPort", "1", "--http-port"),
             ("nem.websocketPort", "2", "--websocket-port"),
             ("nisd.bindAddress", "::1", "--bind"),
+            ("nisd.offline", "true", "--offline"),
         ];
         assert_eq!(pairs(line), expected.map(|(k, v, f)| (k.to_owned(), v.to_owned(), f)));
         assert!(pairs("nisd run").is_empty());
@@ -382,10 +414,27 @@ mod tests {
 
     #[test]
     fn every_flag_names_a_setting_that_exists() {
-        let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off";
+        let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off --block-time 10 \
+                    --offline";
         for (key, _, flag) in pairs(line) {
             assert!(table::find(&key).is_some(), "{flag} {key}");
         }
+    }
+
+    #[test]
+    fn a_private_network_is_made_unless_another_is_configured() {
+        let is_devnet = |line: &str| match parse(line).unwrap().command {
+            Command::Run(run) => run.is_devnet(),
+            other => panic!("{other:?}"),
+        };
+        assert!(is_devnet("nisd run") && is_devnet("nisd run --data d --set nem.httpPort=1 --fresh-keys"));
+        assert!(!is_devnet("nisd run --config c") && !is_devnet("nisd run --set nem.network=mainnet"));
+        for line in ["nisd run --config c --fresh-keys", "nisd run --config c --block-time 10"] {
+            assert_eq!(parse(line).unwrap_err().kind(), ErrorKind::ArgumentConflict, "{line}");
+        }
+        let line = "nisd devnet export-config --data d --output o --host h";
+        assert_eq!(pairs(line), [("nisd.data".to_owned(), "d".to_owned(), "--data")]);
+        assert!(pairs("nisd devnet show").is_empty());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::clock::NetworkClock;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
 use crate::config::{NemesisError, Settings};
+use crate::devnet::{Devnet, DevnetError, Join, Ports, introduction};
 use crate::model::{Checkpoint, Height, Network, Timestamp};
 use crate::progress::{Meter, Progress, Style};
 use crate::state;
@@ -47,6 +48,8 @@ pub enum CommandError {
     Checkpoint(CheckpointError),
     /// A store whose content is wrong.
     Difference(Difference),
+    /// A private network.
+    Devnet(DevnetError),
     /// A file.
     File(PathBuf, io::Error),
     /// Standard output.
@@ -69,6 +72,7 @@ impl fmt::Display for CommandError {
             CommandError::Difference(difference) => {
                 write!(f, "{difference}; roll back below that height or build the store anew")
             }
+            CommandError::Devnet(error) => error.fmt(f),
             CommandError::File(path, error) => write!(f, "{}: {error}", path.display()),
             CommandError::Output(error) => write!(f, "cannot write the output: {error}"),
             CommandError::NotTwice => {
@@ -94,7 +98,7 @@ macro_rules! from_error {
 }
 
 from_error!(StoreError => Store, NemesisError => Nemesis, BlockError => Block, IntakeError => Intake,
-    RollbackError => Rollback, CheckpointError => Checkpoint);
+    RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet);
 
 /// Opens recorded blocks.
 pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, CommandError> {
@@ -137,10 +141,9 @@ impl Clocks {
 
 /// `nisd import`.
 pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
-    let folder = settings.data.clone().unwrap_or_default();
     let files = open_block_files(&command.blocks)?;
-    let nemesis = settings.nemesis.read()?.into_owned();
-    let store = open_store(settings, &folder)?;
+    let nemesis = settings.nemesis.read()?;
+    let store = open_store(settings, &settings.data)?;
     if let Some(checkpoint) = command.trust_below {
         scan_to(checkpoint, command, settings, &store, &nemesis)?;
     }
@@ -282,6 +285,28 @@ pub fn show(line: &str) {
         true => drop(io::stderr().write_all(line.as_bytes())),
         false => log::info!("{line}"),
     }
+}
+
+/// `nisd devnet`.
+pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<&Devnet>) -> Result<(), CommandError> {
+    match command {
+        cli::DevnetCommand::Show(_) => {
+            let ports = Ports { http: settings.http.port, websocket: settings.websocket.port };
+            devnet.map_or(Ok(()), |devnet| introduce(devnet, settings, ports))
+        }
+        cli::DevnetCommand::ExportConfig(export) => {
+            let paths = Join::new(settings, export.host.as_deref())?.write(&export.output)?;
+            let lines: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
+            io::stdout().write_all(lines.as_bytes()).map_err(CommandError::Output)
+        }
+    }
+}
+
+/// Tells what can be done with a private network.
+pub fn introduce(devnet: &Devnet, settings: &Settings, ports: Ports) -> Result<(), CommandError> {
+    let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
+    let text = introduction(devnet, settings, ports, &program);
+    io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)
 }
 
 /// Set when the command is to end.

@@ -9,6 +9,7 @@ pub mod codec;
 pub mod commands;
 pub mod config;
 pub mod crypto;
+pub mod devnet;
 pub mod importance;
 pub mod logging;
 pub mod model;

@@ -11,6 +11,7 @@ use clap::Parser;
 use nisd::cli::{Cli, Command, EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use nisd::commands::{self, Clocks, CommandError};
 use nisd::config::{self, Settings};
+use nisd::devnet::{self, Devnet};
 use nisd::logging;
 use nisd::wallet::{self, Outside};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -31,8 +32,8 @@ fn main() -> ExitCode {
             Err(error) => fail(&error, error.exit_code()),
         };
     }
-    let settings = match read_settings(&cli.command) {
-        Ok(settings) => settings,
+    let (devnet, settings) = match read_settings(&cli.command) {
+        Ok(read) => read,
         Err(error) => return fail(&*error, EXIT_USAGE),
     };
     let _ = logging::init(settings.log_level, unix_millis, std::io::stderr().is_terminal());
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
             log::log!(notice.level, "{notice}");
         }
     }
-    match execute(&cli.command, settings) {
+    match execute(&cli.command, settings, devnet) {
         Ok(()) => ExitCode::from(EXIT_OK),
         Err(error) => fail(&*error, EXIT_FAILURE),
     }
@@ -49,14 +50,24 @@ fn main() -> ExitCode {
 
 type AnyError = Box<dyn std::error::Error>;
 
-fn read_settings(command: &Command) -> Result<Settings, AnyError> {
-    let overrides = command.overrides()?;
-    Ok(config::load(command.config(), overrides, std::env::home_dir().as_deref())?)
+/// The settings, and the private network that nisd has made if they are its.
+fn read_settings(command: &Command) -> Result<(Option<Devnet>, Settings), AnyError> {
+    let flags = command.overrides()?;
+    let home = std::env::home_dir();
+    let (devnet, settings) = match command {
+        Command::Run(run) if run.is_devnet() => {
+            Devnet::open_or_make(flags, run.fresh_keys, home.as_deref(), DEVNET_OUTSIDE)?
+        }
+        Command::Devnet(_) => Devnet::open(flags, home.as_deref())?,
+        _ => return Ok((None, config::load(command.config(), flags, home.as_deref())?)),
+    };
+    Ok((Some(devnet), settings))
 }
 
-fn execute(command: &Command, settings: Settings) -> Result<(), AnyError> {
+fn execute(command: &Command, settings: Settings, devnet: Option<Devnet>) -> Result<(), AnyError> {
     match command {
-        Command::Run(run) => nisd::node::run(run, settings)?,
+        Command::Run(run) => nisd::node::run(run, settings, devnet)?,
+        Command::Devnet(command) => commands::devnet(command, &settings, devnet.as_ref())?,
         Command::Import(import) => commands::import(import, &settings, CLOCKS)?,
         Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,
         Command::Check(store) => commands::check(store, &settings, CLOCKS, stop_on_signals()?)?,
@@ -95,6 +106,8 @@ fn unix_millis() -> i64 {
 }
 
 const CLOCKS: Clocks = Clocks { unix_millis, millis };
+
+const DEVNET_OUTSIDE: devnet::Outside = devnet::Outside { unix_millis, random };
 
 const OUTSIDE: Outside = Outside { unix_millis, millis, pause: thread::sleep, random };
 

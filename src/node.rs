@@ -21,7 +21,8 @@ use crate::chain::{Intake, IntakeError, Progress};
 use crate::cli;
 use crate::clock::NetworkClock;
 use crate::commands::{self, CommandError, progress_of};
-use crate::config::Settings;
+use crate::config::{Settings, is_public};
+use crate::devnet::Devnet;
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::progress::Meter;
@@ -29,10 +30,6 @@ use crate::push::Output;
 
 /// Longest time for which blocks are worked on between two looks at the sockets.
 const SLICE: Duration = Duration::from_micros(500);
-/// Longest time for which the loop sleeps when nothing happens.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-/// Time between two blocks of the chain that is compiled in, so that a person sees the height rise.
-const EMBEDDED_PACE: Duration = Duration::from_millis(250);
 /// Steps of an intake after which its blocks are committed, whatever they cost.
 const BATCH_STEPS: u32 = 1_500;
 /// Blocks after which an intake commits, to begin with and at most. Nobody is answered during a commit, so their
@@ -61,8 +58,8 @@ pub enum NodeError {
     Intake(IntakeError),
     /// A port cannot be opened.
     Listen(SocketAddr, io::Error),
-    /// The temporary folder cannot be made.
-    Folder(io::Error),
+    /// This public network cannot be joined yet.
+    NoPeers(String),
     /// The system refuses what every program needs.
     System(io::Error),
 }
@@ -77,7 +74,12 @@ impl fmt::Display for NodeError {
                 "cannot listen on {address}: {error}; is another node running? \
                  Choose other ports with --http-port and --websocket-port"
             ),
-            NodeError::Folder(error) => write!(f, "cannot make a temporary folder: {error}"),
+            NodeError::NoPeers(network) => write!(
+                f,
+                "{network} lives on other nodes, which this version of nisd does not reach yet: the chain would stand \
+                 still. --offline serves what is in the store, and --import takes recorded blocks in; nisd run without \
+                 a configuration starts a private network"
+            ),
             NodeError::System(error) => error.fmt(f),
         }
     }
@@ -91,14 +93,12 @@ impl<E: Into<CommandError>> From<E> for NodeError {
     }
 }
 
-/// `nisd run`.
-pub fn run(command: &cli::Run, settings: Settings) -> Result<(), NodeError> {
-    let temporary = match settings.data {
-        Some(_) => None,
-        None => Some(tempfile::Builder::new().prefix("nisd-").tempdir().map_err(NodeError::Folder)?),
-    };
-    let folder = settings.data.clone().or_else(|| temporary.as_ref().map(|folder| folder.path().to_owned()));
-    let store = commands::open_store(&settings, &folder.unwrap_or_default())?;
+/// `nisd run`, also on a private network that nisd has made.
+pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>) -> Result<(), NodeError> {
+    if is_public(&settings.network.name) && !settings.offline {
+        return Err(NodeError::NoPeers(settings.network.name));
+    }
+    let store = commands::open_store(&settings, &settings.data)?;
     let mut intake = setup::intake(&store, &settings, &command.import)?;
     let clock = NetworkClock::new(settings.clock, 0);
     // The nemesis block stands before anybody is answered.
@@ -112,17 +112,13 @@ pub fn run(command: &cli::Run, settings: Settings) -> Result<(), NodeError> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(NodeError::System)?;
     let registered = reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE);
     registered.map_err(NodeError::System)?;
-    setup::greet(&settings, &reactor, listeners, &node);
-    let pace = settings.embedded.then_some(EMBEDDED_PACE);
-    Loop { reactor, signals, intake: Some(Import::new(intake, pace)) }.run(&mut node)
+    setup::greet(&settings, devnet.as_ref(), &reactor, listeners, &node);
+    Loop { reactor, signals, intake: Some(Import::new(intake)) }.run(&mut node)
 }
 
 /// Blocks being taken in while the node runs.
 struct Import<'s> {
     intake: Intake<'s>,
-    /// Time between two blocks; as fast as possible without one.
-    pace: Option<Duration>,
-    next: Instant,
     batch_blocks: u32,
     /// Time spent on blocks since the last commit.
     worked: Duration,
@@ -133,26 +129,18 @@ struct Import<'s> {
 }
 
 impl<'s> Import<'s> {
-    fn new(intake: Intake<'s>, pace: Option<Duration>) -> Import<'s> {
+    fn new(intake: Intake<'s>) -> Import<'s> {
         let base = Instant::now();
         let meter = Meter::new(commands::style(), 0, &progress_of(&intake, None));
         let from = intake.committed();
         let (batch_blocks, worked) = (BATCH_BLOCKS, Duration::ZERO);
-        Import { intake, pace, next: base, batch_blocks, worked, meter, base, from }
-    }
-
-    /// When there is something to do.
-    fn due(&self) -> Instant {
-        self.next
+        Import { intake, batch_blocks, worked, meter, base, from }
     }
 
     /// Makes the next batch smaller or larger, after a commit that took this long: short enough for those who wait
     /// meanwhile, but at least half as long as the work before it, as a commit has a price however small it is.
     fn adapt(&mut self, commit: Duration) {
         let worked = std::mem::take(&mut self.worked);
-        if self.pace.is_some() {
-            return;
-        }
         if worked < commit * 2 {
             self.batch_blocks = (self.batch_blocks * 5 / 4 + 1).min(MAX_BATCH_BLOCKS);
         } else if commit > COMMIT_TIME {
@@ -190,7 +178,7 @@ impl Loop<'_> {
         self.reactor.shutdown();
         let deadline = Instant::now() + FAREWELL;
         while self.reactor.stats().connections > 0 && Instant::now() < deadline {
-            node.begin_turn(now());
+            node.set_time(now());
             self.reactor.turn(Some(FAREWELL / 20), node).map_err(NodeError::System)?;
         }
         Ok(())
@@ -198,9 +186,10 @@ impl Loop<'_> {
 
     /// One turn of the loop; whether the node was told to stop.
     fn turn(&mut self, node: &mut Node<'_>) -> Result<bool, NodeError> {
-        node.begin_turn(now());
-        let sleep = if node.has_work() { Duration::ZERO } else { self.sleep() };
-        let turn = self.reactor.turn(Some(sleep), node).map_err(NodeError::System)?;
+        node.set_time(now());
+        let rest = if self.intake.is_some() { Duration::ZERO } else { node.rest() };
+        let turn = self.reactor.turn(Some(rest), node).map_err(NodeError::System)?;
+        node.set_time(now());
         let stop = turn.is_ready(SIGNALS) && self.signals.pending().next().is_some();
         self.take_in(node)?;
         node.keep_pool(POOL_STEPS_PER_TURN);
@@ -215,11 +204,6 @@ impl Loop<'_> {
         Ok(stop)
     }
 
-    fn sleep(&self) -> Duration {
-        let due = self.intake.as_ref().map(|import| import.due().saturating_duration_since(Instant::now()));
-        due.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
-    }
-
     /// Works on blocks for one slice.
     fn take_in(&mut self, node: &mut Node<'_>) -> Result<(), NodeError> {
         let Some(import) = &mut self.intake else { return Ok(()) };
@@ -227,7 +211,7 @@ impl Loop<'_> {
         let time = node.time();
         loop {
             let now = Instant::now();
-            if now < import.next || now - begun >= SLICE {
+            if now - begun >= SLICE {
                 break;
             }
             match import.intake.step(time) {
@@ -236,7 +220,6 @@ impl Loop<'_> {
                     import.worked += now - begun;
                     import.adapt(now.elapsed());
                     node.committed(first, last, Vec::new());
-                    import.next += import.pace.unwrap_or_default();
                     return Ok(());
                 }
                 Ok(Progress::Done) => {

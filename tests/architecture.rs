@@ -27,7 +27,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &["crypto", "model", "clock", "codec", "api", "push"]),
     ("cli", &["model", "config"]),
     ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli"]),
-    ("commands", &["model", "clock", "codec", "store", "state", "chain", "config", "cli", "progress", "logging"]),
+    ("devnet", &["crypto", "model", "clock", "codec", "store", "config", "cli", "wallet"]),
+    (
+        "commands",
+        &["model", "clock", "codec", "store", "state", "chain", "config", "cli", "devnet", "progress", "logging"],
+    ),
     (
         "node",
         &[
@@ -49,6 +53,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "push",
             "config",
             "cli",
+            "devnet",
             "commands",
         ],
     ),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nisd::config::{Settings, embedded, load};
+use nisd::config::{Settings, load};
 use nisd::model::network::{ImportanceScheme, Vesting};
 use serde_json::Value;
 
@@ -61,12 +61,6 @@ fn check(settings: &Settings, recorded: &Value) {
     let texts = |hashes: &[nisd::model::hash::Hash256]| hashes.iter().map(|hash| hash.to_string()).collect::<Value>();
     assert_eq!(told["treasuryReissuanceTransactionHashes"], texts(&forks.treasury_hashes));
     assert_eq!(told["treasuryReissuanceFallbackTransactionHashes"], texts(&forks.treasury_fallback_hashes));
-}
-
-#[test]
-fn the_embedded_chain_has_its_recorded_parameters() {
-    let settings = load(None, Vec::new(), None).unwrap();
-    check(&settings, &serde_json::from_str(embedded::CONFIG).unwrap());
 }
 
 #[test]

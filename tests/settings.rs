@@ -4,13 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use nisd::clock::ClockMode;
-use nisd::config::{Bind, BlocksNewBody, ConfigError, IpDetection, Nemesis, Override, Settings, build, embedded, load};
+use nisd::config::{Bind, BlocksNewBody, ConfigError, IpDetection, NemesisFile, Override, Settings, build, load};
 use nisd::model::address::NetworkByte;
 use nisd::model::network::{ImportanceScheme, Vesting};
 use nisd::model::units::{Amount, Timestamp};
 use proptest::prelude::*;
 
 const HOME: &str = "/home/someone";
+/// The configuration of a recorded chain.
+const TINY: &str = include_str!("data/tiny/config.json");
 
 fn file(text: &str) -> Result<Settings, ConfigError> {
     build(Some((Path::new("conf/node.properties"), text.as_bytes())), Vec::new(), Some(Path::new(HOME)))
@@ -30,14 +32,9 @@ fn notices(settings: &Settings) -> String {
 }
 
 #[test]
-fn without_any_configuration_the_embedded_chain_is_served() {
+fn what_is_not_set_has_its_default() {
     let settings = flags(&[]).unwrap();
-    assert!(settings.embedded);
-    assert_eq!(settings.network.name, "golden-tiny");
-    assert_eq!(settings.network.nemesis_signer.as_str(), "TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK");
-    assert_eq!(settings.nemesis, Nemesis::BuiltIn(embedded::NEMESIS));
-    assert_eq!(settings.nemesis.read().unwrap(), embedded::NEMESIS);
-    assert_eq!(settings.data, None);
+    assert!(!settings.offline);
     assert_eq!((settings.http.port, settings.websocket.port), (7890, 7778));
     assert_eq!((settings.http.bind, settings.clock), (Bind::All, ClockMode::System));
     assert_eq!(settings.websocket.blocks_new_body, BlocksNewBody::Auto);
@@ -67,12 +64,11 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
 fn a_file_that_names_no_network_is_for_mainnet() {
     let settings = file("").unwrap();
     let network = &settings.network;
-    assert!(!settings.embedded);
     assert_eq!((network.name.as_str(), network.byte), ("mainnet", NetworkByte::MAINNET));
     assert_eq!(network.total_amount, Amount::whole(9_000_000_240));
     assert_eq!(network.nemesis_signer.as_str(), "NANEMOABLAGR72AZ2RV3V4ZHDCXW25XQ73O7OBT5");
-    assert_eq!(settings.nemesis, Nemesis::File("nemesis.bin".into()));
-    assert_eq!(settings.data.as_deref(), Some(Path::new("/home/someone/nem/nisd/mainnet")));
+    assert_eq!(settings.nemesis, NemesisFile("nemesis.bin".into()));
+    assert_eq!(settings.data, Path::new("/home/someone/nem/nisd/mainnet"));
     let chain = &network.chain;
     assert_eq!((chain.target_time, chain.rewrite_limit, chain.max_transactions), (60, 360, 10_000));
     assert_eq!((chain.max_transactions_per_block, chain.hash_retention_hours), (120, Some(36)));
@@ -91,13 +87,13 @@ fn a_file_that_names_no_network_is_for_mainnet() {
 fn the_other_known_networks_have_their_constants() {
     let testnet = flags(&[("--set", "nem.network", "testnet")]).unwrap();
     assert_eq!(testnet.network.nemesis_signer.as_str(), "TAUKHZ5VAUMJ7WG6CZLTVEJERBUZ3Y5EL7SXZVJP");
-    assert_eq!(testnet.nemesis, Nemesis::File("nemesis-testnet.bin".into()));
+    assert_eq!(testnet.nemesis, NemesisFile("nemesis-testnet.bin".into()));
     assert_eq!(testnet.network.chain.forks.second_fee, 975_000);
     assert!(notices(&testnet).contains("earlier testnet"), "{}", notices(&testnet));
     let mijinnet = flags(&[("--set", "nem.network", "mijinnet")]).unwrap();
     assert_eq!(mijinnet.network.nemesis_signer.as_str(), "MAMIJINSVHBIPKT5XCFHJYGWL7WVRZQ6U7JG7LLN");
     assert_eq!(mijinnet.network.byte, NetworkByte::MIJINNET);
-    assert_eq!(mijinnet.nemesis, Nemesis::File("nemesis-mijinnet.bin".into()));
+    assert_eq!(mijinnet.nemesis, NemesisFile("nemesis-mijinnet.bin".into()));
     assert_eq!(mijinnet.network.chain.forks.second_fee, 1);
     assert!(notices(&mijinnet).contains("nis.treasuryReissuanceForkHeight is not set"));
 }
@@ -134,7 +130,7 @@ fn a_private_network_of_an_operator_is_taken_as_it_is() {
     let settings = file(DEVNET).unwrap();
     let chain = &settings.network.chain;
     assert_eq!(settings.network.byte, NetworkByte::TESTNET);
-    assert_eq!(settings.nemesis, Nemesis::File("conf/nemesis-devnet.bin".into()));
+    assert_eq!(settings.nemesis, NemesisFile("conf/nemesis-devnet.bin".into()));
     assert_eq!((chain.importance, chain.vesting), (ImportanceScheme::ProofOfStake, Vesting::Immediate));
     assert!(chain.stabilize_block_times);
     assert_eq!((chain.forks.treasury_reissuance, chain.forks.treasury_hashes.len()), (1, 0));
@@ -304,14 +300,14 @@ INFO settings accepted but without effect in this node: nem.maxThreads
 #[test]
 fn paths_begin_at_the_file_or_the_current_folder() {
     let settings = file("nisd.data = store").unwrap();
-    assert_eq!(settings.data.as_deref(), Some(Path::new("conf/store")));
+    assert_eq!(settings.data, Path::new("conf/store"));
     let settings = file("nem.folder = /srv/%h/x").unwrap();
-    assert_eq!(settings.data.as_deref(), Some(Path::new("/srv//home/someone/x/nisd/mainnet")));
+    assert_eq!(settings.data, Path::new("/srv//home/someone/x/nisd/mainnet"));
     let settings = flags(&[("--data", "nisd.data", "store")]).unwrap();
-    assert_eq!(settings.data.as_deref(), Some(Path::new("store")));
+    assert_eq!(settings.data, Path::new("store"));
     let homeless = build(Some((Path::new("a"), b"")), Vec::new(), None).unwrap_err().to_string();
     assert!(homeless.contains("nisd.data is not set, and the home folder is not known"), "{homeless}");
-    assert!(build(None, Vec::new(), None).is_ok());
+    assert!(build(None, Vec::new(), None).is_err());
 }
 
 #[test]
@@ -323,9 +319,8 @@ fn a_file_is_read_by_its_content_or_its_ending() {
         load(Some(&path), Vec::new(), Some(Path::new(HOME)))
     };
     for name in ["config.json", "config.JSON", "chain.conf"] {
-        let settings = named(name, embedded::CONFIG).unwrap();
-        assert_eq!(settings.nemesis, Nemesis::File(folder.path().join("nemesis.bin")));
-        assert!(!settings.embedded);
+        let settings = named(name, TINY).unwrap();
+        assert_eq!(settings.nemesis, NemesisFile(folder.path().join("nemesis.bin")));
     }
     assert_eq!(named("a.properties", DEVNET).unwrap().network.name, "devnet");
     let error = named("b.json", "a = b").unwrap_err().to_string();

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::embedded;
 use super::layers::Layers;
 use super::networks::{self, Identity};
 use super::notices;
@@ -18,11 +17,11 @@ use crate::model::network::Network;
 
 impl Settings {
     /// Reads all settings; the error lists everything that is wrong.
-    pub(super) fn read(layers: &Layers, home: Option<&Path>, embedded: bool) -> Result<Settings, Vec<Problem>> {
+    pub(super) fn read(layers: &Layers, home: Option<&Path>) -> Result<Settings, Vec<Problem>> {
         let reader = &mut Reader::new(layers, home);
-        let identity = networks::identity(reader, embedded.then_some(embedded::NEMESIS));
+        let identity = networks::identity(reader);
         let byte = identity.as_ref().map(|identity| identity.byte);
-        let settings = read_all(reader, identity, byte, embedded);
+        let settings = read_all(reader, identity, byte);
         check_together(reader, settings.as_ref());
         for key in table::keys() {
             reader.check_if_unread(key);
@@ -41,14 +40,9 @@ impl Settings {
     }
 }
 
-fn read_all(
-    reader: &mut Reader<'_>,
-    identity: Option<Identity>,
-    byte: Option<NetworkByte>,
-    embedded: bool,
-) -> Option<Settings> {
+fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<NetworkByte>) -> Option<Settings> {
     let chain = networks::chain(reader, byte);
-    let data = data_folder(reader, identity.as_ref(), embedded);
+    let data = data_folder(reader, identity.as_ref());
     let map_size = reader.size("nisd.mapSize").map(map_size);
     let boot = boot(reader);
     let http = http(reader);
@@ -62,14 +56,14 @@ fn read_all(
     let unlocked_limit = reader.integer("nis.unlockedLimit");
     let features = features(reader);
     let ip_detection = ip_detection(reader);
+    let offline = reader.boolean("nisd.offline");
     // Without the network nobody can say whether addresses are right.
     let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
     let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis } = identity?;
     Some(Settings {
         network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain: chain? },
         nemesis,
-        embedded,
-        data,
+        data: data?,
         map_size: map_size?,
         clock,
         log_level,
@@ -84,6 +78,7 @@ fn read_all(
         harvester_keys,
         unlocked_limit: i32::try_from(unlocked_limit?).ok()?,
         ip_detection,
+        offline,
         notices: Vec::new(),
     })
 }
@@ -95,12 +90,9 @@ fn map_size(bytes: u64) -> usize {
 }
 
 /// The folder of the store: `nisd.data`, else one of the network's own below `nem.folder`.
-fn data_folder(reader: &mut Reader<'_>, identity: Option<&Identity>, embedded: bool) -> Option<PathBuf> {
+fn data_folder(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<PathBuf> {
     if let Some(data) = reader.path("nisd.data") {
         return Some(data);
-    }
-    if embedded && !reader.is_set("nem.folder") {
-        return None;
     }
     match (reader.path("nem.folder"), identity) {
         (Some(folder), Some(identity)) => Some(folder.join("nisd").join(folder_name(&identity.name))),
@@ -242,8 +234,8 @@ mod tests {
         let mut layers = Layers::default();
         layers.add_flags(vec![flag("nem.network", "private"), flag("nem.network.version", "152")]);
         let mut reader = Reader::new(&layers, None);
-        networks::identity(&mut reader, None);
-        read_all(&mut reader, None, Some(NetworkByte::TESTNET), false);
+        networks::identity(&mut reader);
+        read_all(&mut reader, None, Some(NetworkByte::TESTNET));
         let unread = |key: &&Key| key.used == Use::Now && !reader.asked.contains(key.name);
         let unread: Vec<_> = table::keys().filter(unread).map(|key| key.name).collect();
         assert_eq!(unread, ["nem.network.addressStartChar"], "which is only compared");
@@ -260,7 +252,9 @@ mod tests {
 
     #[test]
     fn features_have_their_bits() {
-        let bits = |names: &str| build(None, vec![flag("nis.optionalFeatures", names)], None).unwrap().features.bits();
+        let bits = |names: &str| {
+            build(None, vec![flag("nis.optionalFeatures", names)], Some(Path::new("/"))).unwrap().features.bits()
+        };
         assert_eq!(bits(""), 0);
         assert_eq!(bits("TRANSACTION_HASH_LOOKUP"), 1);
         assert_eq!(bits("TRACK_EXPIRED_MOSAICS|HISTORICAL_ACCOUNT_DATA"), 6);

@@ -15,8 +15,6 @@ use super::table;
 pub enum Origin {
     /// Nobody set it.
     Default,
-    /// The configuration of the chain that is compiled in.
-    Embedded,
     /// This line of the configuration file.
     File {
         /// The file as it was named.
@@ -44,7 +42,7 @@ impl Origin {
         match self {
             Origin::File { line, .. } => (0, *line),
             Origin::Flag(_) => (1, 0),
-            Origin::Embedded | Origin::Default => (2, 0),
+            Origin::Default => (2, 0),
         }
     }
 }
@@ -53,7 +51,6 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Default => f.write_str("default"),
-            Origin::Embedded => f.write_str("compiled in"),
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
             Origin::Flag(flag) => write!(f, "{flag} on the command line"),
         }
@@ -101,13 +98,6 @@ impl Layers {
             if let Some(Value { origin: hidden @ Origin::File { .. }, .. }) = hidden {
                 self.repeated.push((key, hidden, origin));
             }
-        }
-    }
-
-    /// Lays the properties of the chain that is compiled in over what is there.
-    pub fn add_embedded(&mut self, properties: Vec<Property>) {
-        for property in properties {
-            self.values.insert(property.key, Value { text: property.value, origin: Origin::Embedded });
         }
     }
 
@@ -183,13 +173,11 @@ mod tests {
         let mut layers = Layers::default();
         let path: Rc<Path> = Rc::from(Path::new("dir/a.properties"));
         let read = |text: &str| super::super::properties::parse(text.as_bytes()).unwrap();
-        layers.add_embedded(read("a = 0\nb = 0"));
         layers.add_file(&path, read("a = 1\nc = 1\na = 2"));
         let flag = |key: &str| Override { key: key.into(), value: "3".to_owned().into(), flag: "--set" };
         layers.add_flags(vec![flag("c")]);
         let shown = |key| layers.get(key).map(|value| format!("{} {}", value.text.as_str(), value.origin)).unwrap();
         assert_eq!(shown("a"), "2 dir/a.properties:3");
-        assert_eq!(shown("b"), "0 compiled in");
         assert_eq!(shown("c"), "3 --set on the command line");
         assert_eq!(layers.repeated.len(), 1);
         assert_eq!(layers.get("a").unwrap().origin.folder(), Some(Path::new("dir")));

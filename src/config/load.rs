@@ -1,6 +1,5 @@
 //! From a file and flags to settings.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,18 +8,17 @@ use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
+use super::config_json;
 use super::layers::{Layers, Override};
 use super::problem::ConfigError;
 use super::properties::{self, MAX_FILE_BYTES};
-use super::settings::{Nemesis, Settings};
-use super::{config_json, embedded};
+use super::settings::{NemesisFile, Settings};
 
 /// Largest nemesis block in bytes; a larger file is refused unread. Mainnet's has 279,786.
 pub const MAX_NEMESIS_BYTES: usize = 16 << 20;
 
 /// Reads settings: defaults, over them the file, over that the flags.
 ///
-/// Without a file, and unless a flag names a network, the chain that is compiled in is the configuration.
 /// `home` is the user's home folder, if it is known; `%h` in paths stands for it.
 pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
     let content = match file {
@@ -33,12 +31,6 @@ pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> R
 /// The same for a file whose content has been read already.
 pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
     let mut layers = Layers::default();
-    let embedded = file.is_none() && !flags.iter().any(|flag| flag.key.starts_with("nem.network"));
-    if embedded {
-        let properties = config_json::parse(embedded::CONFIG.as_bytes());
-        let path = || PathBuf::from("(compiled in)");
-        layers.add_embedded(properties.map_err(|error| ConfigError::Syntax { path: path(), error })?);
-    }
     if let Some((path, bytes)) = file {
         let json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
             || config_json::looks_like_json(bytes);
@@ -47,7 +39,7 @@ pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&P
         layers.add_file(&Rc::from(path), properties);
     }
     layers.add_flags(flags);
-    Settings::read(&layers, home, embedded).map_err(ConfigError::Wrong)
+    Settings::read(&layers, home).map_err(ConfigError::Wrong)
 }
 
 /// The content of the configuration file; one byte more than allowed is read, to be told that it is too large.
@@ -61,22 +53,18 @@ fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
     }
 }
 
-impl Nemesis {
+impl NemesisFile {
     /// The block's bytes, in verifiable binary form; they are not looked at.
-    pub fn read(&self) -> Result<Cow<'static, [u8]>, NemesisError> {
-        let path = match self {
-            Nemesis::BuiltIn(bytes) => return Ok(Cow::Borrowed(bytes)),
-            Nemesis::File(path) => path,
-        };
-        let failed = |error| NemesisError { path: path.clone(), error };
+    pub fn read(&self) -> Result<Vec<u8>, NemesisError> {
+        let failed = |error| NemesisError { path: self.0.clone(), error };
         let mut bytes = Vec::new();
-        let file = File::open(path).map_err(failed)?;
+        let file = File::open(&self.0).map_err(failed)?;
         file.take(MAX_NEMESIS_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() > MAX_NEMESIS_BYTES {
             let limit = format!("it has more than {MAX_NEMESIS_BYTES} bytes");
             return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, limit)));
         }
-        Ok(Cow::Owned(bytes))
+        Ok(bytes)
     }
 }
 

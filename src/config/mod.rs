@@ -9,11 +9,11 @@
 
 mod assemble;
 pub mod config_json;
-pub mod embedded;
 mod key;
 mod layers;
 mod load;
 mod local_addresses;
+mod network_file;
 mod networks;
 mod notices;
 mod problem;
@@ -28,9 +28,11 @@ pub use key::{Default, Key, Kind, Section, Use};
 pub use layers::{Origin, Override};
 pub use load::{MAX_NEMESIS_BYTES, NemesisError, build, load};
 pub use local_addresses::LocalAddresses;
+pub use network_file::network_properties;
+pub use networks::is_public;
 pub use problem::{ConfigError, Notice, Problem};
 pub use secret::Secret;
 pub use settings::{
-    Bind, BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, Nemesis, Settings,
+    Bind, BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, NemesisFile, Settings,
     WebsocketSettings,
 };

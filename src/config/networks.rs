@@ -2,7 +2,7 @@
 //! 02 §2).
 
 use super::reader::Reader;
-use super::settings::Nemesis;
+use super::settings::NemesisFile;
 use super::table::BLOCK_CHAIN_FEATURES;
 use crate::crypto::PublicKey;
 use crate::model::address::{Address, NetworkByte};
@@ -55,7 +55,7 @@ pub(super) struct Identity {
     pub generation_hash: Hash256,
     pub nemesis_signer: Address,
     pub total_amount: Amount,
-    pub nemesis: Nemesis,
+    pub nemesis: NemesisFile,
 }
 
 /// Whether a network of this name has an identity of its own.
@@ -63,8 +63,13 @@ pub(super) fn is_known(name: &str) -> bool {
     KNOWN.iter().any(|known| known.name == name)
 }
 
+/// Whether a network of this name is run by nodes of many people.
+pub fn is_public(name: &str) -> bool {
+    ["mainnet", "testnet"].contains(&name)
+}
+
 /// Reads which network it is. `None` after a problem has been noted.
-pub(super) fn identity(reader: &mut Reader<'_>, embedded_nemesis: Option<&'static [u8]>) -> Option<Identity> {
+pub(super) fn identity(reader: &mut Reader<'_>) -> Option<Identity> {
     let name = reader.name("nem.network")?;
     match KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(&name)) {
         Some(known) if known.name == name => Some(known_identity(known, reader)),
@@ -73,7 +78,7 @@ pub(super) fn identity(reader: &mut Reader<'_>, embedded_nemesis: Option<&'stati
             reader.problem("nem.network", "is almost the name of a known network", allowed);
             None
         }
-        None => private_identity(name, reader, embedded_nemesis),
+        None => private_identity(name, reader),
     }
 }
 
@@ -85,15 +90,11 @@ fn known_identity(known: &Known, reader: &mut Reader<'_>) -> Identity {
         generation_hash: known.generation_hash,
         nemesis_signer: Address::from_public_key(&known.nemesis_signer, known.byte),
         total_amount: Amount::whole(known.total_xem),
-        nemesis: Nemesis::File(file.unwrap_or_else(|| known.nemesis.into())),
+        nemesis: NemesisFile(file.unwrap_or_else(|| known.nemesis.into())),
     }
 }
 
-fn private_identity(
-    name: String,
-    reader: &mut Reader<'_>,
-    embedded_nemesis: Option<&'static [u8]>,
-) -> Option<Identity> {
+fn private_identity(name: String, reader: &mut Reader<'_>) -> Option<Identity> {
     for key in [
         "nem.network.version",
         "nem.network.generationHash",
@@ -117,10 +118,7 @@ fn private_identity(
         generation_hash: generation_hash?,
         nemesis_signer: nemesis_signer?,
         total_amount: Amount::whole(total_xem?.unsigned_abs()),
-        nemesis: match embedded_nemesis {
-            Some(nemesis) => Nemesis::BuiltIn(nemesis),
-            None => Nemesis::File(file?),
-        },
+        nemesis: NemesisFile(file?),
     })
 }
 

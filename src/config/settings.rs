@@ -1,6 +1,5 @@
 //! Everything that is configured, checked and typed.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,11 +20,9 @@ pub struct Settings {
     /// The network and its chain.
     pub network: Network,
     /// Where the nemesis block is.
-    pub nemesis: Nemesis,
-    /// Whether this is the chain that is compiled in ([`super::embedded`]), because nothing else was configured.
-    pub embedded: bool,
-    /// Folder of the chain store; `None` for a temporary one, which only the embedded chain has.
-    pub data: Option<PathBuf>,
+    pub nemesis: NemesisFile,
+    /// Folder of the chain store.
+    pub data: PathBuf,
     /// Bytes of address space for the chain store, a multiple of 64 KiB.
     pub map_size: usize,
     /// Where network time comes from.
@@ -54,27 +51,15 @@ pub struct Settings {
     pub unlocked_limit: i32,
     /// `nis.ipDetectionMode`; not used yet.
     pub ip_detection: IpDetection,
+    /// Whether a public network is served as it is in the store, without reaching other nodes (`nisd.offline`).
+    pub offline: bool,
     /// What a person should know about these settings. For the log, once, when the node starts.
     pub notices: Vec<Notice>,
 }
 
-/// Where a nemesis block is.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Nemesis {
-    /// In this file.
-    File(PathBuf),
-    /// Compiled in.
-    BuiltIn(&'static [u8]),
-}
-
-impl fmt::Debug for Nemesis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Nemesis::File(path) => write!(f, "File({})", path.display()),
-            Nemesis::BuiltIn(bytes) => write!(f, "BuiltIn({} bytes)", bytes.len()),
-        }
-    }
-}
+/// The file of a nemesis block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NemesisFile(pub PathBuf);
 
 /// The node's identity and how it starts (specification 08 §12.3).
 #[derive(Clone, Debug, PartialEq, Eq)]

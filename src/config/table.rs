@@ -51,7 +51,7 @@ const NETWORK: &[Key] = &[
         "nem.network",
         Name,
         "mainnet",
-        "mainnet, testnet, mijinnet, or any other name for a private network. With no configuration at all the recorded chain that is compiled in is served",
+        "mainnet, testnet, mijinnet, or any other name for a private network. Without any configuration `nisd run` makes a private network of its own",
     ),
     Key::new(
         "nem.network.version",
@@ -156,8 +156,7 @@ const fn fork(name: &'static str, meaning: &'static str) -> Key {
 
 const NODE: &[Key] = &[
     Key::new("nem.folder", Path, "%h/nem", "Folder for data; %h is the user's home folder"),
-    Key::new("nisd.data", Path, "", "Folder of the chain store (--data)")
-        .derived("nisd/<nem.network> in nem.folder; a temporary folder for the chain that is compiled in"),
+    Key::new("nisd.data", Path, "", "Folder of the chain store (--data)").derived("nisd/<nem.network> in nem.folder"),
     Key::new(
         "nisd.mapSize",
         Size { min: 16 * M, max: MAX_MAP_SIZE },
@@ -344,6 +343,7 @@ const PEERS: &[Key] = &[
     Key::new("nis.shouldAutoHarvestOnBoot", Boolean, "true", "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys"),
     Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
     Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node"),
+    Key::new("nisd.offline", Boolean, "false", "Whether mainnet or testnet may be served as they are in the store (--offline), as other nodes are not reached yet"),
     Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time").later(),
     Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time").later(),
     Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON").later(),

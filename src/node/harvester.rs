@@ -56,6 +56,11 @@ impl<'s> Harvester<'s> {
         Ok(Harvester { store, network: &settings.network, unlocked, next: FIRST_TICK, work: Work::Nothing })
     }
 
+    /// When the next tick is due, in the node's running time.
+    pub fn due(&self) -> Duration {
+        self.next
+    }
+
     /// Whether there is work that does not wait for anybody.
     pub fn has_work(&self) -> bool {
         !matches!(self.work, Work::Nothing)

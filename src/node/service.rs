@@ -162,10 +162,19 @@ impl<'s> Node<'s> {
         &self.clock
     }
 
-    /// Begins a turn of the loop.
-    pub fn begin_turn(&mut self, moment: Moment) {
+    /// Takes note of the time.
+    pub fn set_time(&mut self, moment: Moment) {
         self.moment = moment;
         self.close_silent_sessions();
+    }
+
+    /// How long nothing needs to be done if nobody asks for anything.
+    pub fn rest(&self) -> Duration {
+        if self.has_work() {
+            return Duration::ZERO;
+        }
+        let tick = if self.is_booted { self.harvester.due() } else { Duration::MAX };
+        self.next_expiry.min(tick).saturating_sub(self.running())
     }
 
     /// Time since the node was started.
@@ -255,7 +264,7 @@ impl<'s> Node<'s> {
     }
 
     /// Whether there is something to publish that does not wait for anybody.
-    pub fn has_work(&self) -> bool {
+    fn has_work(&self) -> bool {
         !self.unpublished.is_empty()
             || !self.requests.is_empty()
             || self.unconfirmed.has_work()

@@ -6,26 +6,19 @@ use std::path::PathBuf;
 
 use super::{BATCH_BLOCKS, BATCH_STEPS, Node, NodeError};
 use crate::chain::{Intake, IntakeOptions};
-use crate::codec::block_file::BlockFile;
 use crate::commands;
-use crate::config::{Bind, LocalAddresses, Settings, embedded};
+use crate::config::{Bind, LocalAddresses, Settings};
+use crate::devnet::{Devnet, Ports};
 use crate::model::Height;
 use crate::net::{Limits, ListenerId, Reactor};
 use crate::store::Store;
 
-/// The blocks that a node takes in: those named on the command line, or the chain that is compiled in.
+/// The blocks that a node takes in: those named on the command line.
 pub fn intake<'s>(store: &'s Store, settings: &'s Settings, files: &[PathBuf]) -> Result<Intake<'s>, NodeError> {
-    let nemesis = settings.nemesis.read()?.into_owned();
-    let embedded = settings.embedded && files.is_empty();
-    let files = match embedded {
-        true => {
-            let blocks = BlockFile::new(embedded::BLOCKS).map_err(NodeError::System)?;
-            vec![blocks.with_size(embedded::BLOCKS.len() as u64)]
-        }
-        false => commands::open_block_files(files)?,
-    };
-    let batch_blocks = if embedded { 1 } else { BATCH_BLOCKS };
-    let options = IntakeOptions { batch_steps: BATCH_STEPS, batch_blocks, stop_at: None, trusted_below: Height(0) };
+    let nemesis = settings.nemesis.read()?;
+    let files = commands::open_block_files(files)?;
+    let options =
+        IntakeOptions { batch_steps: BATCH_STEPS, batch_blocks: BATCH_BLOCKS, stop_at: None, trusted_below: Height(0) };
     Ok(Intake::new(store, &settings.network, nemesis, files, options)?)
 }
 
@@ -92,19 +85,19 @@ pub fn resolve_local(settings: &Settings) -> LocalAddresses {
 }
 
 /// Tells the operator what runs where.
-pub fn greet(settings: &Settings, reactor: &Reactor, listeners: Listeners, node: &Node<'_>) {
+pub fn greet(settings: &Settings, devnet: Option<&Devnet>, reactor: &Reactor, listeners: Listeners, node: &Node<'_>) {
     let address = |id| reactor.local_addr(id).map_or_else(|| "?".to_owned(), |address| address.to_string());
     log::info!("nisd {}, network {}, height {}", env!("CARGO_PKG_VERSION"), settings.network.name, node.height());
     if let Some(announcement) = node.clock().announcement() {
         log::warn!("{announcement}");
     }
-    if settings.embedded {
-        log::info!(
-            "no network is configured: this is the recorded chain `tiny`, compiled in and taken in block by block"
-        );
-    }
     let (http, websocket) = (address(listeners.http), address(listeners.websocket));
     log::info!("HTTP on {http}, websocket on {websocket} at /w/messages/websocket");
-    let port = reactor.local_addr(listeners.http).map_or(0, |address| address.port());
-    log::info!("try: curl http://127.0.0.1:{port}/chain/height");
+    let port = |id| reactor.local_addr(id).map_or(0, |address| address.port());
+    let ports = Ports { http: port(listeners.http), websocket: port(listeners.websocket) };
+    match devnet {
+        // Where standard output is gone, nobody reads it.
+        Some(devnet) => drop(commands::introduce(devnet, settings, ports)),
+        None => log::info!("try: curl http://127.0.0.1:{}/chain/height", ports.http),
+    }
 }

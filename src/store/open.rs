@@ -64,6 +64,13 @@ pub struct Store {
 }
 
 const LOCK_FILE: &str = "nisd.lock";
+/// The file in which LMDB keeps everything.
+const DATA_FILE: &str = "data.mdb";
+
+/// Whether there is a store in a folder.
+pub fn exists(folder: &Path) -> bool {
+    folder.join(DATA_FILE).exists()
+}
 
 impl Store {
     /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or
@@ -91,7 +98,7 @@ impl Store {
 
     /// Opens a store that exists, whatever its chain; gives the text of its identity too.
     pub fn open_existing(folder: &Path, access: Access, options: Options) -> Result<(Store, String), StoreError> {
-        if !folder.join("data.mdb").exists() {
+        if !exists(folder) {
             return Err(StoreError::Empty);
         }
         let _lock = match access {

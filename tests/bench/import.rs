@@ -145,7 +145,7 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
     let total = seconds(|| {
         let store = commands::open_store(settings, folder.path()).expect("a store");
         let files = commands::open_block_files(&[common::all_forks("blocks.bin.gz")]).expect("blocks");
-        let nemesis = settings.nemesis.read().expect("the nemesis block").into_owned();
+        let nemesis = settings.nemesis.read().expect("the nemesis block");
         // As `nisd import` has it.
         let options =
             IntakeOptions { batch_steps: 100_000, batch_blocks: 5_000, stop_at: None, trusted_below: Height(0) };

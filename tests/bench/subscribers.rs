@@ -3,7 +3,7 @@
 //! `bash -c 'ulimit -n 20000 && cargo bench --bench subscribers'` has two parts:
 //!
 //! * 2,000 idle HTTP connections and 2,000 websocket sessions, each subscribed to `/blocks/new` and `/blocks`,
-//!   on the embedded chain, which takes in a block every quarter of a second. It reports memory, whether every
+//!   on a private network that makes a block every second or two. It reports memory, whether every
 //!   session got every height from its subscription on in order, and the time between the first and the last
 //!   session that got a message. This client reads all of them in one thread, so that its own work is in it.
 //! * 50 sessions that read `/blocks` of `all-forks` at full speed of import, without and with 50 more that
@@ -26,8 +26,8 @@ use common::{Client, Node, TIP, height_in};
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const IDLE: usize = 2_000;
 const SUBSCRIBERS: usize = 2_000;
-/// Height of the last block of the embedded chain.
-const EMBEDDED_TIP: u64 = 60;
+/// Blocks for which part one listens.
+const BLOCKS: u64 = 30;
 /// Connections that part one opens at a time. More might not fit the queue of a listening socket, whose
 /// overflow costs a client a second; [`burst`] shows that.
 const BURST: usize = 100;
@@ -47,7 +47,7 @@ fn main() {
 /// How long clients wait that all come at once.
 fn burst() {
     let folder = common::folder();
-    let node = Node::embedded(BINARY, folder.path());
+    let node = Node::hasty(BINARY, folder.path());
     node.first_answer();
     let begun = Instant::now();
     let clients: Vec<Client> = (0..IDLE).map(|_| Client::connect(node.http).expect("a connection")).collect();
@@ -57,7 +57,7 @@ fn burst() {
 /// Part one.
 fn many() {
     let folder = common::folder();
-    let node = Node::embedded(BINARY, folder.path());
+    let node = Node::hasty(BINARY, folder.path());
     node.first_answer();
     println!("alone:                        {}", node.memory());
     let begun = Instant::now();
@@ -68,7 +68,8 @@ fn many() {
         idle.append(&mut more);
     }
     println!("with {IDLE} idle connections:  {}", node.memory());
-    let mut crowd = Crowd::new(EMBEDDED_TIP);
+    let height = node.first_answer().height();
+    let mut crowd = Crowd::new(height + BLOCKS);
     (0..SUBSCRIBERS / BURST).for_each(|_| crowd.add(BURST, node.websocket, &["/blocks/new", "/blocks"]));
     println!("all connected {:.2} s after the start", begun.elapsed().as_secs_f64());
     let cpu = node.cpu_seconds();

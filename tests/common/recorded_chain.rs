@@ -43,7 +43,7 @@ impl Chain {
     fn in_folder(folder: PathBuf) -> Chain {
         let settings = config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder));
         let Settings { network, nemesis, .. } = settings.expect("the recorded configuration");
-        let nemesis = nemesis.read().expect("the recorded nemesis block").into_owned();
+        let nemesis = nemesis.read().expect("the recorded nemesis block");
         Chain { folder, network, nemesis }
     }
 

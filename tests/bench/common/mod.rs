@@ -48,9 +48,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// `nisd run` on the embedded chain.
-    pub fn embedded(binary: &str, folder: &Path) -> Node {
-        Node::start(Command::new(binary).arg("run"), folder)
+    /// `nisd run` on a new private network whose nemesis block is so old that for some sixty blocks it makes a block
+    /// every second or two (specification 08 §18.5).
+    pub fn hasty(binary: &str, folder: &Path) -> Node {
+        const LONG_AGO: &str = "300000000";
+        let data = folder.join("devnet");
+        let mut command = Command::new(binary);
+        command.arg("run").arg("--data").arg(&data);
+        let maker = Node::start(Command::new(binary).args(["run", "--clock", LONG_AGO, "--data"]).arg(&data), folder);
+        maker.first_answer();
+        drop(maker);
+        Node::start(&mut command, folder)
     }
 
     /// `nisd run` on a store of `all-forks` in `folder`, which it fills first if `import` says so.
@@ -162,7 +170,7 @@ pub fn take_in(
     files: Vec<BlockFile<'static>>,
     stop_at: Option<Height>,
 ) -> Vec<f64> {
-    let nemesis = settings.nemesis.read().expect("the nemesis block").into_owned();
+    let nemesis = settings.nemesis.read().expect("the nemesis block");
     let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
     let mut intake = Intake::new(store, &settings.network, nemesis, files, options).expect("an intake");
     let mut steps = Vec::new();

@@ -1,0 +1,55 @@
+//! The commands for private networks that nisd has made.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::flag_override;
+use crate::config::Override;
+
+/// Shown below the help of the command.
+pub const EXAMPLES: &str = "\
+Examples:
+  nisd devnet show
+      The accounts of the private network that nisd run has made, and commands to copy.
+  nisd devnet export-config --output for-others --host 192.168.1.5
+      What another node, nisd or NIS1, needs to join it: settings, nemesis block, list of peers.";
+
+/// `nisd devnet`.
+#[derive(Subcommand, Debug)]
+pub enum DevnetCommand {
+    /// Show the accounts of a private network, and commands to copy
+    Show(ShowDevnet),
+    /// Write what another node, also a NIS1 node, needs to join a private network
+    ExportConfig(ExportConfig),
+}
+
+/// `nisd devnet show`.
+#[derive(Args, Debug)]
+pub struct ShowDevnet {
+    /// Folder of the private network [default: that of nisd run]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+}
+
+/// `nisd devnet export-config`.
+#[derive(Args, Debug)]
+pub struct ExportConfig {
+    /// Folder of the private network [default: that of nisd run]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Folder to write to
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Host name or address at which others reach this node [default: nem.host of its settings]
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+}
+
+impl DevnetCommand {
+    /// The settings that flags change.
+    pub(super) fn overrides(&self) -> Vec<Override> {
+        let (DevnetCommand::Show(ShowDevnet { data }) | DevnetCommand::ExportConfig(ExportConfig { data, .. })) = self;
+        data.iter().map(|data| flag_override("--data", "nisd.data", data)).collect()
+    }
+}

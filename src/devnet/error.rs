@@ -1,0 +1,85 @@
+//! Why there is no private network.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::config::ConfigError;
+use crate::wallet::key_file::KeyFileError;
+
+/// Why there is no private network. `Display` says what to do.
+#[derive(Debug)]
+pub enum DevnetError {
+    /// The settings.
+    Settings(ConfigError),
+    /// A file or folder.
+    File(PathBuf, io::Error),
+    /// A key file.
+    KeyFile(PathBuf, KeyFileError),
+    /// No randomness for keys.
+    Randomness(io::Error),
+    /// Fresh keys were asked for a network that has keys.
+    HasKeys(PathBuf),
+    /// Settings of the command line would change the chain of a network that exists.
+    OtherChain(PathBuf),
+    /// This setting of the command line names the network, which is for its maker to do.
+    Identity(String),
+    /// The folder holds the store of something else.
+    ForeignStore(PathBuf),
+    /// There is no private network in this folder.
+    Absent(PathBuf),
+    /// A file that would be written exists.
+    Exists(PathBuf),
+    /// This setting is needed and missing.
+    Missing(&'static str),
+}
+
+impl fmt::Display for DevnetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DevnetError::Settings(error) => error.fmt(f),
+            DevnetError::File(path, error) => write!(f, "{}: {error}", path.display()),
+            DevnetError::KeyFile(path, error) => write!(f, "the key file {}: {error}", path.display()),
+            DevnetError::Randomness(error) => write!(f, "the system gives no randomness for keys: {error}"),
+            DevnetError::HasKeys(folder) => write!(
+                f,
+                "the private network in {} has its keys already; choose another folder with --data, or remove this one",
+                folder.display()
+            ),
+            DevnetError::OtherChain(folder) => write!(
+                f,
+                "the private network in {} was made with another block time or other rules, which cannot change any \
+                 more; choose another folder with --data, or remove this one",
+                folder.display()
+            ),
+            DevnetError::Identity(key) => write!(
+                f,
+                "{key} cannot be chosen for the private network that nisd makes; bring a configuration of your own \
+                 with --config, or leave it out"
+            ),
+            DevnetError::ForeignStore(folder) => write!(
+                f,
+                "{} holds the store of a chain that was configured otherwise; give that configuration with --config, \
+                 or choose another folder with --data",
+                folder.display()
+            ),
+            DevnetError::Absent(folder) => write!(
+                f,
+                "there is no private network in {}; nisd run makes one, and --data names the folder of another",
+                folder.display()
+            ),
+            DevnetError::Exists(path) => {
+                write!(f, "{} exists and is not overwritten; choose another folder with --output", path.display())
+            }
+            DevnetError::Missing(key) => write!(f, "{key} is missing in the settings of the private network"),
+        }
+    }
+}
+
+impl std::error::Error for DevnetError {}
+
+impl From<ConfigError> for DevnetError {
+    fn from(error: ConfigError) -> Self {
+        DevnetError::Settings(error)
+    }
+}

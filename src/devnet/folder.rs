@@ -1,0 +1,244 @@
+//! The folder of a private network.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use super::accounts::{Role, key_of};
+use super::error::DevnetError;
+use super::nemesis::{generation_hash, nemesis_block};
+use crate::clock::NetworkClock;
+use crate::codec::Form;
+use crate::config::{self, Override, Settings, network_properties};
+use crate::crypto::{KeyPair, PrivateKey};
+use crate::model::{Address, Amount, Network};
+use crate::store;
+use crate::wallet::key_file;
+
+/// The settings of the network and of its node. It is written last, so that where it is the rest is, too.
+const SETTINGS_FILE: &str = "devnet.properties";
+/// The nemesis block.
+const NEMESIS_FILE: &str = "nemesis.bin";
+/// Begins the settings file.
+const HEADER: &str = "\
+# A private network, made by nisd. It goes on with `nisd run --data` and this folder.
+#
+# All nodes of the network must have the same values here:
+";
+/// Goes between the network's settings and the node's.
+const NODE_HEADER: &str = "
+# This node. Its key is that of the harvester, and also the node's identity.
+";
+
+/// What the private network is before it has keys, and the defaults of what can be chosen (specification 08 §18.2). The
+/// identity only stands in for the one that comes with the keys.
+const TEMPLATE: &str = "\
+nem.network = devnet
+nem.network.version = 152
+nem.network.addressStartChar = T
+nem.network.generationHash = 0000000000000000000000000000000000000000000000000000000000000000
+nem.network.nemesisSignerAddress = TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35
+nem.network.totalAmount = 8999999999
+nem.network.nemesisFilePath = nemesis.bin
+nis.blockGenerationTargetTime = 10
+nis.blockChainRewriteLimit = 10
+nis.maxTransactions = 1200
+nis.blockChainFeatures = PROOF_OF_STAKE|WB_IMMEDIATE_VESTING|STABILIZE_BLOCK_TIMES
+nis.treasuryReissuanceForkHeight = 1
+nis.treasuryReissuanceForkTransactionHashes =
+nis.treasuryReissuanceForkFallbackTransactionHashes =
+nis.multisigMOfNForkHeight = 1
+nis.mosaicsForkHeight = 1
+nis.firstFeeForkHeight = 1
+nis.remoteAccountForkHeight = 1
+nis.mosaicRedefinitionForkHeight = 1
+nis.secondFeeForkHeight = 1
+";
+
+/// What making a network needs of the world outside.
+#[derive(Clone, Copy)]
+pub struct Outside {
+    /// Milliseconds of Unix time.
+    pub unix_millis: fn() -> i64,
+    /// Fills bytes with the system's cryptographic randomness.
+    pub random: fn(&mut [u8]) -> io::Result<()>,
+}
+
+/// A private network in its folder.
+#[derive(Debug)]
+pub struct Devnet {
+    /// The folder, with the store in it.
+    pub folder: PathBuf,
+    /// The accounts whose key files are there.
+    pub accounts: Vec<Account>,
+}
+
+/// An account of the network.
+#[derive(Debug)]
+pub struct Account {
+    /// What it is for.
+    pub role: Role,
+    /// Its address.
+    pub address: Address,
+    /// What it owned at first.
+    pub balance: Amount,
+    /// The file with its key.
+    pub key_file: PathBuf,
+    /// Whether this is the key that everybody knows.
+    pub is_demo: bool,
+}
+
+impl Devnet {
+    /// The network that the flags are about, which is made if it does not exist yet, and the settings of its node.
+    pub fn open_or_make(
+        flags: Vec<Override>,
+        fresh_keys: bool,
+        home: Option<&Path>,
+        outside: Outside,
+    ) -> Result<(Devnet, Settings), DevnetError> {
+        let planned = plan(&flags, home)?;
+        let settings_file = planned.data.join(SETTINGS_FILE);
+        if !settings_file.exists() {
+            make(&planned, fresh_keys, outside)?;
+        } else if fresh_keys {
+            return Err(DevnetError::HasKeys(planned.data));
+        }
+        open(&planned.data, flags, home)
+    }
+
+    /// The network that the flags are about, which must exist.
+    pub fn open(flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), DevnetError> {
+        let folder = plan(&flags, home)?.data;
+        match folder.join(SETTINGS_FILE).exists() {
+            true => open(&folder, flags, home),
+            false => Err(DevnetError::Absent(folder)),
+        }
+    }
+
+    /// An account.
+    pub fn account(&self, role: Role) -> Option<&Account> {
+        self.accounts.iter().find(|account| account.role == role)
+    }
+}
+
+/// What the flags make of the template: the folder, and all that can be chosen of the chain.
+fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, DevnetError> {
+    if let Some(flag) = flags.iter().find(|flag| flag.key.starts_with("nem.network")) {
+        return Err(DevnetError::Identity(flag.key.clone()));
+    }
+    let template = Path::new("(the private network that nisd makes)");
+    Ok(config::build(Some((template, TEMPLATE.as_bytes())), flags.to_vec(), home)?)
+}
+
+fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), DevnetError> {
+    let file = folder.join(SETTINGS_FILE);
+    let settings = config::load(Some(&file), flags, home)?;
+    if config::load(Some(&file), Vec::new(), home)?.network != settings.network {
+        return Err(DevnetError::OtherChain(folder.to_owned()));
+    }
+    let mut accounts = Vec::new();
+    for role in Role::OWNERS {
+        let key_file = key_file_of(folder, role);
+        // Somebody may have taken a key elsewhere.
+        if key_file.exists() {
+            let key = read_key(&key_file)?;
+            accounts.push(Account {
+                role,
+                address: address_of(&key, &settings.network),
+                balance: role.balance(settings.network.chain.target_time),
+                is_demo: is_demo(role, &key),
+                key_file,
+            });
+        }
+    }
+    Ok((Devnet { folder: folder.to_owned(), accounts }, settings))
+}
+
+/// Makes keys, nemesis block and settings. Keys that are there already, from an attempt that was interrupted, are used.
+fn make(planned: &Settings, fresh_keys: bool, outside: Outside) -> Result<(), DevnetError> {
+    let folder = &planned.data;
+    if store::exists(folder) {
+        return Err(DevnetError::ForeignStore(folder.clone()));
+    }
+    fs::create_dir_all(folder).map_err(|error| DevnetError::File(folder.clone(), error))?;
+    let mut network = planned.network.clone();
+    let mut grants = Vec::new();
+    for role in Role::OWNERS {
+        let key = own_key(folder, role, fresh_keys, outside)?;
+        grants.push((address_of(&key, &network), role.balance(network.chain.target_time)));
+    }
+    // This key is not kept: the account it belongs to can never send (specification 08 §18.1).
+    let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, outside)?);
+    let time = NetworkClock::new(planned.clock, 0).now((outside.unix_millis)(), 0);
+    network.generation_hash = generation_hash(&signer, time);
+    network.nemesis_signer = Address::from_public_key(&signer.public(), network.byte);
+    let nemesis = nemesis_block(&signer, time, network.byte, &grants);
+    write(folder, NEMESIS_FILE, &nemesis.to_bytes(Form::Verifiable))?;
+    let harvester = read_key(&key_file_of(folder, Role::Harvester))?;
+    write(folder, SETTINGS_FILE, settings_text(&network, &harvester).as_bytes())
+}
+
+/// The settings of network and node; it holds the harvester's key.
+fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String> {
+    /// Room for all of it, so that no copy of the key is left behind by growth.
+    const ROOM: usize = 8 << 10;
+    let mut text = Zeroizing::new(String::with_capacity(ROOM));
+    text.push_str(HEADER);
+    text.push_str(&network_properties(network, NEMESIS_FILE));
+    text.push_str(NODE_HEADER);
+    text.push_str("nisd.data = .\nnis.bootName = devnet\nnis.ipDetectionMode = Disabled\nnis.bootKey = ");
+    text.push_str(&harvester.printed());
+    text.push('\n');
+    text
+}
+
+/// Writes a file that is there as a whole or not at all, for its owner only.
+fn write(folder: &Path, name: &str, content: &[u8]) -> Result<(), DevnetError> {
+    let write = || -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        file.persist(folder.join(name))?;
+        Ok(())
+    };
+    write().map_err(|error| DevnetError::File(folder.join(name), error))
+}
+
+fn key_file_of(folder: &Path, role: Role) -> PathBuf {
+    folder.join(format!("{}.key", role.name()))
+}
+
+fn read_key(path: &Path) -> Result<PrivateKey, DevnetError> {
+    key_file::read(path).map(|file| file.key).map_err(|error| DevnetError::KeyFile(path.to_owned(), error))
+}
+
+/// The key of an account that owns something, in its file.
+fn own_key(folder: &Path, role: Role, fresh: bool, outside: Outside) -> Result<PrivateKey, DevnetError> {
+    let path = key_file_of(folder, role);
+    if path.exists() {
+        let key = read_key(&path)?;
+        return if fresh && is_demo(role, &key) { Err(DevnetError::HasKeys(folder.to_owned())) } else { Ok(key) };
+    }
+    let key = new_key(role, fresh, outside)?;
+    key_file::write(&path, &key).map_err(|error| DevnetError::KeyFile(path, error))?;
+    Ok(key)
+}
+
+fn new_key(role: Role, fresh: bool, outside: Outside) -> Result<PrivateKey, DevnetError> {
+    if !fresh {
+        return Ok(role.demo_key());
+    }
+    let mut seed = Zeroizing::new([0; 32]);
+    (outside.random)(seed.as_mut_slice()).map_err(DevnetError::Randomness)?;
+    Ok(key_of(seed))
+}
+
+fn is_demo(role: Role, key: &PrivateKey) -> bool {
+    role.demo_key().seed() == key.seed()
+}
+
+fn address_of(key: &PrivateKey, network: &Network) -> Address {
+    Address::from_public_key(&KeyPair::new(key).public(), network.byte)
+}

@@ -1,0 +1,76 @@
+//! What a person is told who starts a private network.
+
+use std::fmt::Write;
+
+use super::accounts::Role;
+use super::folder::{Account, Devnet};
+use crate::cli::values::currency;
+use crate::config::Settings;
+use crate::model::network::ImportanceScheme;
+
+/// Ports of the interfaces.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// HTTP.
+    pub http: u16,
+    /// Websocket.
+    pub websocket: u16,
+}
+
+/// The accounts, and commands to copy. `program` is how nisd was called.
+pub fn introduction(devnet: &Devnet, settings: &Settings, ports: Ports, program: &str) -> String {
+    let mut text = String::new();
+    // Writing into a text does not fail.
+    let _ = writeln!(text, "\n{}\n\n{}", summary(devnet, settings), accounts(devnet));
+    let _ = writeln!(text, "In another terminal:\n\n{}", commands(devnet, ports, program));
+    text
+}
+
+fn summary(devnet: &Devnet, settings: &Settings) -> String {
+    let chain = &settings.network.chain;
+    let consensus = match chain.importance {
+        ImportanceScheme::ProofOfImportance => "importance",
+        ImportanceScheme::ProofOfStake => "stake",
+    };
+    let folder = devnet.folder.display();
+    let time = chain.target_time;
+    let mut text = format!("A private network of your own: a block every {time} s, proof of {consensus}.\n");
+    text.push_str(&format!("It lives in {folder} and goes on where it stopped.\n"));
+    text.push_str(match devnet.accounts.iter().any(|account| account.is_demo) {
+        true => "THE KEYS ARE DEMO KEYS THAT EVERYBODY KNOWS: WORTHLESS. For keys of your own: --fresh-keys --data DIR",
+        false => "Its keys are your own; keep the key files.",
+    });
+    text
+}
+
+fn accounts(devnet: &Devnet) -> String {
+    let line = |account: &Account| {
+        let Account { role, address, balance, key_file, .. } = account;
+        let (name, balance, file) = (role.name(), currency(*balance), key_file.display());
+        let remark = if *role == Role::Harvester { "  (makes the blocks; it must not send)" } else { "" };
+        format!("  {name:<9}  {address}  {balance:>14}  {file}{remark}\n")
+    };
+    devnet.accounts.iter().map(line).collect()
+}
+
+fn commands(devnet: &Devnet, ports: Ports, program: &str) -> String {
+    /// Where `nisd send` looks unless told otherwise.
+    const USUAL_PORT: u16 = 7890;
+    let Ports { http, websocket } = ports;
+    let url = format!("http://127.0.0.1:{http}");
+    let mut text = format!("  curl {url}/chain/height\n");
+    let (Some(alice), Some(bob)) = (devnet.account(Role::Alice), devnet.account(Role::Bob)) else { return text };
+    let (key_file, bob) = (alice.key_file.display(), &bob.address);
+    let node = if http == USUAL_PORT { String::new() } else { format!(" --node {url}") };
+    let _ = writeln!(
+        text,
+        "  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{node} --wait"
+    );
+    let _ = writeln!(text, "  curl '{url}/account/get?address={bob}'");
+    let _ = writeln!(
+        text,
+        "\nMessages, STOMP at ws://127.0.0.1:{websocket}/w/messages/websocket: /blocks/new, /unconfirmed/{bob},\n\
+         /transactions/{bob}"
+    );
+    text
+}

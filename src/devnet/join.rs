@@ -1,0 +1,80 @@
+//! What another node needs to join a private network (specification 08 §18.4).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::error::DevnetError;
+use crate::config::{Settings, network_properties};
+use crate::crypto::{KeyPair, PrivateKey};
+use crate::model::Address;
+
+const SETTINGS_FILE: &str = "config-user.properties";
+const HEADER: &str = "\
+# Settings with which another node joins this private network. With nisd:
+#
+#   nisd run --config config-user.properties
+#
+# With NIS1: put the three files where its own configuration is (on its class path).
+#
+# All nodes of the network must have the same values here:
+";
+const NODE_HEADER: &str = "
+# The node that joins: it needs a key of its own (nis.bootKey), else it makes one at each start. To harvest it needs an
+# account with importance: the key of one of the network's accounts as nis.bootKey, and the value true below.
+nis.shouldAutoHarvestOnBoot = false
+nis.ipDetectionMode = Disabled
+";
+
+/// Settings, nemesis block and a list with one peer, for another node.
+#[derive(Debug)]
+pub struct Join {
+    files: [(String, Vec<u8>); 3],
+}
+
+impl Join {
+    /// What joins the network of these settings by way of their node, which others reach at `host`; as the settings say
+    /// by default.
+    pub fn new(settings: &Settings, host: Option<&str>) -> Result<Join, DevnetError> {
+        let network = &settings.network;
+        let secret = settings.boot.key.as_ref().ok_or(DevnetError::Missing("nis.bootKey"))?;
+        // The configuration holds hex digits only.
+        let key = PrivateKey::from_hex(secret.expose_hex()).map_err(|_| DevnetError::Missing("nis.bootKey"))?;
+        let public = KeyPair::new(&key).public();
+        let name = settings.boot.name.clone();
+        let name = name.unwrap_or_else(|| Address::from_public_key(&public, network.byte).to_string());
+        let endpoint = &settings.endpoint;
+        let peers = json!({"knownPeers": [{
+            "endpoint": {
+                "protocol": endpoint.protocol,
+                "port": endpoint.port,
+                "host": host.unwrap_or(&endpoint.host),
+            },
+            "identity": {"name": name, "public-key": public.to_string()},
+        }]});
+        let nemesis = settings.nemesis.read().map_err(|error| DevnetError::File(error.path, error.error))?;
+        let nemesis_file = format!("nemesis-{}.bin", network.name);
+        let text = format!("{HEADER}{}{NODE_HEADER}", network_properties(network, &nemesis_file));
+        Ok(Join {
+            files: [
+                (SETTINGS_FILE.to_owned(), text.into_bytes()),
+                (nemesis_file, nemesis),
+                (format!("peers-config_{}.json", network.name), format!("{peers:#}\n").into_bytes()),
+            ],
+        })
+    }
+
+    /// Writes the files; none of them may exist. Their paths.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, DevnetError> {
+        fs::create_dir_all(folder).map_err(|error| DevnetError::File(folder.to_owned(), error))?;
+        let paths: Vec<_> = self.files.iter().map(|(name, _)| folder.join(name)).collect();
+        if let Some(path) = paths.iter().find(|path| path.exists()) {
+            return Err(DevnetError::Exists(path.clone()));
+        }
+        for ((_, content), path) in self.files.iter().zip(&paths) {
+            fs::write(path, content).map_err(|error| DevnetError::File(path.clone(), error))?;
+        }
+        Ok(paths)
+    }
+}
