@@ -1,6 +1,6 @@
 //! The pool in a running node: what the interface does to it, and its upkeep.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::api::{Desk, Failure, UnlockRefusal, UnlockedInfo};
@@ -8,23 +8,22 @@ use crate::chain::harvest::{UnlockResult, Unlocked};
 use crate::codec::Context as ReadContext;
 use crate::crypto::{KeyPair, Verifier};
 use crate::model::transaction::wire_network;
-use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
+use crate::model::{Address, Hash256, Height, Timestamp, Transaction};
 use crate::pool::{Confirmed, Pool};
 use crate::rules::{self, Context, Outcome, Refusal, Use, ValidationResult};
 use crate::store::{StoreError, stored_block};
 
-/// Unconfirmed transactions, and those among them that nobody was told of yet.
+/// Unconfirmed transactions.
 pub struct Unconfirmed {
     pool: Pool,
     verifier: Verifier,
-    arrivals: VecDeque<Rc<Transaction>>,
     is_booted: bool,
 }
 
 impl Unconfirmed {
     /// None, in a node that has joined its network or not.
     pub fn new(is_booted: bool) -> Unconfirmed {
-        Unconfirmed { pool: Pool::default(), verifier: Verifier::default(), arrivals: VecDeque::new(), is_booted }
+        Unconfirmed { pool: Pool::default(), verifier: Verifier::default(), is_booted }
     }
 
     /// What the interface has to do with, on top of a state.
@@ -80,12 +79,7 @@ impl Unconfirmed {
 
     /// A transaction that has come in and nobody was told of yet, the oldest first.
     pub fn next_arrival(&mut self) -> Option<Rc<Transaction>> {
-        self.collect_arrivals();
-        self.arrivals.pop_front()
-    }
-
-    fn collect_arrivals(&mut self) {
-        self.arrivals.extend(std::iter::from_fn(|| self.pool.next_arrival()));
+        self.pool.next_arrival()
     }
 }
 
@@ -102,17 +96,7 @@ impl Desk for NodeDesk<'_> {
         if !*is_booted && wire_network(transaction.version) == self.confirmed.network.byte {
             return Err(Failure::NOT_BOOTED);
         }
-        let is_cosignature = matches!(transaction.body, Body::Cosignature(_));
-        let cosignature = is_cosignature.then(|| Rc::new(transaction.clone()));
-        let result = result_of(pool.announce(transaction, &self.confirmed, verifier))?;
-        if let Some(cosignature) = cosignature.filter(|_| result.is_success()) {
-            // The pool tells of the transaction that has grown; people are told of what it grew by (specification
-            // 07 §10.3).
-            self.unconfirmed.collect_arrivals();
-            self.unconfirmed.arrivals.pop_back();
-            self.unconfirmed.arrivals.push_back(cosignature);
-        }
-        Ok(result)
+        result_of(pool.announce(transaction, &self.confirmed, verifier))
     }
 
     fn prepare(&self, transaction: &Transaction) -> Result<ValidationResult, Failure> {

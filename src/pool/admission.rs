@@ -111,7 +111,7 @@ pub(super) fn check_signatures(root: &Root, confirmed: &Confirmed<'_>, verifier:
 
 impl Content {
     /// Judges a transaction whose signatures are good by all rules on the pool's state, carries it out there, and keeps
-    /// it. A cosignature is kept by its multisig transaction.
+    /// it. A cosignature is kept by its multisig transaction, but has come in by itself.
     pub(super) fn insert(
         &mut self,
         root: Root,
@@ -132,14 +132,11 @@ impl Content {
             _ => None,
         };
         self.carry_out(&effects, confirmed)?;
-        let number = match number {
-            Some(number) => {
-                self.attach(number, &root, confirmed);
-                number
-            }
+        match number {
+            Some(number) => self.attach(number, &root, confirmed),
             None => self.push(root),
-        };
-        arrivals.extend(self.roots.get(&number).map(|root| Rc::clone(&root.transaction)));
+        }
+        arrivals.push_back(transaction);
         Ok(())
     }
 

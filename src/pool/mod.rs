@@ -10,6 +10,8 @@ mod push_memory;
 mod queries;
 mod rebuild;
 mod root;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -84,8 +86,9 @@ impl Pool {
         self.content.bytes + self.content.changes.bytes()
     }
 
-    /// A transaction that has come in since the last call, the oldest first: a new one, or the multisig transaction to
-    /// which a cosignature was attached.
+    /// A transaction that has come in and nobody was told of yet, the oldest first (specification 07 §10.3). It is as it
+    /// came in, from wherever it did: a multisig transaction without what was attached since, a cosignature by itself.
+    /// What is merely taken over when the pool is built anew has come in before.
     pub fn next_arrival(&mut self) -> Option<Rc<Transaction>> {
         self.arrivals.pop_front()
     }
@@ -97,7 +100,7 @@ impl Content {
         hashes.all().any(|hash| self.by_hash.contains_key(hash) || self.children.contains(hash))
     }
 
-    fn push(&mut self, mut root: Root) -> u64 {
+    fn push(&mut self, mut root: Root) {
         let number = self.next_number;
         self.next_number += 1;
         root.number = number;
@@ -105,7 +108,6 @@ impl Content {
         self.by_hash.insert(root.hashes.own, number);
         self.children.extend(&root.hashes.children);
         self.roots.insert(number, root);
-        number
     }
 
     /// All, those that pay most first, and of these the oldest first.

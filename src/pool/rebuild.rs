@@ -16,15 +16,17 @@ pub struct Rebuild {
     content: Content,
     /// Transactions of the pool that are still to be taken over.
     pending: VecDeque<Root>,
-    /// Transactions of blocks that were replaced; how many have been taken in. They come last.
-    returned: Vec<Transaction>,
-    taken_in: usize,
+    /// Transactions of blocks that were replaced, still to be taken in. They come last.
+    returned: VecDeque<Transaction>,
 }
 
 impl Pool {
     /// The chain has changed: transactions with these hashes are confirmed, others have lost their block.
     pub fn on_chain_change(&mut self, confirmed: &BTreeSet<Hash256>, returned: Vec<Transaction>) {
         self.content.remove_confirmed(confirmed);
+        if let Some(unfinished) = &mut self.rebuild {
+            unfinished.returned.retain(|transaction| !confirmed.contains(&transaction.hash()));
+        }
         let pending = self.content.by_fee().into_iter().cloned().collect();
         self.begin_rebuild(pending, returned);
     }
@@ -40,10 +42,10 @@ impl Pool {
 
     fn begin_rebuild(&mut self, pending: VecDeque<Root>, returned: Vec<Transaction>) {
         // What the last rebuild had not come to is not forgotten.
-        let mut all = self.rebuild.take().map_or_else(Vec::new, |unfinished| unfinished.returned);
-        all.extend(returned);
+        let unfinished = self.rebuild.take().map_or_else(VecDeque::new, |unfinished| unfinished.returned);
+        let returned = unfinished.into_iter().chain(returned).collect();
         let content = Content { next_number: self.content.next_number, ..Content::default() };
-        self.rebuild = Some(Rebuild { content, pending, returned: all, taken_in: 0 });
+        self.rebuild = Some(Rebuild { content, pending, returned });
     }
 
     /// Whether work is left that a change has made necessary.
@@ -57,11 +59,15 @@ impl Pool {
         let outcome = if let Some(root) = rebuild.pending.pop_front() {
             // Its signatures were good when it came in, and nobody is told of it again.
             rebuild.content.insert(root, confirmed, &mut VecDeque::new())
-        } else if let Some(transaction) = rebuild.returned.get(rebuild.taken_in) {
-            rebuild.taken_in += 1;
-            let root = Root::new(transaction.clone(), confirmed.network.byte);
+        } else if let Some(transaction) = rebuild.returned.pop_front() {
+            let root = Root::new(transaction, confirmed.network.byte);
             let good = check_signatures(&root, confirmed, verifier);
-            good.and_then(|()| rebuild.content.insert(root, confirmed, &mut self.arrivals))
+            let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.arrivals));
+            if outcome.is_ok() {
+                // If this work must begin anew, it is taken over without being told of again.
+                self.content.push(root);
+            }
+            outcome
         } else {
             self.content = mem::take(&mut rebuild.content);
             self.rebuild = None;
