@@ -196,8 +196,8 @@ impl Loop<'_> {
         if self.intake.is_none() {
             node.harvest(SLICE);
         }
-        node.publish(PUBLISHED_PER_TURN);
         node.publish_arrivals();
+        node.publish(PUBLISHED_PER_TURN);
         node.answer_requests(REQUESTS_PER_TURN);
         self.deliver(node);
         node.end_turn();

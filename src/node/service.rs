@@ -271,8 +271,13 @@ impl<'s> Node<'s> {
             || self.harvester.has_work()
     }
 
-    /// Publishes the next few blocks.
+    /// Publishes the next few blocks, once the pool stands on them too: what is told of an account shows what waits in
+    /// the pool, and transactions that have lost their block are told of before the blocks that replace it
+    /// (specification 07 §10.1, §10.4).
     pub fn publish(&mut self, count: usize) {
+        if self.unconfirmed.has_work() {
+            return;
+        }
         for _ in 0..count {
             let Some(height) = self.unpublished.next() else { return };
             self.notify(|notifier| notifier.block_added(Height(height)));
