@@ -1,0 +1,257 @@
+//! People who use a network: random transactions of all kinds, all of which are to be accepted.
+
+use nisd::crypto::{KeyPair, PublicKey};
+use nisd::model::transaction::{
+    AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
+    ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
+    Transfer, wire_version,
+};
+use nisd::model::{
+    Address, Amount, Block, Body, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Network,
+    Timestamp, Transaction,
+};
+
+use crate::common::Random;
+
+/// More than each of the transactions must pay that are made here.
+const FEE: Amount = Amount(500_000);
+/// What some pay beyond that, in so many steps.
+const EXTRA_FEE: u64 = 50_000;
+const EXTRA_STEPS: usize = 40;
+const RENT: [Amount; 2] = [Amount::whole(100), Amount::whole(10)];
+const CREATION_FEE: Amount = Amount::whole(10);
+/// Most whole units in a payment.
+const MOST_PAID: usize = 1_000;
+/// Accounts that only receive.
+const STRANGERS: usize = 40;
+/// Seconds until a transaction expires, and until one does that is to lack a cosignature.
+const LIFE: i32 = 3_600;
+const SHORT_LIFE: i32 = 300;
+/// Most seconds until a cosignatory agrees.
+const THINKING_TIME: usize = 20;
+
+/// People by what they do. Those who send need to be at least six.
+pub struct People {
+    /// The first rents a namespace and defines a mosaic, the second is a multisig account of the next three.
+    pub senders: Vec<KeyPair>,
+    /// Accounts that harvest, and pay somebody now and then.
+    pub harvesters: Vec<KeyPair>,
+}
+
+/// Their transactions.
+pub struct Traffic<'n> {
+    network: &'n Network,
+    people: People,
+    random: Random,
+    now: Timestamp,
+    /// Cosignatures to come, and when.
+    agreeing: Vec<(Timestamp, Transaction)>,
+    /// What is to be announced next.
+    next: Vec<Transaction>,
+    rents: bool,
+    trades: bool,
+    shares: bool,
+    /// Transactions so far, which makes names unique.
+    count: u32,
+}
+
+impl<'n> Traffic<'n> {
+    /// It begins with what the rest of it needs: a namespace and a multisig account.
+    pub fn new(network: &'n Network, people: People, random: Random, now: Timestamp) -> Traffic<'n> {
+        let (agreeing, next) = (Vec::new(), Vec::new());
+        let (rents, trades, shares) = (false, false, false);
+        let mut traffic = Traffic { network, people, random, now, agreeing, next, rents, trades, shares, count: 0 };
+        let (rent, convert) = (traffic.rent(None), traffic.convert());
+        traffic.next = vec![rent, convert];
+        traffic
+    }
+
+    /// What is announced in the next second: of new transactions one, with a chance of `rate` in a hundred.
+    pub fn second(&mut self, rate: usize) -> Vec<Transaction> {
+        self.now.0 += 1;
+        let now = self.now;
+        let (due, waiting) = std::mem::take(&mut self.agreeing).into_iter().partition(|(when, _)| *when <= now);
+        self.agreeing = waiting;
+        let mut all = std::mem::take(&mut self.next);
+        all.extend(due.into_iter().map(|(_, cosignature): (Timestamp, Transaction)| cosignature));
+        if self.random.below(100) < rate {
+            all.push(self.something());
+        }
+        all
+    }
+
+    /// Takes note of what has been confirmed, as others may be built on it now.
+    pub fn on_block(&mut self, block: &Block) {
+        for transaction in &block.transactions {
+            match &transaction.body {
+                Body::ProvisionNamespace(body) if body.parent.is_none() => {
+                    self.rents = true;
+                    let definition = self.define();
+                    self.next.push(definition);
+                }
+                Body::MosaicDefinitionCreation(_) => self.trades = true,
+                Body::AggregateModification(_) => self.shares = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// The transaction with which a harvester lends its importance to a remote account.
+    pub fn delegation(&mut self, harvester: usize, remote: PublicKey) -> Transaction {
+        let body = Body::ImportanceTransfer(ImportanceTransfer { mode: LinkMode::Activate, remote });
+        let unsigned = self.unsigned(&self.people.harvesters[harvester], 1, body);
+        signed(unsigned, &self.people.harvesters[harvester])
+    }
+
+    fn something(&mut self) -> Transaction {
+        self.count += 1;
+        match self.random.below(20) {
+            0..2 => {
+                let payer = self.random.below(self.people.harvesters.len());
+                self.payment(|people| &people.harvesters[payer])
+            }
+            2..4 if self.trades => self.sale(),
+            4 if self.trades => self.supply_change(),
+            5 if self.rents => {
+                let part = format!("part{}", self.count);
+                self.rent(Some(&part))
+            }
+            6..9 if self.shares => self.shared_payment(),
+            _ => {
+                let payer = 2 + self.random.below(self.people.senders.len() - 2);
+                self.payment(|people| &people.senders[payer])
+            }
+        }
+    }
+
+    fn unsigned(&self, signer: &KeyPair, entity_version: i32, body: Body) -> Transaction {
+        Transaction {
+            version: wire_version(self.network.byte, entity_version),
+            timestamp: self.now,
+            signer: signer.public(),
+            signature: None,
+            fee: FEE,
+            deadline: Timestamp(self.now.0 + LIFE),
+            body,
+        }
+    }
+
+    fn address_of(&self, key: &KeyPair) -> Address {
+        Address::from_public_key(&key.public(), self.network.byte)
+    }
+
+    fn anybody(&mut self) -> Address {
+        let place = self.random.below(self.people.senders.len() + STRANGERS);
+        match self.people.senders.get(place) {
+            Some(sender) => self.address_of(sender),
+            // Nobody has the key of this account.
+            None => Address::from_public_key(&PublicKey([place as u8; 32]), self.network.byte),
+        }
+    }
+
+    fn generous(&mut self, mut transaction: Transaction) -> Transaction {
+        transaction.fee.0 += EXTRA_FEE * self.random.below(EXTRA_STEPS) as u64;
+        transaction
+    }
+
+    fn transfer(&mut self) -> Transfer {
+        let payload = vec![b'x'; self.random.below(32)];
+        let message = (!payload.is_empty()).then_some(Message { kind: MessageKind::Plain, payload });
+        let amount = Amount::whole(self.random.below(MOST_PAID) as u64);
+        Transfer { recipient: self.anybody(), amount, message, mosaics: Vec::new() }
+    }
+
+    fn payment(&mut self, payer: impl Fn(&People) -> &KeyPair) -> Transaction {
+        let body = Body::Transfer(self.transfer());
+        let unsigned = self.unsigned(payer(&self.people), 1, body);
+        signed(self.generous(unsigned), payer(&self.people))
+    }
+
+    fn sale(&mut self) -> Transaction {
+        let mosaics = vec![Mosaic { id: token(), quantity: 1 }];
+        let body = Body::Transfer(Transfer { amount: Amount::whole(1), mosaics, ..self.transfer() });
+        let unsigned = self.unsigned(&self.people.senders[0], 2, body);
+        signed(self.generous(unsigned), &self.people.senders[0])
+    }
+
+    fn supply_change(&mut self) -> Transaction {
+        let change = MosaicSupplyChange { mosaic: token(), kind: SupplyChangeKind::Create, delta: 1 };
+        let unsigned = self.unsigned(&self.people.senders[0], 1, Body::MosaicSupplyChange(change));
+        signed(self.generous(unsigned), &self.people.senders[0])
+    }
+
+    fn rent(&mut self, part: Option<&str>) -> Transaction {
+        let body = ProvisionNamespace {
+            rental_fee_sink: self.network.namespace_sink(),
+            rental_fee: RENT[usize::from(part.is_some())],
+            new_part: part.unwrap_or(NAMESPACE).to_owned(),
+            parent: part.map(|_| namespace()),
+        };
+        let unsigned = self.unsigned(&self.people.senders[0], 1, Body::ProvisionNamespace(body));
+        signed(self.generous(unsigned), &self.people.senders[0])
+    }
+
+    fn define(&mut self) -> Transaction {
+        let owner = &self.people.senders[0];
+        let properties =
+            MosaicProperties { divisibility: 0, initial_supply: 5_000, supply_mutable: true, transferable: true };
+        let definition = MosaicDefinition {
+            creator: owner.public(),
+            id: token(),
+            description: "what is traded".to_owned(),
+            properties,
+            levy: None,
+        };
+        let creation_fee_sink = self.network.mosaic_sink();
+        let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee: CREATION_FEE };
+        signed(self.unsigned(owner, 1, Body::MosaicDefinitionCreation(Box::new(body))), owner)
+    }
+
+    /// Two of three must sign from now on.
+    fn convert(&mut self) -> Transaction {
+        let mut cosignatories: Vec<&KeyPair> = self.people.senders[2..5].iter().collect();
+        cosignatories.sort_by_key(|key| self.address_of(key));
+        let add = |key: &KeyPair| Modification { kind: ModificationKind::Add, cosignatory: key.public() };
+        let modifications = cosignatories.into_iter().map(add).collect();
+        let body = AggregateModification { modifications, min_cosignatories_change: Some(2) };
+        let account = &self.people.senders[1];
+        signed(self.unsigned(account, 2, Body::AggregateModification(body)), account)
+    }
+
+    /// A payment of the multisig account. The others agree after some time, one of them or both, or do not.
+    fn shared_payment(&mut self) -> Transaction {
+        let body = Body::Transfer(self.transfer());
+        let inner = self.unsigned(&self.people.senders[1], 1, body);
+        let (first, others, when) = (self.random.below(3), self.random.below(4), self.random.below(THINKING_TIME));
+        let when = Timestamp(self.now.0 + 1 + when as i32);
+        let other_account = self.address_of(&self.people.senders[1]);
+        for place in (first + 1..first + others.min(2) + 1).map(|place| 2 + place % 3) {
+            let other_hash = inner.hash().into();
+            let key = &self.people.senders[place];
+            let body = Body::Cosignature(Cosignature { other_hash, other_account });
+            let cosignature = signed(Transaction { timestamp: when, ..self.unsigned(key, 1, body) }, key);
+            self.agreeing.push((when, cosignature));
+        }
+        let body = Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() }));
+        let mut outer = self.unsigned(&self.people.senders[2 + first], 1, body);
+        if others == 0 {
+            outer.deadline = Timestamp(self.now.0 + SHORT_LIFE);
+        }
+        signed(self.generous(outer), &self.people.senders[2 + first])
+    }
+}
+
+const NAMESPACE: &str = "market";
+
+fn namespace() -> NamespaceId {
+    NamespaceId::parse(NAMESPACE).unwrap()
+}
+
+fn token() -> MosaicId {
+    MosaicId::new(namespace(), "token").unwrap()
+}
+
+fn signed(mut transaction: Transaction, key: &KeyPair) -> Transaction {
+    transaction.signature = Some(key.sign(&transaction.signed_bytes()));
+    transaction
+}

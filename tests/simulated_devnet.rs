@@ -1,0 +1,512 @@
+//! A private network with five harvesters and people who use it, in virtual time: blocks come as often as they should,
+//! each harvester makes its share of them and has their fees, and the chain that comes of it stands every check.
+//!
+//! What is drawn by lot (hits, and what people do) is compared with its exact odds. The bounds are such that a true
+//! implementation exceeds one of them once in some hundred thousand seeds, while the opposite assumptions (equal
+//! chances, block times stabilised where they are not and the reverse) exceed them by far in every run, which is checked
+//! too. The same is drawn each time; `NISD_SEED` has something else drawn.
+
+#[path = "common/books.rs"]
+mod books;
+mod common;
+#[path = "common/odds.rs"]
+mod odds;
+#[path = "common/traffic.rs"]
+mod traffic;
+#[path = "common/virtual_node.rs"]
+mod virtual_node;
+
+use std::path::Path;
+use std::time::Instant;
+
+use books::Books;
+use common::daemon::run;
+use common::{Random, from_environment, loudly};
+use nisd::chain::harvest::UnlockResult;
+use nisd::chain::{Intake, IntakeOptions, Progress, StoredBlocks};
+use nisd::codec::Form;
+use nisd::codec::block_file::BlockFile;
+use nisd::crypto::{KeyPair, PrivateKey};
+use nisd::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
+use nisd::model::transaction::{Transfer, wire_version};
+use nisd::model::{
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
+};
+use nisd::state;
+use nisd::store::{Identity, Options, Store, stored_header};
+use odds::{Odds, Pace, cells, chi_square, chi_square_bound};
+use traffic::{People, Traffic};
+use virtual_node::{Made, VirtualNode};
+
+/// The seed if no other is asked for.
+const SEED: u64 = 1;
+const BYTE: NetworkByte = NetworkByte::TESTNET;
+/// All that there is, in whole units.
+const SUPPLY: u64 = 8_999_999_999;
+/// Time of the nemesis block.
+const START: Timestamp = Timestamp(300_000_000);
+/// What the harvesters begin with, in whole units: 8·10⁹ together, as in the table of specification 08 §18.5.
+const HARVESTERS: [u64; 5] = [3_200_000_000, 2_000_000_000, 1_400_000_000, 900_000_000, 500_000_000];
+/// The one of them that lends its importance to a remote account, and the last block before it announces that.
+const LENDER: usize = 1;
+const LENDS_AFTER: u64 = 3;
+/// People who send, and share the rest.
+const SENDERS: u64 = 10;
+/// Standard deviations that a sum of many draws is off once in two million runs.
+const MOST_DEVIATIONS: f64 = 5.0;
+
+fn seed() -> u64 {
+    from_environment("NISD_SEED").unwrap_or(SEED)
+}
+
+/// Keys by their place among those of the nemesis account, the harvesters, the senders and the remote account.
+fn key(place: usize) -> KeyPair {
+    KeyPair::new(&PrivateKey::from_seed(&[place as u8 + 1; 32]))
+}
+
+const NEMESIS: usize = 0;
+const FIRST_HARVESTER: usize = 1;
+const FIRST_SENDER: usize = 11;
+const REMOTE: usize = 101;
+
+fn address(place: usize) -> Address {
+    Address::from_public_key(&key(place).public(), BYTE)
+}
+
+fn harvester(index: usize) -> Address {
+    address(FIRST_HARVESTER + index)
+}
+
+/// A network and how long it is watched.
+struct Scenario {
+    importance: ImportanceScheme,
+    vesting: Vesting,
+    stabilized: bool,
+    target_time: u32,
+    rewrite_limit: u64,
+    blocks: u64,
+    /// Transactions in a hundred seconds.
+    rate: usize,
+    /// Mean, standard deviation, and what 5 % and 95 % of the intervals are below, by specification 08 §18.5; and how far
+    /// from these a run of so many blocks may be: five of its standard errors or more, the first blocks included, which
+    /// come while the difficulty still rises.
+    table: [(f64, f64); 4],
+}
+
+impl Scenario {
+    fn pace(&self) -> Pace {
+        Pace { target_time: f64::from(self.target_time), stabilized: self.stabilized }
+    }
+
+    /// Its network; which keys hit when is drawn anew with each seed.
+    fn network(&self, random: &mut Random) -> Network {
+        let mut generation_hash = Hash256::default();
+        generation_hash.0.as_chunks_mut().0.iter_mut().for_each(|part| *part = random.next().to_le_bytes());
+        Network {
+            name: "simulated".to_owned(),
+            byte: BYTE,
+            generation_hash,
+            nemesis_signer: address(NEMESIS),
+            total_amount: Amount::whole(SUPPLY),
+            chain: ChainParameters {
+                target_time: self.target_time,
+                rewrite_limit: self.rewrite_limit,
+                max_transactions_per_block: 120,
+                max_transactions: 1200,
+                ignore_fees: false,
+                hash_retention_hours: Some(36),
+                importance: self.importance,
+                vesting: self.vesting,
+                stabilize_block_times: self.stabilized,
+                forks: Forks {
+                    multisig_m_of_n: 1,
+                    mosaics: 1,
+                    first_fee: 1,
+                    remote_account: 1,
+                    mosaic_redefinition: 1,
+                    second_fee: 1,
+                    treasury_reissuance: 1,
+                    treasury_hashes: Vec::new(),
+                    treasury_fallback_hashes: Vec::new(),
+                },
+            },
+        }
+    }
+}
+
+/// The first block of all: everybody has what is due (specification 08 §18.3).
+fn nemesis() -> Block {
+    let signer = key(NEMESIS);
+    let each = (SUPPLY - HARVESTERS.iter().sum::<u64>()) / SENDERS;
+    let harvesters = HARVESTERS.iter().enumerate().map(|(index, units)| (harvester(index), *units));
+    let senders = (0..SENDERS as usize).map(|index| (address(FIRST_SENDER + index), each));
+    let payment = |(recipient, units)| {
+        let body = Transfer { recipient, amount: Amount::whole(units), message: None, mosaics: Vec::new() };
+        let mut transaction = Transaction {
+            version: wire_version(BYTE, 1),
+            timestamp: START,
+            signer: signer.public(),
+            signature: None,
+            fee: Amount::ZERO,
+            deadline: Timestamp(START.0 + 3600),
+            body: Body::Transfer(body),
+        };
+        transaction.signature = Some(signer.sign(&transaction.signed_bytes()));
+        transaction
+    };
+    let mut block = Block {
+        kind: BlockKind::Nemesis,
+        version: wire_version(BYTE, 1),
+        timestamp: START,
+        signer: signer.public(),
+        signature: None,
+        previous_hash: Hash256::default().into(),
+        height: Height::NEMESIS,
+        transactions: harvesters.chain(senders).map(payment).collect(),
+    };
+    block.signature = Some(signer.sign(&block.to_bytes(Form::NonVerifiable)));
+    block
+}
+
+fn open(folder: &Path, network: &Network) -> Store {
+    Store::open(folder, &Identity::of(network), Options::default()).unwrap()
+}
+
+/// Takes blocks in after the nemesis block.
+fn take_in(store: &Store, network: &Network, files: Vec<BlockFile<'_>>) {
+    let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
+    let nemesis = nemesis().to_bytes(Form::Verifiable);
+    let mut intake = Intake::new(store, network, nemesis, files, options).unwrap();
+    while intake.step(Timestamp(i32::MAX - 100)).unwrap() != Progress::Done {}
+}
+
+/// What there was to win with a block, and who won.
+struct Harvest {
+    seconds: usize,
+    odds: Odds,
+    /// The odds if block times were not stabilised, or were if they are not.
+    opposite: Odds,
+    /// Harvesters in the order in which their keys are tried.
+    order: Vec<usize>,
+    winner: usize,
+    fees: f64,
+}
+
+impl Harvest {
+    /// Each harvester's chance to make the block, given when it came.
+    fn chances(&self) -> [f64; 5] {
+        let mut chances = [0.0; 5];
+        self.order.iter().zip(self.odds.winners(self.seconds)).for_each(|(index, chance)| chances[*index] = chance);
+        chances
+    }
+}
+
+/// A network being watched.
+struct Simulation<'n> {
+    scenario: &'n Scenario,
+    network: &'n Network,
+    store: &'n Store,
+    node: VirtualNode<'n>,
+    traffic: Traffic<'n>,
+    books: Books,
+    announced: Vec<Transaction>,
+    harvests: Vec<Harvest>,
+    /// Time of the last block.
+    last: Timestamp,
+    /// Importances of the harvesters for the next block, in whole units.
+    stakes: [f64; 5],
+    /// Height of the block from which on the remote account harvests.
+    lent_from: Option<Height>,
+    /// Blocks for which a transaction of their harvester had to wait.
+    held_back: usize,
+}
+
+impl<'n> Simulation<'n> {
+    fn new(scenario: &'n Scenario, network: &'n Network, store: &'n Store, random: Random) -> Simulation<'n> {
+        take_in(store, network, Vec::new());
+        let mut node = VirtualNode::new(network, store, HARVESTERS.len() as i32 + 1, START);
+        for index in 0..HARVESTERS.len() {
+            assert_eq!(node.unlock(key(FIRST_HARVESTER + index)), UnlockResult::Success);
+        }
+        let people = People {
+            senders: (0..SENDERS as usize).map(|index| key(FIRST_SENDER + index)).collect(),
+            harvesters: (0..HARVESTERS.len()).map(|index| key(FIRST_HARVESTER + index)).collect(),
+        };
+        let mut books = Books::default();
+        books.enter(&nemesis(), address(NEMESIS), network);
+        let mut simulation = Simulation {
+            scenario,
+            network,
+            store,
+            node,
+            traffic: Traffic::new(network, people, random, START),
+            books,
+            announced: Vec::new(),
+            harvests: Vec::new(),
+            last: START,
+            stakes: [0.0; 5],
+            lent_from: None,
+            held_back: 0,
+        };
+        simulation.look_up_stakes(Height::NEMESIS.next());
+        simulation
+    }
+
+    fn run(&mut self) {
+        while (self.harvests.len() as u64) < self.scenario.blocks {
+            let mut now = self.traffic.second(self.scenario.rate);
+            if self.harvests.len() as u64 == LENDS_AFTER && self.last == self.node.now {
+                now.push(self.traffic.delegation(LENDER, key(REMOTE).public()));
+            }
+            let made = self.node.second();
+            for transaction in &now {
+                let outcome = self.node.announce(transaction.clone());
+                outcome.unwrap_or_else(|refusal| panic!("{refusal}: {transaction:?}"));
+            }
+            let told: Vec<_> = std::iter::from_fn(|| self.node.pool.next_arrival()).collect();
+            assert!(told.iter().map(AsRef::as_ref).eq(&now), "everybody is told of each transaction once");
+            self.announced.extend(now);
+            made.into_iter().for_each(|made| self.on_block(&made));
+        }
+    }
+
+    fn on_block(&mut self, made: &Made) {
+        let Made { block, header, .. } = made;
+        let height = block.height;
+        let is_remote = self.lent_from.is_some_and(|from| height >= from);
+        let signer = |index| if index == LENDER && is_remote { address(REMOTE) } else { harvester(index) };
+        let signers: Vec<Address> = (0..HARVESTERS.len()).map(signer).collect();
+        let signed_by = Address::from_public_key(&block.signer, BYTE);
+        let winner = signers.iter().position(|signer| *signer == signed_by).expect("one of those that may");
+        self.assert_own_transactions_wait(made, winner);
+        assert_eq!(header.lessor, (signed_by == address(REMOTE)).then_some(harvester(LENDER)), "block {height}");
+        assert!(made.discarded.iter().all(|address| is_remote && *address == harvester(LENDER)), "block {height}");
+
+        let mut order: Vec<usize> = (0..HARVESTERS.len()).collect();
+        order.sort_by_key(|index| signers[*index]);
+        let stakes: Vec<f64> = order.iter().map(|index| self.stakes[*index]).collect();
+        let pace = self.scenario.pace();
+        let opposite = Pace { stabilized: !pace.stabilized, ..pace };
+        self.harvests.push(Harvest {
+            seconds: (block.timestamp.0 - self.last.0) as usize,
+            odds: Odds::new(pace, header.difficulty, stakes.clone()),
+            opposite: Odds::new(opposite, header.difficulty, stakes),
+            order,
+            winner,
+            fees: block.total_fee().0 as f64,
+        });
+        self.last = block.timestamp;
+        self.books.enter(block, harvester(winner), self.network);
+        self.look_up_stakes(height.next());
+        self.traffic.on_block(block);
+        self.begin_to_lend(block);
+    }
+
+    /// The remote account is let in at once, but harvests only later (specification 08 §8.5).
+    fn begin_to_lend(&mut self, block: &Block) {
+        if block.transactions.iter().any(|transaction| matches!(transaction.body, Body::ImportanceTransfer(_))) {
+            self.lent_from = Some(block.height.plus(self.scenario.rewrite_limit));
+            assert_eq!(self.node.unlock(key(REMOTE)), UnlockResult::Success);
+        }
+    }
+
+    /// A harvester may not include what it has signed itself (specification 08 §7).
+    fn assert_own_transactions_wait(&mut self, made: &Made, winner: usize) {
+        let own = |transaction: &Transaction| transaction.signer_address(BYTE) == harvester(winner);
+        assert!(!made.block.transactions.iter().any(own), "block {}", made.block.height);
+        let waits = |one: &Transaction| own(one) && one.timestamp < made.block.timestamp;
+        self.held_back += usize::from(made.waiting.iter().any(|transaction| waits(transaction)));
+    }
+
+    /// Stakes for the block at a height. They are those of the balances if nothing else counts.
+    fn look_up_stakes(&mut self, height: Height) {
+        let snapshot = self.store.snapshot().unwrap();
+        for (index, stake) in self.stakes.iter_mut().enumerate() {
+            let found = state::importance(&snapshot, &harvester(index)).unwrap().unwrap();
+            assert_eq!(found.height, height.grouped());
+            *stake = (found.importance * SUPPLY as f64).trunc();
+        }
+        let is_new = height == Height::NEMESIS.next() || height.grouped() != Height(height.0 - 1).grouped();
+        if is_new && self.scenario.importance == ImportanceScheme::ProofOfStake {
+            let shared_out = -self.books.balance(&address(NEMESIS));
+            for (index, stake) in self.stakes.iter().enumerate() {
+                let share = self.books.balance(&harvester(index)) as f64 / shared_out as f64;
+                assert!((stake / SUPPLY as f64 / share - 1.0).abs() < 1e-6, "block {height}: {stake}, {share}");
+            }
+        }
+    }
+
+    /// Every balance is what the blocks add up to, and every transaction is somewhere.
+    fn assert_nothing_is_lost(&self) {
+        let snapshot = self.store.snapshot().unwrap();
+        for (account, expected) in self.books.all().filter(|(account, _)| **account != address(NEMESIS)) {
+            let balance = state::account(&snapshot, account).unwrap().balance;
+            assert_eq!(i128::from(balance.total()), expected, "{account}");
+        }
+        for (index, count) in self.counts().iter().enumerate() {
+            let account = state::account(&snapshot, &harvester(index)).unwrap();
+            assert_eq!(account.harvested_blocks as f64, *count, "harvester {index}");
+        }
+        let waiting = self.node.pool.in_fee_order();
+        let waiting: Vec<Hash256> =
+            waiting.iter().flat_map(|root| root.self_and_children().map(Transaction::hash)).collect();
+        for transaction in &self.announced {
+            let hash = transaction.hash();
+            let is_confirmed = state::hash_entry(&snapshot, &hash).unwrap().is_some();
+            let has_expired = transaction.self_and_children().any(|one| one.deadline < self.node.now);
+            assert!(is_confirmed || has_expired || waiting.contains(&hash), "{transaction:?}");
+        }
+    }
+
+    /// Blocks of each harvester.
+    fn counts(&self) -> [f64; 5] {
+        let mut counts = [0.0; 5];
+        self.harvests.iter().for_each(|harvest| counts[harvest.winner] += 1.0);
+        counts
+    }
+}
+
+/// How many blocks came after 1, 2, … seconds, and how many were to be expected.
+fn intervals(harvests: &[Harvest], odds: impl Fn(&Harvest) -> &Odds) -> (Vec<f64>, Vec<f64>) {
+    let longest = harvests.iter().map(|harvest| harvest.seconds.max(odds(harvest).seconds.len())).max().unwrap();
+    let (mut counts, mut expected) = (vec![0.0; longest], vec![0.0; longest]);
+    for harvest in harvests {
+        counts[harvest.seconds - 1] += 1.0;
+        expected.iter_mut().zip(&odds(harvest).seconds).for_each(|(sum, chance)| *sum += chance);
+    }
+    (counts, expected)
+}
+
+/// Intervals are spread as the formulas say, and not as if block times were stabilised where they are not or the
+/// reverse; and as the table of the specification says.
+fn assert_block_times(scenario: &Scenario, harvests: &[Harvest]) {
+    let distance = |odds: fn(&Harvest) -> &Odds| {
+        let (counts, expected) = intervals(harvests, odds);
+        let (counts, expected) = cells(&counts, &expected);
+        chi_square(&counts, &expected)
+    };
+    let (own, opposite) = (distance(|harvest| &harvest.odds), distance(|harvest| &harvest.opposite));
+    let mut seconds: Vec<f64> = harvests.iter().map(|harvest| harvest.seconds as f64).collect();
+    seconds.sort_by(f64::total_cmp);
+    let count = seconds.len() as f64;
+    let mean = seconds.iter().sum::<f64>() / count;
+    let deviation = (seconds.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / count).sqrt();
+    let quantile = |part: f64| seconds[(part * count) as usize];
+    let measured = [mean, deviation, quantile(0.05), quantile(0.95)];
+    for (name, (found, (wanted, tolerance))) in
+        ["mean", "deviation", "5 %", "95 %"].iter().zip(measured.iter().zip(scenario.table))
+    {
+        loudly(&format!("  interval {name:>10}: {found:7.2} s, by the table {wanted:.1} s"));
+        assert!((found - wanted).abs() <= tolerance, "{name}: {found}");
+    }
+    let bound = chi_square_bound(own.1);
+    loudly(&format!("  intervals: chi-square {:.1}, bound {bound:.1} ({} degrees)", own.0, own.1));
+    assert!(own.0 < bound && opposite.0 > 2.0 * chi_square_bound(opposite.1), "{own:?}, {opposite:?}");
+}
+
+/// Each harvester makes as many blocks as its importance is worth, and has as much of the fees.
+fn assert_shares(simulation: &Simulation<'_>) {
+    let harvests = &simulation.harvests;
+    let (counts, count) = (simulation.counts(), harvests.len() as f64);
+    let (mut expected, mut by_importance) = ([0.0; 5], [0.0; 5]);
+    let (mut fees, mut expected_fees, mut variances) = ([0.0; 5], [0.0; 5], [0.0; 5]);
+    for harvest in harvests {
+        fees[harvest.winner] += harvest.fees;
+        let all: f64 = harvest.odds.stakes().iter().sum();
+        harvest.order.iter().zip(harvest.odds.stakes()).for_each(|(index, stake)| by_importance[*index] += stake / all);
+        for (index, chance) in harvest.chances().into_iter().enumerate() {
+            expected[index] += chance;
+            expected_fees[index] += chance * harvest.fees;
+            variances[index] += chance * (1.0 - chance) * harvest.fees.powi(2);
+        }
+    }
+    loudly("  harvester  by importance  expected  blocks   fees expected      fees (XEM)  deviations");
+    for index in 0..HARVESTERS.len() {
+        let deviations = (fees[index] - expected_fees[index]) / f64::sqrt(variances[index]);
+        loudly(&format!(
+            "  {index:>9}  {:>13.1}  {:>8.1}  {:>6}  {:>14.1}  {:>14.1}  {deviations:>10.2}",
+            by_importance[index],
+            expected[index],
+            counts[index],
+            expected_fees[index] / 1e6,
+            fees[index] / 1e6
+        ));
+        assert!(deviations.abs() < MOST_DEVIATIONS);
+    }
+    let (own, degrees) = chi_square(&counts, &expected);
+    let (equal, bound) = (chi_square(&counts, &[count / 5.0; 5]).0, chi_square_bound(degrees));
+    loudly(&format!("  blocks of each: chi-square {own:.1}, bound {bound:.1}; if chances were equal {equal:.1}"));
+    assert!(own < bound && equal > 2.0 * bound);
+    assert!(fees.iter().sum::<f64>() > 0.0);
+}
+
+/// The store stands `nisd check`, and another that takes the same blocks in has the same state.
+fn assert_stands_every_check(folder: &Path, store: &Store, network: &Network) {
+    let snapshot = store.snapshot().unwrap();
+    let (digest, tip) = (state::digest(&snapshot).unwrap(), nisd::store::tip(&snapshot).unwrap().unwrap());
+    let checked = run(["check", "--data", folder.to_str().unwrap()]).expect_success().text();
+    assert_eq!(checked, format!("{} {digest}\n", tip.height));
+    let other_folder = tempfile::tempdir().unwrap();
+    let other = open(other_folder.path(), network);
+    let blocks = BlockFile::new(StoredBlocks::new(&snapshot, Height::NEMESIS.next())).unwrap();
+    take_in(&other, network, vec![blocks]);
+    let taken_in = other.snapshot().unwrap();
+    assert_eq!(state::digest(&taken_in).unwrap(), digest);
+    assert_eq!(stored_header(&taken_in, tip.height).unwrap().unwrap().0, tip);
+}
+
+fn watch(name: &str, scenario: &Scenario) {
+    let begun = Instant::now();
+    let mut random = Random(seed());
+    let network = scenario.network(&mut random);
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), &network);
+    let mut simulation = Simulation::new(scenario, &network, &store, random);
+    simulation.run();
+    let (blocks, virtual_time) = (simulation.harvests.len(), simulation.last.0 - START.0);
+    let confirmed: usize = simulation.announced.len();
+    loudly(&format!("{name}: {blocks} blocks, {confirmed} transactions in {virtual_time} s, seed {}", seed()));
+    loudly(&format!("  simulated in {:.1} s", begun.elapsed().as_secs_f64()));
+    assert_block_times(scenario, &simulation.harvests);
+    assert_shares(&simulation);
+    simulation.assert_nothing_is_lost();
+    let remote = simulation.harvests.iter().filter(|harvest| harvest.winner == LENDER).count();
+    assert!(simulation.lent_from.is_some() && remote > 0);
+    assert!(simulation.held_back > 0, "no transaction of a harvester ever had to wait");
+    assert_stands_every_check(folder.path(), &store, &network);
+    loudly(&format!("  with all checks in {:.1} s", begun.elapsed().as_secs_f64()));
+}
+
+#[test]
+fn five_harvesters_share_two_thousand_blocks_of_a_devnet_by_their_stakes() {
+    watch(
+        "proof of stake, immediate vesting, stabilised",
+        &Scenario {
+            importance: ImportanceScheme::ProofOfStake,
+            vesting: Vesting::Immediate,
+            stabilized: true,
+            target_time: 10,
+            rewrite_limit: 10,
+            blocks: 2_000,
+            rate: 25,
+            table: [(10.0, 0.3), (1.8, 0.3), (7.0, 1.0), (12.0, 1.0)],
+        },
+    );
+}
+
+#[test]
+fn five_harvesters_share_five_hundred_blocks_of_a_network_like_the_public_one_by_their_importances() {
+    watch(
+        "proof of importance, time-based vesting",
+        &Scenario {
+            importance: ImportanceScheme::ProofOfImportance,
+            vesting: Vesting::TimeBased,
+            stabilized: false,
+            target_time: 60,
+            rewrite_limit: 360,
+            blocks: 500,
+            rate: 5,
+            table: [(60.6, 15.0), (61.5, 20.0), (3.0, 4.0), (183.0, 60.0)],
+        },
+    );
+}
