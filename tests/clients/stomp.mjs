@@ -1,43 +1,52 @@
-// Follows a node with the usual STOMP library and prints what it is told.
+// Follows a node and an account with the usual STOMP library, and prints what it is told. It ends when every channel
+// has told something; it fails if that takes too long.
 //
 //   npm install
-//   node stomp.mjs [ws://127.0.0.1:7778/w/messages/websocket [ADDRESS [SECONDS]]]
+//   node stomp.mjs ADDRESS [ws://127.0.0.1:7778/w/messages/websocket [SECONDS]]
 import { Client } from "@stomp/stompjs";
 import { WebSocket } from "ws";
 
-const [
-  url = "ws://127.0.0.1:7778/w/messages/websocket",
-  // Starts multisig transactions in the chain that is compiled into nisd.
-  address = "TCTNP6TE54OAF66MT4K6AFCANMJTPZTYF2JNCPE4",
-  seconds = "20",
-] = process.argv.slice(2);
+const [address, url = "ws://127.0.0.1:7778/w/messages/websocket", seconds = "60"] = process.argv.slice(2);
+if (!address) throw new Error("usage: node stomp.mjs ADDRESS [URL [SECONDS]]");
+
+/** What there is to say about a message of each channel. */
+const channels = {
+  "/blocks/new": ({ height }) => `height ${height}`,
+  "/blocks": ({ height, transactions }) => `height ${height}, ${transactions.length} transactions`,
+  [`/unconfirmed/${address}`]: ({ meta, transaction }) => `type ${transaction.type}, hash ${meta.hash.data}`,
+  [`/transactions/${address}`]: ({ meta, transaction }) =>
+    `type ${transaction.type}, hash ${meta.hash.data}, height ${meta.height}`,
+};
+const silent = new Set(Object.keys(channels));
 
 const client = new Client({
   // The library has no websocket of its own outside browsers.
   webSocketFactory: () => new WebSocket(url, ["v12.stomp", "v11.stomp", "v10.stomp"]),
   reconnectDelay: 0,
   onConnect: (frame) => {
-    console.log("connected:", JSON.stringify(frame.headers));
-    client.subscribe("/blocks/new", (message) => {
-      console.log("/blocks/new:", message.body.trim(), JSON.stringify(message.headers));
-    });
-    client.subscribe("/blocks", (message) => {
-      const block = JSON.parse(message.body);
-      console.log(`/blocks: height ${block.height}, ${block.transactions.length} transactions`);
-    });
+    console.log("stomp.mjs: connected", JSON.stringify(frame.headers));
     client.publish({ destination: "/w/api/account/subscribe", body: JSON.stringify({ account: address }) });
-    client.subscribe(`/transactions/${address}`, (message) => {
-      const { meta, transaction } = JSON.parse(message.body);
-      console.log(`/transactions: type ${transaction.type}, meta ${JSON.stringify(meta)}`);
-    });
+    for (const channel of silent) client.subscribe(channel, (message) => told(channel, JSON.parse(message.body)));
   },
-  onStompError: (frame) => console.error("error:", frame.headers.message),
-  onWebSocketError: (error) => console.error("websocket:", error.message),
-  onWebSocketClose: (event) => console.log(`closed: code ${event.code} ${event.reason}`),
+  onStompError: (frame) => end(`error: ${frame.headers.message}`),
+  onWebSocketError: (error) => end(`websocket: ${error.message}`),
 });
 
-client.activate();
-setTimeout(async () => {
+function told(channel, body) {
+  console.log(`stomp.mjs: ${channel} ${channels[channel](body)}`);
+  silent.delete(channel);
+  if (silent.size === 0) end();
+}
+
+/** Says goodbye; with a reason this is a failure. */
+async function end(reason) {
+  if (reason) {
+    console.error(`stomp.mjs: ${reason}`);
+    process.exitCode = 1;
+  }
+  clearTimeout(timer);
   await client.deactivate();
-  console.log("deactivated");
-}, Number(seconds) * 1000);
+}
+
+const timer = setTimeout(() => end(`nothing was told on ${[...silent].join(", ")}`), Number(seconds) * 1000);
+client.activate();

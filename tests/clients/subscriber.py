@@ -1,7 +1,8 @@
-"""Follows a node over a bare websocket, with frames written by hand, and prints what it is told.
+"""Follows a node and an account over a bare websocket, with frames written by hand, and prints what it is told. It ends
+when every channel has told something; it fails if that takes too long.
 
     pip install -r requirements.txt
-    python subscriber.py [ws://127.0.0.1:7778/w/messages/websocket [ADDRESS [SECONDS]]]
+    python subscriber.py ADDRESS [ws://127.0.0.1:7778/w/messages/websocket [SECONDS]]
 """
 
 import json
@@ -11,8 +12,6 @@ import time
 from websockets.sync.client import connect
 
 URL = "ws://127.0.0.1:7778/w/messages/websocket"
-# Starts multisig transactions in the chain that is compiled into nisd.
-ADDRESS = "TCTNP6TE54OAF66MT4K6AFCANMJTPZTYF2JNCPE4"
 
 
 def frame(command, headers=(), body=""):
@@ -21,46 +20,60 @@ def frame(command, headers=(), body=""):
     return "\n".join(lines) + "\n\n" + body + "\0"
 
 
-def show(text):
-    """Prints a frame from the node in one line."""
+def parsed(text):
+    """Command, headers and body of a frame."""
     head, _, body = text.partition("\n\n")
     command, *headers = head.split("\n")
-    values = dict(header.split(":", 1) for header in headers)
-    destination = values.get("destination", "")
-    body = body.rstrip("\0")
-    if destination == "/blocks":
-        block = json.loads(body)
-        told = f"height {block['height']}, {len(block['transactions'])} transactions"
-    elif destination.startswith("/transactions/"):
-        pair = json.loads(body)
-        told = f"type {pair['transaction']['type']}, meta {json.dumps(pair['meta'])}"
-    else:
-        told = repr(body)
-    print(command, headers, told, flush=True)
+    return command, dict(header.split(":", 1) for header in headers), body.rstrip("\0")
+
+
+def expect(socket, command, deadline):
+    """Headers and body of the next frame, which must be this command."""
+    received, headers, body = parsed(socket.recv(timeout=max(0, deadline - time.monotonic())))
+    assert received == command, (received, headers, body)
+    return headers, body
+
+
+def summary(body):
+    """A message in a few words: it holds a height, or a transaction, or a block."""
+    if isinstance(body, int):
+        return f"height {body}"
+    if "transaction" in body:
+        return f"type {body['transaction']['type']}, meta {json.dumps(body['meta'])}"
+    return f"height {body['height']}, {len(body['transactions'])} transactions"
+
+
+def follow(socket, address, deadline):
+    """Subscribes to everything, and reads until every channel has told something."""
+    silent = {"/blocks/new", "/blocks", f"/unconfirmed/{address}", f"/transactions/{address}"}
+    # Old libraries send the payload in single quotes.
+    socket.send(frame("SEND", [("destination", "/w/api/account/subscribe")], f"{{'account':'{address}'}}"))
+    for number, channel in enumerate(sorted(silent)):
+        socket.send(frame("SUBSCRIBE", [("id", f"sub-{number}"), ("destination", channel)]))
+    while silent:
+        try:
+            headers, body = expect(socket, "MESSAGE", deadline)
+        except TimeoutError:
+            sys.exit(f"subscriber.py: nothing was told on {', '.join(sorted(silent))}")
+        channel = headers["destination"]
+        print(f"subscriber.py: {channel} {summary(json.loads(body))}", flush=True)
+        silent.discard(channel)
 
 
 def main():
     arguments = dict(enumerate(sys.argv[1:]))
-    address = arguments.get(1, ADDRESS)
-    deadline = time.monotonic() + float(arguments.get(2, 20))
-    with connect(arguments.get(0, URL)) as socket:
+    if 0 not in arguments:
+        sys.exit("usage: python subscriber.py ADDRESS [URL [SECONDS]]")
+    deadline = time.monotonic() + float(arguments.get(2, 60))
+    with connect(arguments.get(1, URL)) as socket:
+        # Without any header, as old libraries do it: new heights then come as bare numbers.
         socket.send(frame("CONNECT"))
-        show(socket.recv())
-        socket.send(frame("SUBSCRIBE", [("id", "sub-0"), ("destination", "/blocks/new")]))
-        socket.send(frame("SUBSCRIBE", [("id", "sub-1"), ("destination", "/blocks")]))
-        # Old libraries send the payload in single quotes.
-        payload = f"{{'account':'{address}'}}"
-        socket.send(frame("SEND", [("destination", "/w/api/account/subscribe")], payload))
-        socket.send(frame("SUBSCRIBE", [("id", "sub-2"), ("destination", f"/transactions/{address}")]))
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                show(socket.recv(timeout=left))
-            except TimeoutError:
-                break
+        headers, _ = expect(socket, "CONNECTED", deadline)
+        print(f"subscriber.py: connected {json.dumps(headers)}", flush=True)
+        follow(socket, arguments[0], deadline)
         socket.send(frame("DISCONNECT", [("receipt", "bye")]))
-        while not (text := socket.recv(timeout=5)).startswith("RECEIPT"):
-            show(text)
-        show(text)
+        while parsed(socket.recv(timeout=5))[0] != "RECEIPT":
+            pass
 
 
 if __name__ == "__main__":

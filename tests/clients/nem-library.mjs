@@ -1,0 +1,144 @@
+// Sends one transaction of each kind with nem-library, and waits for each until it is in the chain.
+//
+//   npm install
+//   node nem-library.mjs [http://127.0.0.1:7890 [alice.key]]
+//
+// The key file is that of an account which pays for it all; everybody else is made up on the way.
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import nem from "nem-library";
+
+nem.NEMLibrary.bootstrap(nem.NetworkTypes.TEST_NET);
+
+const [url = "http://127.0.0.1:7890", keyFile = "alice.key"] = process.argv.slice(2);
+const { hostname: domain, port } = new URL(url);
+const nodes = [{ protocol: "http", domain, port }];
+const accounts = new nem.AccountHttp(nodes);
+const mosaics = new nem.MosaicHttp(nodes);
+const namespaces = new nem.NamespaceHttp(nodes);
+const transactions = new nem.TransactionHttp(nodes);
+const XEM = 1_000_000;
+
+/** The account of a key file: its first line that is no comment. */
+function accountOfFile(file) {
+  return nem.Account.createWithPrivateKey(readFileSync(file, "utf8").match(/^\s*([0-9a-f]{64})\s*$/im)[1]);
+}
+
+/** Signs a transaction and hands it to the node, which must take it; its hash. */
+async function announce(sender, transaction) {
+  const answer = await transactions.announceTransaction(sender.signTransaction(transaction)).toPromise();
+  return answer.transactionHash.data;
+}
+
+/** Waits until a block has the transaction with this hash. */
+async function confirmed(step, hash) {
+  for (let second = 0; second < 120; second++) {
+    const found = await transactions.getByHash(hash).toPromise().catch(() => null);
+    if (found) {
+      console.log(`nem-library: ${step} confirmed at height ${found.getTransactionInfo().height}, hash ${hash}`);
+      return found;
+    }
+    await sleep(1000);
+  }
+  throw new Error(`${step} is not confirmed: ${hash}`);
+}
+
+/** From now until in two hours. */
+function window() {
+  return nem.TimeWindow.createWithDeadline();
+}
+
+/** What an account has. The library itself asks for whole accounts only if they have sent something already. */
+async function balance({ address }) {
+  const owned = await accounts.getMosaicOwnedByAddress(address).toPromise();
+  return owned.find(({ mosaicId }) => mosaicId.equals(nem.XEM.MOSAICID)).quantity;
+}
+
+function xemTransfer(recipient, xem, message = nem.EmptyMessage) {
+  return nem.TransferTransaction.create(window(), recipient.address, new nem.XEM(xem), message);
+}
+
+async function transfer(sender, recipient, xem, message) {
+  return confirmed("transfer", await announce(sender, xemTransfer(recipient, xem, message)));
+}
+
+async function namespace(owner, name) {
+  return confirmed("namespace", await announce(owner, nem.ProvisionNamespaceTransaction.createRoot(window(), name)));
+}
+
+async function mosaicDefinition(owner, id) {
+  // Divisibility, initial supply, transferable, supply mutable.
+  const properties = new nem.MosaicProperties(3, 1_000_000, true, true);
+  const publicAccount = nem.PublicAccount.createWithPublicKey(owner.publicKey);
+  const definition = new nem.MosaicDefinition(publicAccount, id, "for trying things out", properties);
+  const transaction = nem.MosaicDefinitionCreationTransaction.create(window(), definition);
+  return confirmed("mosaic definition", await announce(owner, transaction));
+}
+
+/** Sends a mosaic; the library computes the fee from the definition, which it asks the node for. */
+async function mosaicTransfer(owner, recipient, id, amount) {
+  const attachment = await mosaics.getMosaicTransferableWithAmount(id, amount).toPromise();
+  const { address } = recipient;
+  const transaction = nem.TransferTransaction.createWithMosaics(window(), address, [attachment], nem.EmptyMessage);
+  return confirmed("mosaic transfer", await announce(owner, transaction));
+}
+
+/** Makes an account multisig: from now on all cosignatories must sign for it. */
+async function conversion(vault, cosignatories) {
+  const additions = cosignatories.map(
+    ({ publicKey }) =>
+      new nem.CosignatoryModification(
+        nem.PublicAccount.createWithPublicKey(publicKey),
+        nem.CosignatoryModificationAction.ADD,
+      ),
+  );
+  // The node wants them in the order of their addresses.
+  additions.sort((a, b) => (a.cosignatoryAccount.address.plain() < b.cosignatoryAccount.address.plain() ? -1 : 1));
+  const { length } = cosignatories;
+  const transaction = nem.MultisigAggregateModificationTransaction.create(window(), additions, length);
+  return confirmed("multisig conversion", await announce(vault, transaction));
+}
+
+/** Sends from the multisig account: one cosignatory starts, the other finds the transaction at the node and signs. */
+async function multisigTransfer(vault, [first, second], recipient, xem) {
+  const publicAccount = nem.PublicAccount.createWithPublicKey(vault.publicKey);
+  const inner = xemTransfer(recipient, xem);
+  const hash = await announce(first, nem.MultisigTransaction.create(window(), inner, publicAccount));
+  const waiting = await accounts.unconfirmedTransactions(second.address).toPromise();
+  const { hashData } = waiting.find((transaction) => transaction.isPendingToSign());
+  await announce(second, nem.MultisigSignatureTransaction.create(window(), vault.address, hashData));
+  return confirmed("multisig transfer", hash);
+}
+
+async function main() {
+  const bank = accountOfFile(keyFile);
+  const [owner, vault, friend, first, second] = Array.from({ length: 5 }, () => nem.Account.generateAccount());
+  const coin = new nem.MosaicId(`nemlib-${randomBytes(4).toString("hex")}`, "coin");
+
+  await Promise.all([transfer(bank, owner, 200, nem.PlainMessage.create("hello")), transfer(bank, vault, 100)]);
+  assert.equal(await balance(owner), 200 * XEM);
+
+  await Promise.all([namespace(owner, coin.namespaceId), conversion(vault, [first, second])]);
+  const found = await namespaces.getNamespace(coin.namespaceId).toPromise();
+  assert.equal(found.owner.plain(), owner.address.plain());
+
+  const [, sent] = await Promise.all([
+    mosaicDefinition(owner, coin),
+    multisigTransfer(vault, [first, second], friend, 10),
+  ]);
+  assert.equal(sent.signatures.length, 1);
+  assert.equal(await balance(friend), 10 * XEM);
+  // Less the fees: conversion 0.5, transfer 0.05, multisig 0.15, cosignature 0.15.
+  assert.equal(await balance(vault), 89.15 * XEM);
+
+  await mosaicTransfer(owner, friend, coin, 5);
+  const owned = await accounts.getMosaicOwnedByAddress(friend.address).toPromise();
+  assert.equal(owned.find(({ mosaicId }) => mosaicId.equals(coin)).quantity, 5000);
+}
+
+main().catch((error) => {
+  console.error("nem-library:", error.stack);
+  process.exitCode = 1;
+});
