@@ -50,7 +50,7 @@ function window() {
   return nem.TimeWindow.createWithDeadline();
 }
 
-/** What an account has. The library itself asks for whole accounts only if they have sent something already. */
+/** What an account has, asked for as a mosaic: the library cannot read accounts that have never sent anything. */
 async function balance({ address }) {
   const owned = await accounts.getMosaicOwnedByAddress(address).toPromise();
   return owned.find(({ mosaicId }) => mosaicId.equals(nem.XEM.MOSAICID)).quantity;
