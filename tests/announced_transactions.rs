@@ -7,6 +7,7 @@ mod recorded_chain;
 
 use std::collections::BTreeMap;
 
+use common::refusals::{FAILED_AFTERWARDS, is_foreign};
 use common::{loudly, shared};
 use nisd::codec::{Context as ReadContext, Form};
 use nisd::crypto::{Signature, Verifier};
@@ -94,15 +95,6 @@ fn replay(chain: &Chain, store: &Store, case: &Value, verifier: &mut Verifier) -
     }
     let answer = announce(case, &mut pool, &confirmed, verifier);
     (answer, pool.len())
-}
-
-/// Where the recording shows a failure of the reference software after all its rules had passed (specification 08 §21,
-/// number 21), a new implementation accepts.
-const FAILED_AFTERWARDS: &str = "invalid call to convertToFullyVested 2";
-
-/// Whether a recorded text is in words of the reference software's platform instead of the protocol's.
-fn is_foreign(text: &str) -> bool {
-    ["java.", "org.nem.core.", "Cannot ", "-2"].iter().any(|start| text.starts_with(start))
 }
 
 #[derive(Default)]

@@ -14,11 +14,8 @@ use nisd::devnet::Role;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Within this a network that makes a block every second or two makes some.
+/// Within this a network makes some blocks.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A time so long ago that a network whose nemesis block is of then makes a block every second or two at first
-/// (specification 08 §18.5).
-const LONG_AGO: &str = "300000000";
 
 /// The folder of a private network.
 struct Place {
@@ -46,10 +43,21 @@ impl Place {
         Node::start(&all)
     }
 
-    /// Makes a network whose nemesis block is old.
-    fn make_long_ago(&self, arguments: &[&str]) -> Ended {
-        let all: Vec<_> = ["--clock", LONG_AGO].iter().chain(arguments).copied().collect();
-        stop(self.start(&all))
+    /// Makes a network and stops it at once.
+    fn make(&self, arguments: &[&str]) -> Ended {
+        stop(self.start(arguments))
+    }
+
+    /// Makes a network that finds a block every second, whatever its difficulty: it says that there is so much more than
+    /// is owned that every importance counts a thousand times as much (specification 02 §4.3).
+    fn make_hasty(&self, arguments: &[&str]) -> Ended {
+        let ended = self.make(arguments);
+        let settings = fs::read_to_string(self.path("devnet.properties")).unwrap();
+        let hasty = settings.replace("totalAmount = 8999999999\n", "totalAmount = 9000000000000\n");
+        assert_ne!(hasty, settings);
+        fs::write(self.path("devnet.properties"), hasty).unwrap();
+        fs::remove_file(self.path("data.mdb")).unwrap();
+        ended
     }
 
     fn on_store(&self, command: &str) -> String {
@@ -134,7 +142,7 @@ fn harvester_key(place: &Place) -> String {
 #[test]
 fn a_network_goes_on_where_it_stopped_also_by_its_own_settings() {
     let place = Place::new();
-    place.make_long_ago(&[]);
+    place.make_hasty(&[]);
     let node = place.start(&[]);
     wait_for_height(&mut Client::connect(node.http), 3);
     stop(node);
@@ -155,7 +163,7 @@ fn a_network_goes_on_where_it_stopped_also_by_its_own_settings() {
 fn fresh_keys_are_others_each_time_and_demo_keys_always_the_same() {
     let accounts = |arguments: &[&str]| {
         let place = Place::new();
-        let said = place.make_long_ago(arguments).text();
+        let said = place.make(arguments).text();
         let accounts = addresses(&said);
         assert_eq!(accounts.len(), 5, "{said}");
         (accounts, said.contains("WORTHLESS"))
@@ -172,7 +180,7 @@ fn fresh_keys_are_others_each_time_and_demo_keys_always_the_same() {
 fn the_rules_are_chosen_when_the_network_is_made_and_never_again() {
     let place = Place::new();
     let rules = "nis.blockChainFeatures=PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING";
-    let said = place.make_long_ago(&["--block-time", "300", "--set", rules]).text();
+    let said = place.make_hasty(&["--block-time", "300", "--set", rules]).text();
     assert!(said.contains("a block every 300 s, proof of importance"), "{said}");
     let node = place.start(&[]);
     wait_for_height(&mut Client::connect(node.http), 3);
@@ -207,12 +215,12 @@ fn the_store_of_another_chain_is_not_mixed_with_a_private_network() {
 #[test]
 fn an_interrupted_beginning_is_completed_with_the_keys_that_are_there() {
     let place = Place::new();
-    place.make_long_ago(&["--fresh-keys"]);
+    place.make(&["--fresh-keys"]);
     let alice = fs::read_to_string(place.path("alice.key")).unwrap();
     for file in ["devnet.properties", "data.mdb", "carol.key"] {
         fs::remove_file(place.path(file)).unwrap();
     }
-    place.make_long_ago(&["--fresh-keys"]);
+    place.make(&["--fresh-keys"]);
     assert_eq!(fs::read_to_string(place.path("alice.key")).unwrap(), alice);
     assert!(place.path("carol.key").exists());
 }
@@ -220,7 +228,7 @@ fn an_interrupted_beginning_is_completed_with_the_keys_that_are_there() {
 #[test]
 fn another_node_joins_with_the_exported_settings() {
     let place = Place::new();
-    place.make_long_ago(&[]);
+    place.make_hasty(&[]);
     let node = place.start(&[]);
     wait_for_height(&mut Client::connect(node.http), 3);
     let port = node.http.port();
@@ -274,7 +282,7 @@ fn public_networks_are_refused_until_other_nodes_can_be_reached_unless_offline_i
 #[test]
 fn a_payment_is_announced_told_confirmed_and_told_again() {
     let place = Place::new();
-    place.make_long_ago(&[]);
+    place.make_hasty(&[]);
     let accounts = addresses(&run(["devnet", "show", "--data", &place.data]).expect_success().text());
     let (alice, bob) = (address(&accounts, "alice"), address(&accounts, "bob"));
     let node = place.start(&[]);

@@ -3,7 +3,7 @@
 //! `bash -c 'ulimit -n 20000 && cargo bench --bench subscribers'` has two parts:
 //!
 //! * 2,000 idle HTTP connections and 2,000 websocket sessions, each subscribed to `/blocks/new` and `/blocks`,
-//!   on a private network that makes a block every second or two. It reports memory, whether every
+//!   on a private network that makes a block every second. It reports memory, whether every
 //!   session got every height from its subscription on in order, and the time between the first and the last
 //!   session that got a message. This client reads all of them in one thread, so that its own work is in it.
 //! * 50 sessions that read `/blocks` of `all-forks` at full speed of import, without and with 50 more that
