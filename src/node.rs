@@ -1,7 +1,9 @@
 //! Wires the rooms into the loop: sockets, clock and signals on one side, chain, interface and sessions on
 //! the other.
 
+mod catalogue;
 mod harvester;
+mod identity;
 mod ledger;
 mod service;
 mod setup;

@@ -2,22 +2,30 @@
 
 use std::borrow::Cow;
 
+use super::Now;
 use super::answer::Writer;
+use super::catalogue::Page;
 use super::desk::Desk;
 use super::failure::Failure;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, NodeStatus};
 use super::media::{Format, body_format};
 use super::request::Request;
 use super::secret;
 use super::settings::Settings;
 use super::views::View;
 use crate::codec::binary::BinarySource;
+use crate::codec::digits;
 use crate::codec::json::JsonSource;
 use crate::codec::lax_json;
 use crate::codec::{ReadError, Source};
 use crate::crypto::PublicKey;
 use crate::crypto::hex_text::decode_hex;
-use crate::model::Address;
+use crate::model::{Address, MosaicId, NamespaceId};
+
+/// Entries of a page: at least, at most, and unless the client says (specification 06 §5).
+const MIN_PAGE: i16 = 5;
+const MAX_PAGE: i16 = 100;
+const DEFAULT_PAGE: i16 = 25;
 
 const NOT_AN_OBJECT: Failure = Failure::argument("JSON Object was expected");
 
@@ -40,6 +48,8 @@ pub struct Call<'a> {
     pub desk: &'a mut dyn Desk,
     /// The settings of the interface.
     pub settings: &'a Settings,
+    /// The present moment.
+    pub now: Now,
     pub(super) writer: Writer<'a>,
 }
 
@@ -59,6 +69,14 @@ impl<'a> Call<'a> {
     /// Whether the caller counts as local.
     pub fn is_local(&self) -> bool {
         (self.settings.is_local)(self.request.peer)
+    }
+
+    /// Refuses a call that only a node that has joined its network answers.
+    pub fn need_network(&self) -> Result<(), Failure> {
+        match self.ledger.node_status() {
+            NodeStatus::Running | NodeStatus::Booting => Err(Failure::NOT_BOOTED),
+            _ => Ok(()),
+        }
     }
 
     /// Reads the body.
@@ -107,13 +125,60 @@ impl<'a> Call<'a> {
 
     /// A required parameter in hex.
     pub fn hex(&self, name: &'static str) -> Result<Vec<u8>, Failure> {
-        let missing = || Failure::Internal(format!("the parameter {name} is missing").into());
-        let text = self.parameter(name)?.ok_or_else(missing)?;
-        decode_hex(&text).map_err(|error| Failure::bad_hex(&error))
+        decode_hex(&self.required(name)?).map_err(|error| Failure::bad_hex(&error))
+    }
+
+    fn required(&self, name: &'static str) -> Result<Cow<'a, str>, Failure> {
+        self.parameter(name)?.ok_or_else(|| Failure::Internal(format!("the parameter {name} is missing").into()))
+    }
+
+    /// The parameter `namespace`.
+    pub fn namespace(&self) -> Result<NamespaceId, Failure> {
+        parse_namespace(&self.required("namespace")?)
+    }
+
+    /// The parameter `parent`, a namespace; an empty one is none.
+    pub fn parent(&self) -> Result<Option<NamespaceId>, Failure> {
+        let text = self.parameter("parent")?.filter(|text| !text.is_empty());
+        text.map(|text| parse_namespace(&text)).transpose()
+    }
+
+    /// The parameter `mosaicId`.
+    pub fn mosaic_id(&self) -> Result<MosaicId, Failure> {
+        let id = MosaicId::parse(&self.required("mosaicId")?);
+        id.map_err(|error| Failure::Argument(error.to_string().into()))
+    }
+
+    /// The parameters `id` and `pageSize`.
+    pub fn page(&self) -> Result<Page, Failure> {
+        let before = match self.parameter("id")? {
+            // Numbers begin with 1.
+            Some(text) => u64::try_from(digits::parse_i64(&text).ok_or_else(|| not_a_number(&text))?).unwrap_or(0),
+            None => u64::MAX,
+        };
+        let size = match self.parameter("pageSize")? {
+            Some(text) => page_size(&text)?,
+            None => DEFAULT_PAGE,
+        };
+        Ok(Page { before, size: size.clamp(MIN_PAGE, MAX_PAGE).unsigned_abs().into() })
     }
 
     /// The address of the account with a public key.
     pub fn address_of(&self, key: &PublicKey) -> Address {
         Address::from_public_key(key, self.settings.context.network)
     }
+}
+
+fn parse_namespace(text: &str) -> Result<NamespaceId, Failure> {
+    NamespaceId::parse(text).map_err(|error| Failure::Argument(error.to_string().into()))
+}
+
+fn not_a_number(text: &str) -> Failure {
+    ReadError::NotANumber(text.to_owned()).into()
+}
+
+fn page_size(text: &str) -> Result<i16, Failure> {
+    let number = digits::parse_i32(text).ok_or_else(|| not_a_number(text))?;
+    let too_large = |_| Failure::Argument(format!("Value out of range. Value:\"{text}\" Radix:10").into());
+    number.try_into().map_err(too_large)
 }

@@ -1,11 +1,12 @@
 //! What the interface reads. The chain store answers it; nothing here changes anything.
 
+use super::catalogue::Catalogue;
 use super::failure::Failure;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Amount, Block, Hash256, Height, MosaicDefinition, MosaicId, Transaction};
 
 /// A read-only view of chain, state and node, the same for the whole of one request.
-pub trait Ledger {
+pub trait Ledger: Catalogue {
     /// Height of the last block.
     fn height(&self) -> Result<Height, Failure>;
     /// Whether the chain is still being read into memory (specification 06 §2.2).
@@ -20,7 +21,7 @@ pub trait Ledger {
     fn account(&self, address: &Address) -> Result<AccountInfo, Failure>;
     /// What else is known about the account of an address.
     fn account_meta(&self, address: &Address) -> Result<AccountMeta, Failure>;
-    /// The current definition of a mosaic.
+    /// The definition of a mosaic that the state goes by, `nem:xem` included.
     fn mosaic_definition(&self, id: &MosaicId) -> Result<Option<MosaicDefinition>, Failure>;
 }
 

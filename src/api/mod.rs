@@ -3,6 +3,7 @@
 
 mod answer;
 pub mod call;
+pub mod catalogue;
 mod desk;
 mod failure;
 mod ledger;
@@ -17,6 +18,7 @@ mod settings;
 pub mod views;
 
 pub use answer::{Answer, Header};
+pub use catalogue::{Catalogue, Definitions, Namespace, Numbered, Page};
 pub use desk::{Desk, UnlockRefusal, UnlockedInfo, account_meta};
 pub use failure::{ErrorObject, Failure};
 pub use ledger::{
@@ -24,7 +26,7 @@ pub use ledger::{
 };
 pub use request::{Headers, Request};
 pub use routes::ROUTES;
-pub use settings::{Features, Settings};
+pub use settings::{Features, NodeDescription, Settings};
 
 use answer::Writer;
 use call::Call;
@@ -44,6 +46,8 @@ const WHILE_LOADING: [&str; 2] = ["/status", "/chain/height"];
 pub struct Now {
     /// Network time.
     pub network: Timestamp,
+    /// The same in milliseconds.
+    pub network_millis: i64,
     /// Milliseconds of a clock that never goes back, for the rate limit.
     pub monotonic_millis: u64,
 }
@@ -65,6 +69,11 @@ impl Api {
     /// The interface with these routes only.
     pub fn with_routes(settings: Settings, routes: &'static [Route]) -> Api {
         Api { settings, routes, limiter: RateLimiter::default(), json: JsonSink::default() }
+    }
+
+    /// What the node tells of itself.
+    pub fn node(&self) -> &NodeDescription {
+        &self.settings.node
     }
 
     /// Answers that the node itself failed, before it could look at the request.
@@ -113,7 +122,7 @@ impl Api {
             let text = format!("Request method '{}' not supported", request.method);
             return writer.failure(&Failure::Internal(text.into()));
         };
-        let mut call = Call { request, ledger, desk, settings: &self.settings, writer };
+        let mut call = Call { request, ledger, desk, settings: &self.settings, now, writer };
         if let Err(failure) = admit(route, &call).and_then(|()| (route.handler)(&mut call)) {
             call.writer.failure(&failure);
         }

@@ -9,20 +9,22 @@ use proptest::prelude::*;
 use super::*;
 use crate::codec::Context;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature, verify};
+use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{ImportanceTransfer, LinkMode, Multisig, Transfer, kind, wire_version};
 use crate::model::{
-    Address, Amount, Block, BlockKind, Body, Hash256, Height, MosaicDefinition, MosaicId, NetworkByte, Transaction,
-    WireHash,
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, Mosaic, MosaicDefinition, MosaicId,
+    MosaicProperties, NamespaceId, NetworkByte, Transaction, WireHash,
 };
 use crate::rules::ValidationResult;
 
 const NETWORK: NetworkByte = NetworkByte::TESTNET;
-const NOW: Now = Now { network: Timestamp(3240), monotonic_millis: 5000 };
+const NOW: Now = Now { network: Timestamp(3240), network_millis: 3_240_001, monotonic_millis: 5000 };
 
 struct FakeLedger {
     blocks: Vec<Block>,
     is_loading: bool,
     remote_status: RemoteStatus,
+    status: NodeStatus,
     /// How often anything but the height was read.
     reads: Cell<u32>,
 }
@@ -37,7 +39,7 @@ impl Ledger for FakeLedger {
     }
 
     fn node_status(&self) -> NodeStatus {
-        NodeStatus::NoRemoteNode
+        self.status
     }
 
     fn block(&self, height: Height) -> Result<Option<Block>, Failure> {
@@ -73,9 +75,67 @@ impl Ledger for FakeLedger {
         Ok(AccountMeta { unlocked: false, remote_status, cosignatory_of: vec![other], cosignatories: Vec::new() })
     }
 
-    fn mosaic_definition(&self, _: &MosaicId) -> Result<Option<MosaicDefinition>, Failure> {
-        Ok(None)
+    fn mosaic_definition(&self, id: &MosaicId) -> Result<Option<MosaicDefinition>, Failure> {
+        let mosaic = MosaicId::parse("a:paid").unwrap();
+        let levy = Levy { kind: LevyKind::Absolute, recipient: address_of(&key(2)), mosaic, fee: 3 };
+        Ok(Some(definition(id, (id.name() == "b").then_some(levy))))
     }
+}
+
+/// The namespace `a`, rented by the account that is asked for, and the mosaic `a:b`. What a list holds tells the page
+/// that was asked for.
+impl Catalogue for FakeLedger {
+    fn is_active(&self, name: &NamespaceId) -> Result<bool, Failure> {
+        Ok(name.as_str() == "a")
+    }
+
+    fn namespace(&self, name: &NamespaceId) -> Result<Option<Namespace>, Failure> {
+        Ok(self.is_active(name)?.then(|| rented(name, address_of(&key(1)), 7)))
+    }
+
+    fn root_namespaces(&self, page: Page) -> Result<Vec<Numbered<Namespace>>, Failure> {
+        let name = NamespaceId::parse("a").unwrap();
+        Ok(vec![Numbered { id: page.before, item: rented(&name, address_of(&key(1)), page.size as u64) }])
+    }
+
+    fn namespaces_of(
+        &self,
+        owner: &Address,
+        parent: Option<&NamespaceId>,
+        provisions: usize,
+    ) -> Result<Vec<Namespace>, Failure> {
+        let name = NamespaceId::parse(&parent.map_or("a".to_owned(), |parent| format!("{parent}.x"))).unwrap();
+        Ok(vec![rented(&name, *owner, provisions as u64)])
+    }
+
+    fn definition(&self, id: &MosaicId) -> Result<Option<MosaicDefinition>, Failure> {
+        Ok((id.name() == "b").then(|| definition(id, None)))
+    }
+
+    fn definitions(&self, of: Definitions<'_>, page: Page) -> Result<Vec<Numbered<MosaicDefinition>>, Failure> {
+        let mut item = definition(&MosaicId::parse("a:b").unwrap(), None);
+        item.description = format!("{of:?} {}", page.size);
+        Ok(vec![Numbered { id: page.before, item }])
+    }
+
+    fn supply(&self, id: &MosaicId) -> Result<Option<u64>, Failure> {
+        Ok((id.name() == "b").then_some(9))
+    }
+
+    fn mosaics_of(&self, account: &Address) -> Result<Vec<Mosaic>, Failure> {
+        let own = (*account == address_of(&key(1))).then(|| Mosaic { id: MosaicId::parse("a:b").unwrap(), quantity: 5 });
+        Ok(std::iter::once(Mosaic { id: MosaicId::xem(), quantity: 4 }).chain(own).collect())
+    }
+}
+
+fn rented(name: &NamespaceId, owner: Address, height: u64) -> Namespace {
+    Namespace { name: name.clone(), owner, height: Height(height) }
+}
+
+fn definition(id: &MosaicId, levy: Option<Levy>) -> MosaicDefinition {
+    let properties =
+        MosaicProperties { divisibility: 1, initial_supply: 9, supply_mutable: true, transferable: false };
+    MosaicDefinition { creator: key(1), id: id.clone(), description: "d/".to_owned(), properties, levy }
 }
 
 /// A node that keeps what it is told and answers what it is set to.
@@ -179,14 +239,26 @@ fn ledger() -> FakeLedger {
         height: Height(1),
         transactions,
     };
-    FakeLedger { blocks: vec![block], is_loading: false, remote_status: RemoteStatus::Inactive, reads: Cell::new(0) }
+    let (remote_status, status) = (RemoteStatus::Inactive, NodeStatus::NoRemoteNode);
+    FakeLedger { blocks: vec![block], is_loading: false, remote_status, status, reads: Cell::new(0) }
 }
 
 fn settings() -> Settings {
     let features = Features { transaction_hash_lookup: true, ..Features::default() };
     let context = Context { network: NETWORK, nemesis_signer: address_of(&key(99)), trusted: false };
     let is_local = Box::new(|peer| peer == IpAddr::from([127, 0, 0, 1]));
-    Settings { context, features, limits_rate: true, is_local, allowed_harvesters: Vec::new() }
+    let node = NodeDescription {
+        public_key: key(1),
+        name: "n/".to_owned(),
+        protocol: "http",
+        host: "127.0.0.1".to_owned(),
+        port: 7890,
+        platform: "p".to_owned(),
+        features: features.bits(),
+        network: NETWORK,
+        started: Timestamp(3000),
+    };
+    Settings { context, features, node, limits_rate: true, is_local, allowed_harvesters: Vec::new() }
 }
 
 struct Pairs<'a>(&'a [(&'a str, &'a str)]);
@@ -297,6 +369,136 @@ fn signs_of_life() {
     assert_eq!(Sent::new("GET /heartbeat").says(), (200, expected.to_owned()));
     let expected = "{\"code\":7,\"type\":4,\"message\":\"status\"}\r\n";
     assert_eq!(Sent::new("GET /status/").says(), (200, expected.to_owned()));
+}
+
+const DEFINITION: &str = r#""id":{"namespaceId":"a","name":"b"},"properties":[{"name":"divisibility","value":"1"},{"name":"initialSupply","value":"9"},{"name":"supplyMutable","value":"true"},{"name":"transferable","value":"false"}]"#;
+
+#[test]
+fn the_node_tells_of_itself_and_its_time() {
+    let node = format!(
+        r#"{{"metaData":{{"features":1,"application":null,"networkId":-104,"version":"0.6.102","platform":"p"}},"endpoint":{{"protocol":"http","port":7890,"host":"127.0.0.1"}},"identity":{{"name":"n\/","public-key":"{}"}}}}"#,
+        key(1)
+    );
+    assert_eq!(Sent::new("GET /node/info").says(), (200, format!("{node}\r\n")));
+    let (status, info) = Sent::new("GET /node/extended-info").says();
+    let version = env!("CARGO_PKG_VERSION");
+    let program = format!(
+        r#"{{"currentTime":3240,"application":"nisd","startTime":3000,"version":"{version}","signer":null}}"#
+    );
+    assert_eq!((status, info), (200, format!("{{\"node\":{node},\"nisInfo\":{program}}}\r\n")));
+    let time = "{\"sendTimeStamp\":3240001,\"receiveTimeStamp\":3240001}\r\n".to_owned();
+    assert_eq!(Sent::new("GET /time-sync/network-time").says(), (200, time));
+}
+
+#[test]
+fn a_node_without_network_has_its_time_but_is_nobody() {
+    let (mut api, ledger) = (Api::new(settings()), FakeLedger { status: NodeStatus::Running, ..ledger() });
+    for line in ["GET /node/info", "GET /node/extended-info"] {
+        let refusal = failure_in(&Sent::new(line).to(&mut api, &ledger));
+        assert_eq!(refusal, (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned()), "{line}");
+    }
+    assert_eq!(Sent::new("GET /time-sync/network-time").to(&mut api, &ledger).status, 200);
+}
+
+#[test]
+fn a_page_begins_below_a_number_and_has_five_to_a_hundred_entries() {
+    let owner = address_of(&key(1));
+    for (query, id, size) in [
+        ("", -1, 25),
+        ("?id=7", 7, 25),
+        ("?id=-7&pageSize=6", 0, 6),
+        ("?id=%2B7&pageSize=4", 7, 5),
+        ("?id=0&pageSize=-32768", 0, 5),
+        ("?id=9223372036854775807&pageSize=32767", i64::MAX, 100),
+    ] {
+        let namespace = format!(r#"{{"owner":"{owner}","fqn":"a","height":{size}}}"#);
+        let page = format!("{{\"data\":[{{\"meta\":{{\"id\":{id}}},\"namespace\":{namespace}}}]}}\r\n");
+        assert_eq!(Sent::new(&format!("GET /namespace/root/page{query}")).says(), (200, page), "{query}");
+    }
+    for (query, text) in [
+        ("id=", "For input string: \"\""),
+        ("id=undefined&pageSize=x", "For input string: \"undefined\""),
+        ("id=9223372036854775808", "For input string: \"9223372036854775808\""),
+        ("pageSize=32768", "Value out of range. Value:\"32768\" Radix:10"),
+        ("pageSize=2147483648", "For input string: \"2147483648\""),
+    ] {
+        let failure = Sent::new(&format!("GET /namespace/root/page?{query}")).fails();
+        assert_eq!(failure, (400, text.to_owned()), "{query}");
+    }
+}
+
+#[test]
+fn a_namespace_is_shown_if_it_is_active() {
+    let owner = address_of(&key(1));
+    let shown = |name: &str, height: u8| format!(r#"{{"owner":"{owner}","fqn":"{name}","height":{height}}}"#);
+    assert_eq!(Sent::new("GET /namespace/?namespace=a").says(), (200, shown("a", 7) + "\r\n"));
+    let missing = "invalid namespace 'b' (org.nem.core.model.namespace.Namespace)".to_owned();
+    assert_eq!(Sent::new("GET /namespace?namespace=b").fails(), (404, missing));
+    let malformed = "'A' is not a valid namespace id part.".to_owned();
+    assert_eq!(Sent::new("GET /namespace?namespace=A").fails(), (400, malformed.clone()));
+    assert_eq!(Sent::new("GET /namespace").fails().0, 500);
+    let page = |query: &str| Sent::new(&format!("GET /account/namespace/page?address={owner}{query}")).says();
+    let listed = |name: &str, height: u8| (200, format!("{{\"data\":[{}]}}\r\n", shown(name, height)));
+    assert_eq!(page("&parent="), listed("a", 25));
+    assert_eq!(page("&parent=a.b&id=3&pageSize=100"), listed("a.b.x", 100));
+    let failure = Sent::new(&format!("GET /account/namespace/page?address={owner}&parent=A&id=x")).fails();
+    assert_eq!(failure, (400, malformed));
+}
+
+#[test]
+fn a_definition_is_shown_by_mosaic_and_in_lists() {
+    let creator = key(1);
+    let shown = |text: &str| format!(r#"{{"creator":"{creator}","description":"{text}",{DEFINITION},"levy":{{}}}}"#);
+    assert_eq!(Sent::new("GET /mosaic/definition?mosaicId=a:b").says(), (200, shown("d\\/") + "\r\n"));
+    assert_eq!(Sent::new("GET /mosaic/definition?mosaicId=expired:b").fails().0, 404);
+    assert_eq!(Sent::new("GET /mosaic/definition/last?mosaicId=expired:b").says().0, 200);
+    let missing = "invalid mosaic definition 'a:c' (org.nem.core.model.mosaic.MosaicDefinition)".to_owned();
+    assert_eq!(Sent::new("GET /mosaic/definition/last?mosaicId=a:c").fails(), (404, missing));
+    let address = address_of(&creator);
+    for (line, text) in [
+        ("/mosaic/definition/page?id=8&pageSize=9", "All 9".to_owned()),
+        ("/namespace/mosaic/definition/page?namespace=a&id=8", "In(a) 25".to_owned()),
+    ] {
+        let expected = format!("{{\"data\":[{{\"meta\":{{\"id\":8}},\"mosaic\":{}}}]}}\r\n", shown(&text));
+        assert_eq!(Sent::new(&format!("GET {line}")).says(), (200, expected));
+    }
+    let nothing = "{\"data\":[]}\r\n".to_owned();
+    assert_eq!(Sent::new("GET /namespace/mosaic/definition/page?namespace=b&id=x").says(), (200, nothing));
+    let line = format!("GET /account/mosaic/definition/page?address={address}&parent=a");
+    let expected = format!("{{\"data\":[{}]}}\r\n", shown(&format!("By({address:?}, Some(a)) 25")));
+    assert_eq!(Sent::new(&line).says(), (200, expected));
+}
+
+#[test]
+fn what_an_account_owns_comes_with_the_mosaics_of_its_levies() {
+    let (rich, poor) = (address_of(&key(1)), address_of(&key(2)));
+    let xem = r#"{"quantity":4,"mosaicId":{"namespaceId":"nem","name":"xem"}}"#;
+    let other = r#"{"quantity":5,"mosaicId":{"namespaceId":"a","name":"b"}}"#;
+    let line = format!("GET /account/mosaic/owned?address={rich}");
+    assert_eq!(Sent::new(&line).says(), (200, format!("{{\"data\":[{xem},{other}]}}\r\n")));
+    let names = |answer: &Answer| {
+        let body: serde_json::Value = serde_json::from_str(&text_of(answer)).unwrap();
+        let name = |one: &serde_json::Value| one["id"]["name"].as_str().unwrap().to_owned();
+        body["data"].as_array().unwrap().iter().map(name).collect::<Vec<_>>()
+    };
+    let line = format!("GET /account/mosaic/owned/definition?address={rich}");
+    assert_eq!(names(&Sent::new(&line).answer()), ["b", "paid", "xem"]);
+    let body = format!("{{\"data\":[{{\"account\":\"{poor}\"}},{{\"account\":\"{rich}\"}},{{\"account\":\"{poor}\"}}]}}");
+    let batch = |body: &str| Sent::new("POST /account/mosaic/owned/definition/batch").json(body).answer();
+    assert_eq!(names(&batch(&body)), ["b", "paid", "xem"]);
+    assert_eq!(text_of(&batch(r#"{"data":[]}"#)), "{\"data\":[]}\r\n");
+    let refused = failure_in(&batch(r#"{"data":[{"account":"BAD"}]}"#));
+    assert_eq!(refused, (400, "address must be valid".to_owned()));
+}
+
+#[test]
+fn the_supply_of_a_mosaic_is_told_if_the_state_knows_it() {
+    let supply = "{\"mosaicId\":{\"namespaceId\":\"a\",\"name\":\"b\"},\"supply\":9}\r\n".to_owned();
+    assert_eq!(Sent::new("GET /mosaic/supply?mosaicId=a%3Ab").says(), (200, supply));
+    let unknown = "mosaic id a:c is unknown 'a:c' (org.nem.core.model.ncc.MosaicIdSupplyPair)".to_owned();
+    assert_eq!(Sent::new("GET /mosaic/supply?mosaicId=a:c").fails(), (404, unknown));
+    let malformed = "pattern 'A:b' could not be parsed".to_owned();
+    assert_eq!(Sent::new("GET /mosaic/supply?mosaicId=A:b").fails(), (400, malformed));
 }
 
 #[test]

@@ -3,10 +3,14 @@
 
 use std::rc::Rc;
 
+use super::catalogue::{Namespace, Numbered};
 use super::desk::UnlockedInfo;
 use super::ledger::{AccountInfo, AccountMeta};
-use crate::codec::{self, Form, Sink};
-use crate::model::{Block, Hash256, Height, Transaction};
+use super::settings::NodeDescription;
+use crate::codec::mosaic::{cut_name, write_definition, write_mosaic, write_mosaic_id};
+use crate::codec::text::cut_units;
+use crate::codec::{self, Form, Sink, limits};
+use crate::model::{Block, Hash256, Height, Mosaic, MosaicDefinition, MosaicId, Timestamp, Transaction};
 use crate::rules::ValidationResult;
 
 /// Something the interface shows. Fields are written in definition order.
@@ -202,5 +206,139 @@ impl View for UnlockedInfo {
     fn write(&self, sink: &mut impl Sink) {
         sink.i32("num-unlocked", self.count);
         sink.i32("max-unlocked", self.max);
+    }
+}
+
+/// `{"data": [...]}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Listing<'a, T>(pub &'a [T]);
+
+impl<T: View> View for Listing<'_, T> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.list("data", self.0, |sink, item| item.write(sink));
+    }
+}
+
+impl View for Namespace {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.string("fqn", Some(cut_name(self.name.as_str())));
+        sink.string("owner", Some(self.owner.as_str()));
+        sink.u64("height", self.height.0);
+    }
+}
+
+impl View for Numbered<Namespace> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("namespace", |sink| self.item.write(sink));
+        sink.object("meta", |sink| sink.u64("id", self.id));
+    }
+}
+
+impl View for Mosaic {
+    fn write(&self, sink: &mut impl Sink) {
+        write_mosaic(sink, self);
+    }
+}
+
+impl View for MosaicDefinition {
+    fn write(&self, sink: &mut impl Sink) {
+        write_definition(sink, self);
+    }
+}
+
+impl View for Numbered<MosaicDefinition> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("mosaic", |sink| self.item.write(sink));
+        sink.object("meta", |sink| sink.u64("id", self.id));
+    }
+}
+
+/// How much there is of a mosaic.
+#[derive(Clone, Copy, Debug)]
+pub struct MosaicSupply<'a> {
+    /// The mosaic.
+    pub id: &'a MosaicId,
+    /// Whole units.
+    pub supply: u64,
+}
+
+impl View for MosaicSupply<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("mosaicId", |sink| write_mosaic_id(sink, self.id));
+        sink.u64("supply", self.supply);
+    }
+}
+
+/// The node as others see it (specification 06 §6.8).
+impl View for NodeDescription {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("identity", |sink| {
+            sink.bytes("public-key", Some(&self.public_key.0));
+            sink.string("name", Some(&cut_units(&self.name, limits::TEXT_UNITS)));
+        });
+        sink.object("endpoint", |sink| {
+            sink.string("protocol", Some(self.protocol));
+            sink.string("host", Some(&cut_units(&self.host, limits::TEXT_UNITS)));
+            sink.i32("port", self.port.into());
+        });
+        sink.object("metaData", |sink| {
+            sink.string("version", Some(NodeDescription::PROTOCOL_VERSION));
+            sink.string("platform", Some(&self.platform));
+            sink.string("application", None);
+            sink.i32("features", self.features as i32);
+            sink.i32("networkId", i32::from(self.network.0 as i8));
+        });
+    }
+}
+
+/// The node, and the program that it runs (specification 06 §6.8).
+#[derive(Clone, Copy, Debug)]
+pub struct ExtendedInfo<'a> {
+    /// The node.
+    pub node: &'a NodeDescription,
+    /// Network time.
+    pub now: Timestamp,
+}
+
+impl View for ExtendedInfo<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("node", |sink| self.node.write(sink));
+        sink.object("nisInfo", |sink| {
+            sink.string("application", Some(env!("CARGO_PKG_NAME")));
+            sink.string("version", Some(env!("CARGO_PKG_VERSION")));
+            sink.string("signer", None);
+            sink.i32("startTime", self.node.started.0);
+            sink.i32("currentTime", self.now.0);
+        });
+    }
+}
+
+/// The node's clock as others ask for it.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkTime {
+    /// Network time in milliseconds, at which the request came and is answered.
+    pub millis: i64,
+}
+
+impl View for NetworkTime {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.i64("sendTimeStamp", self.millis);
+        sink.i64("receiveTimeStamp", self.millis);
+    }
+}
+
+/// A definition with the supply (specification 07 §9.9).
+#[derive(Clone, Copy, Debug)]
+pub struct DefinitionAndSupply<'a> {
+    /// The definition.
+    pub definition: &'a MosaicDefinition,
+    /// Whole units.
+    pub supply: u64,
+}
+
+impl View for DefinitionAndSupply<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("mosaicDefinition", |sink| self.definition.write(sink));
+        sink.u64("supply", self.supply);
     }
 }

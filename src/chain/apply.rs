@@ -2,7 +2,9 @@
 
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, NetworkByte, Transaction};
-use crate::state::{BlockContext, Effect, HashEntry, Ledger, StateError, assign_ids, index_harvest, index_transaction};
+use crate::state::{
+    BlockContext, Effect, HashEntry, Ledger, StateError, assign_ids, catalogue, index_harvest, index_transaction,
+};
 use crate::store::{Batch, StoreError, StoredBlock, Table, Write, block_key};
 
 /// Begins a block.
@@ -46,6 +48,8 @@ pub struct Settled {
     pub ids: (u64, u64),
     /// Numbers of its transactions.
     transaction_ids: Vec<u64>,
+    /// Numbers of its provisions and definitions.
+    rows: Vec<u64>,
 }
 
 /// Credits a block all of whose transactions were carried out.
@@ -59,13 +63,17 @@ pub fn settle(
     let beneficiary = ledger.beneficiary(&signer)?;
     ledger.harvest(&beneficiary, block.total_fee())?;
     index_harvest(ledger.batch, &signer, &beneficiary, block.height)?;
+    let term = ledger.network.chain.blocks_per_year();
+    catalogue::expire(ledger.batch, block.height, term, ledger.network.byte)?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
     let (transaction_ids, next_id) = assign_ids(block, first_id);
     let lessor = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
-    Ok(Settled { lessor, ids: (first_id, next_id), transaction_ids })
+    let rows = catalogue::number(ledger.batch, block)?;
+    Ok(Settled { lessor, ids: (first_id, next_id), transaction_ids, rows })
 }
 
-/// Remembers one transaction of a block that is settled: its hashes, and for whom it is of interest.
+/// Remembers one transaction of a block that is settled: its hashes, for whom it is of interest, and what it rents or
+/// defines.
 pub fn record(
     batch: &mut Batch<'_>,
     block: &Block,
@@ -76,7 +84,8 @@ pub fn record(
 ) -> Result<(), StateError> {
     let (transaction, id) = (&block.transactions[index], settled.transaction_ids[index]);
     insert_hashes(batch, transaction, hashes, block.height, index as u32)?;
-    index_transaction(batch, transaction, id, block.height, index as u32, network)
+    index_transaction(batch, transaction, id, block.height, index as u32, network)?;
+    catalogue::record(batch, transaction, settled.rows[index], block.height, network)
 }
 
 fn insert_hashes(

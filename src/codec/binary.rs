@@ -135,16 +135,18 @@ impl<'a> BinarySource<'a> {
         }
     }
 
-    /// Reads an entity in `bytes` and turns its failure into one of the class S (specification 01 §1).
-    fn nested<T>(&self, bytes: &'a [u8], read: impl FnOnce(&mut Self) -> Result<T, ReadError>) -> Result<T, ReadError> {
+    /// Reads an entity of this many bytes.
+    fn nested<T>(
+        &mut self,
+        length: usize,
+        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let bytes = self.slice(length).map_err(ReadError::nested)?;
         if self.depth >= limits::NESTING {
             return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
         }
         let mut source = BinarySource { bytes, context: self.context, depth: self.depth + 1 };
-        read(&mut source).map_err(|error| match error {
-            ReadError::Internal(_) | ReadError::Serialization(_) => error,
-            other => ReadError::Serialization(other.to_string()),
-        })
+        read(&mut source).map_err(ReadError::nested)
     }
 }
 
@@ -182,13 +184,12 @@ impl<'a> Source<'a> for BinarySource<'a> {
         label: &'static str,
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
-        match self.length()? {
+        match self.length().map_err(ReadError::nested)? {
             None | Some(0) => Ok(None),
             Some(length) => {
                 let length = usize::try_from(length)
                     .map_err(|_| ReadError::Serialization(format!("property {label} has a negative length")))?;
-                let bytes = self.slice(length)?;
-                self.nested(bytes, read).map(Some)
+                self.nested(length, read).map(Some)
             }
         }
     }
@@ -205,13 +206,12 @@ impl<'a> Source<'a> for BinarySource<'a> {
         // Every element takes at least four bytes, so the input bounds what is reserved.
         let mut items = Vec::with_capacity(count.min(self.bytes.len() / 64));
         for _ in 0..count {
-            match self.length()? {
-                None => return Err(ReadError::end_of_stream()),
+            match self.length().map_err(ReadError::nested)? {
+                None => return Err(ReadError::end_of_stream().nested()),
                 Some(0) => return Err(ReadError::Internal(format!("property {label} holds a null element"))),
                 Some(length) => {
-                    let length = usize::try_from(length).map_err(|_| ReadError::end_of_stream())?;
-                    let bytes = self.slice(length)?;
-                    items.push(self.nested(bytes, &mut read)?);
+                    let length = usize::try_from(length).map_err(|_| ReadError::end_of_stream().nested())?;
+                    items.push(self.nested(length, &mut read)?);
                 }
             }
         }

@@ -6,7 +6,7 @@
 pub mod binary;
 pub mod block;
 pub mod block_file;
-mod digits;
+pub mod digits;
 pub mod json;
 pub mod lax_json;
 pub mod mosaic;
@@ -18,4 +18,4 @@ pub mod transaction;
 
 pub use network::{network_from_text, network_to_text};
 pub use sink::{Form, Sink};
-pub use source::{Context, ReadError, Source, limits};
+pub use source::{Context, Measure, ReadError, Source, limits};

@@ -2,7 +2,7 @@
 
 use super::digits;
 use super::sink::Sink;
-use super::source::{ReadError, Source, limits};
+use super::source::{Measure, ReadError, Source, limits};
 use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
 use crate::model::{Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 
@@ -26,7 +26,7 @@ pub fn write_mosaic_id(sink: &mut impl Sink, id: &MosaicId) {
 
 /// Names longer than the limit of a text are cut wherever they are written (specification 01 §17 Q7). They
 /// are ASCII, so units are bytes.
-fn cut_name(name: &str) -> &str {
+pub fn cut_name(name: &str) -> &str {
     &name[..name.len().min(limits::TEXT_UNITS)]
 }
 
@@ -59,7 +59,7 @@ pub fn read_definition<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicDefini
 fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadError> {
     // A later duplicate replaces an earlier one; other names are dropped.
     let find = |name: &str| list.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    let bad_number = |text: &str| ReadError::Argument(format!("For input string: \"{text}\""));
+    let bad_number = |text: &str| ReadError::NotANumber(text.to_owned());
     let divisibility = match find("divisibility") {
         Some(text) => digits::parse_i32(text).ok_or_else(|| bad_number(text))?,
         None => 0,
@@ -72,8 +72,8 @@ fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadEr
         Some(text) => digits::parse_i64(text).ok_or_else(|| bad_number(text))?,
         None => 1000,
     };
-    let initial_supply = u64::try_from(initial_supply)
-        .map_err(|_| ReadError::Argument(format!("quantity ({initial_supply}) must be non-negative")))?;
+    let initial_supply =
+        u64::try_from(initial_supply).map_err(|_| ReadError::Negative(Measure::Quantity, initial_supply))?;
     let properties = MosaicProperties {
         divisibility,
         initial_supply,
@@ -95,7 +95,7 @@ fn read_flag(text: Option<&str>, default: bool) -> Result<bool, ReadError> {
         Some(text) if is(text, "TRUE") => Ok(true),
         Some(text) if is(text, "FALSE") => Ok(false),
         // The protocol lets this pass here and fails as soon as the entity is hashed; nothing lies between.
-        Some(_) => Err(ReadError::Serialization("string must be either true or false".to_owned())),
+        Some(_) => Err(ReadError::NotABoolean),
     }
 }
 

@@ -18,11 +18,17 @@ pub mod limits {
     pub const NESTING: u32 = 48;
 }
 
+const SERIALIZATION: &str = "org.nem.core.serialization.SerializationException";
+
 /// Why an entity could not be read; the classes of specification 01 §1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// A: a value is not allowed.
     Argument(String),
+    /// A: a text should be a number.
+    NotANumber(String),
+    /// A: an amount or a quantity is negative.
+    Negative(Measure, i64),
     /// U: an address is not valid on this network; the text as read, in upper case.
     UnknownAddress(String),
     /// M: a required field is null.
@@ -31,11 +37,44 @@ pub enum ReadError {
     Incompatible(&'static str),
     /// S: the bytes are not a serialised entity, or a nested entity in binary is wrong.
     Serialization(String),
+    /// S: a text should be `true` or `false`.
+    NotABoolean,
     /// I: something else; the text is ours.
     Internal(String),
 }
 
+/// What must not be negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// An amount of the native currency.
+    Amount,
+    /// A quantity or supply of a mosaic.
+    Quantity,
+}
+
 impl ReadError {
+    /// The failure to read an entity inside which this one happened, in the binary format: the text tells the name of
+    /// the former failure too, once for each level (specification 01 §1).
+    pub fn nested(self) -> ReadError {
+        let name = match &self {
+            ReadError::Argument(_) => "java.lang.IllegalArgumentException",
+            ReadError::NotANumber(_) => "java.lang.NumberFormatException",
+            ReadError::Negative(Measure::Amount, _) => "org.nem.core.model.primitive.NegativeBalanceException",
+            ReadError::Negative(Measure::Quantity, _) => "org.nem.core.model.primitive.NegativeQuantityException",
+            ReadError::Missing(_) => "org.nem.core.serialization.MissingRequiredPropertyException",
+            ReadError::Serialization(_) => SERIALIZATION,
+            // It does not tell which.
+            ReadError::UnknownAddress(_) => {
+                return ReadError::Serialization("java.util.MissingResourceException: invalid address".to_owned());
+            }
+            // Its name is not known.
+            ReadError::Incompatible(_) => return ReadError::Serialization(self.to_string()),
+            // Its text is the same at every level.
+            ReadError::NotABoolean | ReadError::Internal(_) => return self,
+        };
+        ReadError::Serialization(format!("{name}: {self}"))
+    }
+
     /// The input ends inside a field.
     pub fn end_of_stream() -> ReadError {
         ReadError::Serialization("unexpected end of stream reached".to_owned())
@@ -44,20 +83,20 @@ impl ReadError {
     /// The class as one letter.
     pub fn class(&self) -> char {
         match self {
-            ReadError::Argument(_) => 'A',
+            ReadError::Argument(_) | ReadError::NotANumber(_) | ReadError::Negative(..) => 'A',
             ReadError::UnknownAddress(_) => 'U',
             ReadError::Missing(_) => 'M',
             ReadError::Incompatible(_) => 'T',
-            ReadError::Serialization(_) => 'S',
+            ReadError::Serialization(_) | ReadError::NotABoolean => 'S',
             ReadError::Internal(_) => 'I',
         }
     }
 
     /// Status of an HTTP answer to a request that failed so.
     pub fn http_status(&self) -> u16 {
-        match self {
-            ReadError::Argument(_) => 400,
-            ReadError::UnknownAddress(_) => 404,
+        match self.class() {
+            'A' => 400,
+            'U' => 404,
             _ => 500,
         }
     }
@@ -67,6 +106,18 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Argument(text) | ReadError::Serialization(text) | ReadError::Internal(text) => f.write_str(text),
+            ReadError::NotANumber(text) => write!(f, "For input string: \"{text}\""),
+            ReadError::Negative(measure, value) => {
+                let name = match measure {
+                    Measure::Amount => "amount",
+                    Measure::Quantity => "quantity",
+                };
+                write!(f, "{name} ({value}) must be non-negative")
+            }
+            ReadError::NotABoolean => {
+                let cause = "java.lang.RuntimeException: java.lang.NumberFormatException";
+                write!(f, "{SERIALIZATION}: {cause}: string must be either true or false")
+            }
             ReadError::UnknownAddress(address) => {
                 write!(f, "invalid address '{address}' (org.nem.core.model.Address)")
             }
@@ -183,13 +234,13 @@ pub trait Source<'a>: Sized {
     fn amount(&mut self, label: &'static str) -> Result<Amount, ReadError> {
         let value = self.need_i64(label)?;
         let amount = u64::try_from(value);
-        amount.map(Amount).map_err(|_| ReadError::Argument(format!("amount ({value}) must be non-negative")))
+        amount.map(Amount).map_err(|_| ReadError::Negative(Measure::Amount, value))
     }
 
     /// A required quantity or supply of a mosaic.
     fn quantity(&mut self, label: &'static str) -> Result<u64, ReadError> {
         let value = self.need_i64(label)?;
-        u64::try_from(value).map_err(|_| ReadError::Argument(format!("quantity ({value}) must be non-negative")))
+        u64::try_from(value).map_err(|_| ReadError::Negative(Measure::Quantity, value))
     }
 
     /// A required block height.

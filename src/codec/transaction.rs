@@ -5,7 +5,7 @@ use super::mosaic::{
     read_definition, read_mosaic, read_mosaic_id, read_namespace, write_definition, write_mosaic, write_mosaic_id,
 };
 use super::sink::{Form, Sink};
-use super::source::{Context, ReadError, Source, limits};
+use super::source::{Measure, Context, ReadError, Source, limits};
 use crate::crypto::{PublicKey, hash::keccak256};
 use crate::model::namespace::{NamespaceError, is_part};
 use crate::model::transaction::{
@@ -192,8 +192,7 @@ fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
         match merged.last_mut().filter(|last| last.id == mosaic.id) {
             Some(last) => {
                 let sum = last.quantity.wrapping_add(mosaic.quantity) as i64;
-                last.quantity = u64::try_from(sum)
-                    .map_err(|_| ReadError::Argument(format!("quantity ({sum}) must be non-negative")))?;
+                last.quantity = u64::try_from(sum).map_err(|_| ReadError::Negative(Measure::Quantity, sum))?;
             }
             None => merged.push(mosaic),
         }

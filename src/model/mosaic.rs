@@ -26,6 +26,8 @@ pub struct MosaicId {
 /// Why something is not the name of a mosaic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MosaicIdError {
+    /// The text does not have the form of a mosaic's name.
+    Pattern(String),
     /// The namespace is not valid.
     Namespace(NamespaceError),
     /// The name is not valid.
@@ -35,6 +37,7 @@ pub enum MosaicIdError {
 impl fmt::Display for MosaicIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            MosaicIdError::Pattern(text) => write!(f, "pattern '{text}' could not be parsed"),
             MosaicIdError::Namespace(error) => error.fmt(f),
             MosaicIdError::Name => f.write_str("name does not match the desired pattern"),
         }
@@ -44,15 +47,18 @@ impl fmt::Display for MosaicIdError {
 impl MosaicId {
     /// Checks the name: words of `a`–`z`, digits, `'`, `_` and `-`, separated by single spaces.
     pub fn new(namespace: NamespaceId, name: &str) -> Result<MosaicId, MosaicIdError> {
-        if !is_mosaic_name(name) {
+        if !is_mosaic_name(name) || name.len() > MAX_NAME_LENGTH {
             return Err(MosaicIdError::Name);
         }
         Ok(MosaicId { namespace, name: name.to_owned() })
     }
 
-    /// Reads the text form `namespace:name`.
+    /// Reads the text form `namespace:name` (specification 06 §5).
     pub fn parse(text: &str) -> Result<MosaicId, MosaicIdError> {
-        let (namespace, name) = text.split_once(':').ok_or(MosaicIdError::Name)?;
+        let in_namespace = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-');
+        let is_namespace = |text: &str| !text.is_empty() && text.bytes().all(in_namespace);
+        let parts = text.split_once(':').filter(|(namespace, name)| is_namespace(namespace) && is_mosaic_name(name));
+        let (namespace, name) = parts.ok_or_else(|| MosaicIdError::Pattern(text.to_owned()))?;
         let namespace = NamespaceId::parse(namespace).map_err(MosaicIdError::Namespace)?;
         MosaicId::new(namespace, name)
     }
@@ -73,11 +79,11 @@ impl MosaicId {
     }
 }
 
+/// Whether a text is a mosaic's name, its length aside.
 fn is_mosaic_name(name: &str) -> bool {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let starts_well = name.bytes().next().is_some_and(letter);
     starts_well
-        && name.len() <= MAX_NAME_LENGTH
         && name
             .split(' ')
             .all(|word| !word.is_empty() && word.bytes().all(|b| letter(b) || matches!(b, b'\'' | b'_' | b'-')))
@@ -213,8 +219,20 @@ mod tests {
         for good in ["a", "gift vouchers", "b 1", "levy'd coin", "a -", "0"] {
             assert!(is_mosaic_name(good), "{good}");
         }
-        for bad in ["", " a", "a ", "a  b", "'a", "-a", "a.b", "A", &"a".repeat(33)] {
+        for bad in ["", " a", "a ", "a  b", "'a", "-a", "a.b", "A"] {
             assert!(!is_mosaic_name(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_text_is_refused_for_its_form_first_then_for_its_parts() {
+        let refused = |text: &str| MosaicId::parse(text).unwrap_err().to_string();
+        for text in ["", "foo", "foo:", ":bar", "foo:bar:baz", "FOO:bar", "foo:x ", "foo:'x", "-a: b"] {
+            assert_eq!(refused(text), format!("pattern '{text}' could not be parsed"));
+        }
+        assert_eq!(refused("-a:b"), "'-a' is not a valid namespace id part.");
+        assert_eq!(refused("a.b.c.d:e"), "'a.b.c.d' is not a valid namespace.");
+        assert_eq!(refused(&format!("foo:{}", "n".repeat(33))), "name does not match the desired pattern");
+        assert_eq!(MosaicId::parse(&format!("foo:{}", "n".repeat(32))).unwrap().name().len(), 32);
     }
 }

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use super::harvester::Harvester;
+use super::identity;
 use super::ledger::{ChainLedger, height_of};
 use super::setup::{self, Listeners};
 use super::unconfirmed::Unconfirmed;
@@ -100,6 +101,7 @@ impl<'s> Node<'s> {
         let api = Api::new(api::Settings {
             context: Context::of(&settings.network),
             features: settings.features,
+            node: identity::describe(settings, clock.now(moment.unix_millis, 0)),
             limits_rate: settings.http.dos_filter,
             is_local: Box::new(move |caller| local.contains(caller)),
             allowed_harvesters: settings.allowed_harvesters.clone(),
@@ -344,7 +346,9 @@ impl<'s> Node<'s> {
     }
 
     fn answer_http(&mut self, caller: Caller, request: &Request<'_>, reply: &mut Reply) {
-        let now = Now { network: self.time(), monotonic_millis: self.running().as_millis() as u64 };
+        let monotonic_millis = self.running().as_millis() as u64;
+        let network_millis = self.clock.millis(self.moment.unix_millis, monotonic_millis);
+        let now = Now { network: self.time(), network_millis, monotonic_millis };
         let view = api::Request {
             method: request.method,
             // A path outside of the configured context is none that is known.

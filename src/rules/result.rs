@@ -195,9 +195,9 @@ impl Exception {
 
 impl From<ReadError> for Exception {
     fn from(error: ReadError) -> Self {
-        let kind = match error {
-            ReadError::Argument(_) => ExceptionKind::Argument,
-            ReadError::UnknownAddress(_) => ExceptionKind::InvalidAddress,
+        let kind = match error.class() {
+            'A' => ExceptionKind::Argument,
+            'U' => ExceptionKind::InvalidAddress,
             _ => ExceptionKind::Other,
         };
         Exception { kind, text: error.to_string() }

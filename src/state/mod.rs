@@ -5,6 +5,7 @@
 
 mod account;
 mod bytes;
+pub mod catalogue;
 mod digest;
 mod dump;
 mod effects;
@@ -34,6 +35,6 @@ pub use ledger::{BlockContext, Ledger};
 pub use mosaics::MosaicEntry;
 pub use namespaces::Lease;
 pub use outlinks::Outlink;
-pub use queries::{account, cosignatories, cosignatory_of, hash_entry, mosaic_definition};
+pub use queries::{account, cosignatories, cosignatory_of, hash_entry, mosaic_definition, owned_mosaics};
 pub use vesting::VestedBalance;
 pub use view::View;

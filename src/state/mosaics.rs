@@ -53,45 +53,15 @@ impl MosaicEntry {
 
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        let definition = &self.definition;
         out.u64(self.supply);
-        out.array(&definition.creator.0);
-        out.text(&definition.description);
-        out.u8(definition.properties.divisibility);
-        out.u64(definition.properties.initial_supply);
-        out.u8(u8::from(definition.properties.supply_mutable));
-        out.u8(u8::from(definition.properties.transferable));
-        if let Some(levy) = &definition.levy {
-            out.u8(levy.kind.code() as u8);
-            out.array(levy.recipient.as_bytes());
-            out.text(&levy.mosaic.to_string());
-            out.u64(levy.fee);
-        }
+        write_terms(&mut out, &self.definition);
         out.0
     }
 
     fn from_bytes(id: &MosaicId, bytes: &[u8]) -> Result<MosaicEntry, StoreError> {
         let mut input = Reader::new(bytes, "a mosaic");
         let supply = input.u64()?;
-        let creator = PublicKey(input.array()?);
-        let description = input.text()?.to_owned();
-        let properties = MosaicProperties {
-            divisibility: input.u8()?,
-            initial_supply: input.u64()?,
-            supply_mutable: input.u8()? != 0,
-            transferable: input.u8()? != 0,
-        };
-        let levy = match input.is_empty() {
-            true => None,
-            false => Some(Levy {
-                kind: LevyKind::from_code(i32::from(input.u8()?)).ok_or(StoreError::Damaged("a levy"))?,
-                recipient: input.address()?,
-                mosaic: MosaicId::parse(input.text()?).map_err(|_| StoreError::Damaged("a levy"))?,
-                fee: input.u64()?,
-            }),
-        };
-        let definition = MosaicDefinition { creator, id: id.clone(), description, properties, levy };
-        Ok(MosaicEntry { definition, supply })
+        Ok(MosaicEntry { supply, definition: read_terms(&mut input, id.clone())? })
     }
 
     fn put(&self, batch: &mut impl Write, number: u32) -> Result<(), StoreError> {
@@ -99,19 +69,56 @@ impl MosaicEntry {
     }
 }
 
+/// Writes a definition without its id.
+pub fn write_terms(out: &mut Writer, definition: &MosaicDefinition) {
+    out.array(&definition.creator.0);
+    out.text(&definition.description);
+    out.u8(definition.properties.divisibility);
+    out.u64(definition.properties.initial_supply);
+    out.u8(u8::from(definition.properties.supply_mutable));
+    out.u8(u8::from(definition.properties.transferable));
+    if let Some(levy) = &definition.levy {
+        out.u8(levy.kind.code() as u8);
+        out.array(levy.recipient.as_bytes());
+        out.text(&levy.mosaic.to_string());
+        out.u64(levy.fee);
+    }
+}
+
+/// Reads a definition that was written without its id, up to the end.
+pub fn read_terms(input: &mut Reader<'_>, id: MosaicId) -> Result<MosaicDefinition, StoreError> {
+    let creator = PublicKey(input.array()?);
+    let description = input.text()?.to_owned();
+    let properties = MosaicProperties {
+        divisibility: input.u8()?,
+        initial_supply: input.u64()?,
+        supply_mutable: input.u8()? != 0,
+        transferable: input.u8()? != 0,
+    };
+    let levy = match input.is_empty() {
+        true => None,
+        false => Some(Levy {
+            kind: LevyKind::from_code(i32::from(input.u8()?)).ok_or(StoreError::Damaged("a levy"))?,
+            recipient: input.address()?,
+            mosaic: MosaicId::parse(input.text()?).map_err(|_| StoreError::Damaged("a levy"))?,
+            fee: input.u64()?,
+        }),
+    };
+    Ok(MosaicDefinition { creator, id, description, properties, levy })
+}
+
 /// The current definition of a mosaic, with its number. `nem:xem` is not among them.
 pub fn current(state: &impl Read, id: &MosaicId) -> Result<Option<(u32, MosaicEntry)>, StoreError> {
     let prefix = id_prefix(id);
     let mut after = prefix.clone();
     after[prefix.len() - 1] = SEPARATOR + 1;
-    let mut walk = state.walk(Table::Mosaics)?;
-    let entry = match walk.seek(&after)? {
-        Some(_) => walk.previous()?,
-        None => walk.last()?,
-    };
-    let Some((key, value)) = entry.filter(|(key, _)| key.starts_with(&prefix)) else { return Ok(None) };
-    let number = key[prefix.len()..].try_into().map_err(|_| StoreError::Damaged("a mosaic's key"))?;
-    Ok(Some((u32::from_be_bytes(number), MosaicEntry::from_bytes(id, value)?)))
+    let mut last = None;
+    state.each_before(Table::Mosaics, &prefix, &after, |key, value| {
+        let number = key[prefix.len()..].try_into().map_err(|_| StoreError::Damaged("a mosaic's key"))?;
+        last = Some((u32::from_be_bytes(number), MosaicEntry::from_bytes(id, value)?));
+        Ok(false)
+    })?;
+    Ok(last)
 }
 
 /// All definitions of a mosaic, the oldest first.

@@ -161,13 +161,27 @@ fn provision_child(batch: &mut impl Write, owner: Address, name: &NamespaceId) -
     Ok(put_leases(batch, name.root(), &leases)?)
 }
 
-/// Lets the mosaics of all roots expire whose last lease ends at `height` (specification 03 §12.5).
-pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut ExpiryLog) -> Result<(), StateError> {
+/// Calls `visit` with every root whose last lease ends at `height`, and with that lease.
+pub fn each_expired<W: Write, E: From<StoreError>>(
+    batch: &mut W,
+    height: Height,
+    term: u64,
+    mut visit: impl FnMut(&mut W, &str, &Lease) -> Result<(), E>,
+) -> Result<(), E> {
     let Some(began) = height.0.checked_sub(term).filter(|began| *began > 0) else { return Ok(()) };
     for key in batch.keys(Table::LeasesByHeight, &began.to_be_bytes())? {
         let root = root_of_key(&key)?;
         let leases = leases(batch, root)?;
-        let Some(last) = leases.last().filter(|last| last.height.0 == began) else { continue };
+        if let Some(last) = leases.last().filter(|last| last.height.0 == began) {
+            visit(batch, root, last)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets the mosaics of all roots expire whose last lease ends at `height` (specification 03 §12.5).
+pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut ExpiryLog) -> Result<(), StateError> {
+    each_expired(batch, height, term, |batch, root, last| {
         for id in mosaics_of(batch, root, last)? {
             let Some((number, _)) = mosaics::current(batch, &id)? else { continue };
             let balances = mosaics::balances(batch, &id, number)?;
@@ -176,8 +190,8 @@ pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut Expir
             }
             log.add(batch, &id, ExpiryKind::Expired, &balances)?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Drops leases made below `cut`; a root without a lease is forgotten with its mosaics (specification 03 §17).

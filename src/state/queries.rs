@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::history::HashEntry;
 use super::mosaics;
-use crate::model::{Address, Hash256, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
+use crate::model::{Address, Hash256, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
 use crate::store::{Read, StoreError, Table};
 
 /// The account of an address; an unknown one has the default state.
@@ -38,6 +38,19 @@ pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<Mosa
         return Ok(Some(MosaicDefinition::xem()));
     }
     Ok(mosaics::current(state, id)?.map(|(_, entry)| entry.definition))
+}
+
+/// What an account has of the mosaics in which it is invested and that still exist, `nem:xem` aside.
+pub fn owned_mosaics(state: &impl Read, account: &Address) -> Result<Vec<Mosaic>, StoreError> {
+    let mut owned = Vec::new();
+    for text in mosaics::holdings(state, account)? {
+        let id = MosaicId::parse(&text).map_err(|_| StoreError::Damaged("a holding"))?;
+        if let Some((number, _)) = mosaics::current(state, &id)? {
+            let quantity = mosaics::balance(state, &id, number, account)?;
+            owned.push(Mosaic { id, quantity });
+        }
+    }
+    Ok(owned)
 }
 
 /// Where the transaction with a hash is, unless it is unknown or forgotten.

@@ -46,6 +46,28 @@ pub trait Read {
         Ok(())
     }
 
+    /// Like [`Read::each`] for the entries before the key `end`, the last one first.
+    fn each_before(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        end: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut walk = self.walk(table)?;
+        let mut entry = match walk.seek(end)? {
+            Some(_) => walk.previous()?,
+            None => walk.last()?,
+        };
+        while let Some((key, value)) = entry {
+            if !key.starts_with(prefix) || !visit(key, value)? {
+                break;
+            }
+            entry = walk.previous()?;
+        }
+        Ok(())
+    }
+
     /// Whether there is a key that begins with `prefix`.
     fn any(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {
         let entry = self.walk(table)?.seek(prefix)?;

@@ -42,11 +42,17 @@ pub enum Table {
     Transfers,
     /// Address ‖ height → nothing, for every block signed by or credited to the account.
     Harvests,
+    /// Row → provision of a namespace; nothing is ever forgotten ([`crate::state::catalogue::Provision`]).
+    Provisions,
+    /// Row → definition of a mosaic; nothing is ever forgotten.
+    Definitions,
+    /// List ‖ row → nothing: rows in the order in which they are paged through ([`crate::state::catalogue::List`]).
+    Lists,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 19] = [
+    pub const ALL: [Table; 22] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
@@ -66,6 +72,9 @@ impl Table {
         Table::ExpiredMosaics,
         Table::Transfers,
         Table::Harvests,
+        Table::Provisions,
+        Table::Definitions,
+        Table::Lists,
     ];
 
     /// Tables that a block changes through the journal and an undo restores.
@@ -100,6 +109,9 @@ impl Table {
             Table::ExpiredMosaics => "expired-mosaics",
             Table::Transfers => "transfers",
             Table::Harvests => "harvests",
+            Table::Provisions => "provisions",
+            Table::Definitions => "definitions",
+            Table::Lists => "lists",
         }
     }
 }

@@ -4,6 +4,9 @@ mod account;
 mod announce;
 mod chain;
 mod harvesting;
+mod mosaic;
+mod namespace;
+mod node;
 mod peer;
 mod status;
 mod transaction;
@@ -27,8 +30,25 @@ pub const ROUTES: &[Route] = &[
     post("/local/account/isunlocked", harvesting::is_unlocked).local(),
     post("/account/isunlocked", harvesting::is_unlocked_broken),
     post("/account/unlocked/info", harvesting::unlocked_info),
+    get("/namespace", namespace::by_name),
+    get("/namespace/root/page", namespace::roots),
+    get("/namespace/mosaic/definition/page", mosaic::in_namespace),
+    get("/account/namespace/page", namespace::by_owner),
+    get("/mosaic/definition", mosaic::definition),
+    get("/mosaic/definition/last", mosaic::last_definition),
+    get("/mosaic/definition/page", mosaic::definitions),
+    get("/mosaic/supply", mosaic::supply),
+    get("/account/mosaic/definition/page", mosaic::by_creator),
+    get("/account/mosaic/owned", mosaic::owned),
+    get("/account/mosaic/owned/definition", mosaic::owned_definitions),
+    post("/account/mosaic/owned/definition/batch", mosaic::owned_definitions_of_all),
+    get("/node/info", node::info),
+    get("/node/extended-info", node::extended_info),
+    get("/time-sync/network-time", node::network_time),
     get("/heartbeat", status::heartbeat),
     get("/status", status::status),
     post("/chain/height", peer::challenge),
     post("/chain/last-block", peer::challenge),
+    post("/node/info", peer::challenge),
+    post("/time-sync/network-time", peer::challenge),
 ];

@@ -1,0 +1,22 @@
+//! The node about itself (specification 06 §7.2, §7.12).
+
+use crate::api::call::Call;
+use crate::api::failure::Failure;
+use crate::api::views::{ExtendedInfo, NetworkTime};
+
+/// `GET /node/info`
+pub fn info(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    call.send(&call.settings.node)
+}
+
+/// `GET /node/extended-info`
+pub fn extended_info(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    call.send(&ExtendedInfo { node: &call.settings.node, now: call.now.network })
+}
+
+/// `GET /time-sync/network-time`
+pub fn network_time(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.send(&NetworkTime { millis: call.now.network_millis })
+}

@@ -1,0 +1,36 @@
+//! What a node tells of itself (specification 05 §7.1).
+
+use zeroize::Zeroizing;
+
+use crate::api::NodeDescription;
+use crate::config::Settings;
+use crate::crypto::{KeyPair, PrivateKey};
+use crate::model::{Address, Timestamp};
+
+/// The description of a node with these settings. Without a boot key it is known by a random one.
+pub fn describe(settings: &Settings, now: Timestamp) -> NodeDescription {
+    let configured = settings.boot.key.as_ref().and_then(|key| PrivateKey::from_hex(key.expose_hex()).ok());
+    let public_key = KeyPair::new(&configured.unwrap_or_else(random_key)).public();
+    let address = || Address::from_public_key(&public_key, settings.network.byte).to_string();
+    let endpoint = &settings.endpoint;
+    NodeDescription {
+        public_key,
+        name: settings.boot.name.clone().unwrap_or_else(address),
+        protocol: endpoint.protocol,
+        host: endpoint.host.clone(),
+        port: endpoint.port,
+        platform: format!("nisd ({}) on {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS),
+        features: settings.features.bits(),
+        network: settings.network.byte,
+        started: now,
+    }
+}
+
+fn random_key() -> PrivateKey {
+    let mut seed = Zeroizing::new([0; 32]);
+    if let Err(error) = getrandom::fill(seed.as_mut_slice()) {
+        // Nothing is signed with it; it only tells nodes apart.
+        log::warn!("the system gives no randomness, so the node has no key of its own: {error}");
+    }
+    PrivateKey::from_seed(&seed)
+}

@@ -1,0 +1,306 @@
+//! All namespaces ever rented and all mosaics ever defined, numbered as the interface pages through them
+//! (specification 06 §6.6, §7.8, §7.9).
+//!
+//! The state proper forgets what has been lost; nothing is forgotten here. What is listed as active follows the
+//! leases: it goes when they end and comes back when they are renewed, so that a page is one walk.
+
+use super::bytes::{Reader, Writer};
+use super::error::StateError;
+use super::mosaics::{read_terms, write_terms};
+use super::namespaces::{self, Lease};
+use crate::model::{Address, Block, Body, Height, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
+use crate::store::{Read, StoreError, Table, Write};
+
+/// Ends a name in a key: it is smaller than every character of a name.
+const SEPARATOR: u8 = 0;
+
+/// A provision of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provision {
+    /// Height of its block.
+    pub height: Height,
+    /// Who rented.
+    pub owner: Address,
+    /// The full name.
+    pub name: NamespaceId,
+}
+
+impl Provision {
+    /// The provision with a number.
+    pub fn at(state: &impl Read, row: u64) -> Result<Provision, StoreError> {
+        let damaged = || StoreError::Damaged("a provision");
+        let bytes = state.get(Table::Provisions, &row.to_be_bytes())?.ok_or_else(damaged)?;
+        let mut input = Reader::new(bytes, "a provision");
+        let (height, owner) = (Height(input.u64()?), input.address()?);
+        Ok(Provision { height, owner, name: NamespaceId::parse(input.text()?).map_err(|_| damaged())? })
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u64(self.height.0);
+        out.array(self.owner.as_bytes());
+        out.text(self.name.as_str());
+        out.0
+    }
+}
+
+/// The definition with a number.
+pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition, StoreError> {
+    let damaged = || StoreError::Damaged("a definition");
+    let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.ok_or_else(damaged)?;
+    let mut input = Reader::new(bytes, "a definition");
+    let id = MosaicId::parse(input.text()?).map_err(|_| damaged())?;
+    read_terms(&mut input, id)
+}
+
+/// Rows that are asked for together. Of several definitions of one mosaic the newest counts.
+#[derive(Clone, Copy, Debug)]
+pub enum List<'a> {
+    /// The newest provision of every root that is active.
+    Roots,
+    /// The definition of every mosaic whose namespace is active.
+    Definitions,
+    /// Those of them that an account created.
+    DefinitionsBy(&'a Address),
+    /// The definition of every mosaic of exactly this namespace, be it active or not.
+    DefinitionsIn(&'a str),
+    /// All definitions of a mosaic.
+    DefinitionsOf(&'a MosaicId),
+    /// All provisions of a name by an account.
+    ProvisionsBy(&'a Address, &'a str),
+}
+
+impl List<'_> {
+    /// What the keys of the list begin with.
+    fn prefix(self) -> Vec<u8> {
+        match self {
+            List::Roots => b"r".to_vec(),
+            List::Definitions => b"d".to_vec(),
+            List::DefinitionsBy(creator) => [b"c", creator.as_bytes().as_slice()].concat(),
+            List::DefinitionsIn(namespace) => [b"n", namespace.as_bytes(), &[SEPARATOR]].concat(),
+            List::DefinitionsOf(id) => [b"m", id.to_string().as_bytes(), &[SEPARATOR]].concat(),
+            List::ProvisionsBy(owner, name) => [&names_prefix(owner, name), [SEPARATOR].as_slice()].concat(),
+        }
+    }
+
+    fn key(self, row: u64) -> Vec<u8> {
+        let mut key = self.prefix();
+        key.extend_from_slice(&row.to_be_bytes());
+        key
+    }
+
+    /// Calls `visit` with the rows below `end`, the last one first, until it says `false`.
+    pub fn each_before(
+        self,
+        state: &impl Read,
+        end: u64,
+        mut visit: impl FnMut(u64) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let prefix = self.prefix();
+        state.each_before(Table::Lists, &prefix, &self.key(end), |key, _| visit(row_of(&key[prefix.len()..])?))
+    }
+
+    /// The last row.
+    pub fn last(self, state: &impl Read) -> Result<Option<u64>, StoreError> {
+        let mut last = None;
+        self.each_before(state, u64::MAX, |row| {
+            last = Some(row);
+            Ok(false)
+        })?;
+        Ok(last)
+    }
+
+    fn put(self, batch: &mut impl Write, row: u64, listed: bool) -> Result<(), StoreError> {
+        let key = self.key(row);
+        match listed {
+            true if batch.contains(Table::Lists, &key)? => Ok(()),
+            true => batch.insert(Table::Lists, &key, &[]),
+            false => batch.delete(Table::Lists, &key),
+        }
+    }
+}
+
+/// What the keys of an account's provisions begin with, for names that begin with `start`.
+fn names_prefix(owner: &Address, start: &str) -> Vec<u8> {
+    [b"o", owner.as_bytes().as_slice(), start.as_bytes()].concat()
+}
+
+fn row_of(bytes: &[u8]) -> Result<u64, StoreError> {
+    bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a row"))
+}
+
+/// Names below `parent`, or all, that an account ever rented, in order of text. At most so many provisions are looked
+/// at. An underscore of `parent` stands for any character.
+pub fn names_by(
+    state: &impl Read,
+    owner: &Address,
+    parent: Option<&NamespaceId>,
+    limit: usize,
+) -> Result<Vec<NamespaceId>, StoreError> {
+    if let Some(parent) = parent
+        && List::ProvisionsBy(owner, parent.root()).last(state)?.is_none()
+    {
+        return Ok(Vec::new());
+    }
+    let parent = parent.map_or("", NamespaceId::as_str);
+    let start = parent.split('_').next().unwrap_or_default();
+    let (mut names, mut looked_at) = (Vec::<NamespaceId>::new(), 0);
+    state.each(Table::Lists, &names_prefix(owner, start), |key, _| {
+        let name = key[names_prefix(owner, "").len()..].split(|byte| *byte == SEPARATOR).next().unwrap_or_default();
+        let name = std::str::from_utf8(name).ok().and_then(|name| NamespaceId::parse(name).ok());
+        let name = name.ok_or(StoreError::Damaged("a name"))?;
+        if parent.is_empty() || is_below(parent, name.as_str()) {
+            looked_at += 1;
+            if names.last() != Some(&name) {
+                names.push(name);
+            }
+        }
+        Ok(looked_at < limit)
+    })?;
+    Ok(names)
+}
+
+/// Whether a name begins with a parent and a dot.
+fn is_below(parent: &str, name: &str) -> bool {
+    let alike = parent.bytes().zip(name.bytes()).all(|(pattern, letter)| pattern == b'_' || pattern == letter);
+    alike && name.as_bytes().get(parent.len()) == Some(&b'.')
+}
+
+/// The number that the next row of a table gets.
+fn next_row(state: &impl Read, table: Table) -> Result<u64, StoreError> {
+    let last = state.walk(table)?.last()?.map(|(key, _)| row_of(key)).transpose()?;
+    Ok(last.unwrap_or(0) + 1)
+}
+
+/// Numbers the provisions and definitions of a block, by transaction; 0 for other transactions. Either are counted for
+/// themselves, provisions within multisig transactions before the others.
+pub fn number(state: &impl Read, block: &Block) -> Result<Vec<u64>, StoreError> {
+    let mut rows = vec![0; block.transactions.len()];
+    let mut next = next_row(state, Table::Provisions)?;
+    for is_nested in [true, false] {
+        for (transaction, row) in block.transactions.iter().zip(&mut rows) {
+            let is_provision = matches!(acting(transaction).body, Body::ProvisionNamespace(_));
+            if is_provision && transaction.inner().is_some() == is_nested {
+                *row = next;
+                next += 1;
+            }
+        }
+    }
+    let mut next = next_row(state, Table::Definitions)?;
+    for (transaction, row) in block.transactions.iter().zip(&mut rows) {
+        if matches!(acting(transaction).body, Body::MosaicDefinitionCreation(_)) {
+            *row = next;
+            next += 1;
+        }
+    }
+    Ok(rows)
+}
+
+fn acting(transaction: &Transaction) -> &Transaction {
+    transaction.inner().unwrap_or(transaction)
+}
+
+/// Enters a transaction with its number, after its whole block was applied.
+pub fn record(
+    batch: &mut impl Write,
+    transaction: &Transaction,
+    row: u64,
+    height: Height,
+    network: NetworkByte,
+) -> Result<(), StateError> {
+    let transaction = acting(transaction);
+    match &transaction.body {
+        Body::ProvisionNamespace(body) => {
+            let name = body.name().map_err(|error| StateError::argument(error.to_string()))?;
+            let provision = Provision { height, owner: transaction.signer_address(network), name };
+            Ok(record_provision(batch, &provision, row, network)?)
+        }
+        Body::MosaicDefinitionCreation(body) => Ok(record_definition(batch, &body.definition, row, network)?),
+        _ => Ok(()),
+    }
+}
+
+fn record_provision(
+    batch: &mut impl Write,
+    provision: &Provision,
+    row: u64,
+    network: NetworkByte,
+) -> Result<(), StoreError> {
+    let name = &provision.name;
+    let own = List::ProvisionsBy(&provision.owner, name.as_str());
+    match namespaces::leases(batch, name.as_str())?.pop().filter(|_| name.is_root()) {
+        Some(lease) => {
+            // The one before is still listed if it has not ended; then it was by the same account.
+            if let Some(before) = own.last(batch)? {
+                List::Roots.put(batch, before, false)?;
+            }
+            List::Roots.put(batch, row, true)?;
+            list_lease(batch, name.as_str(), &lease, true, network)?;
+        }
+        None => list_namespace(batch, name.as_str(), true, network)?,
+    }
+    own.put(batch, row, true)?;
+    batch.insert(Table::Provisions, &row.to_be_bytes(), &provision.to_bytes())
+}
+
+fn record_definition(
+    batch: &mut impl Write,
+    definition: &MosaicDefinition,
+    row: u64,
+    network: NetworkByte,
+) -> Result<(), StoreError> {
+    let id = &definition.id;
+    if let Some(before) = List::DefinitionsOf(id).last(batch)? {
+        list_definition(batch, before, false, network)?;
+        List::DefinitionsIn(id.namespace.as_str()).put(batch, before, false)?;
+    }
+    let mut out = Writer::default();
+    out.text(&id.to_string());
+    write_terms(&mut out, definition);
+    batch.insert(Table::Definitions, &row.to_be_bytes(), &out.0)?;
+    list_definition(batch, row, true, network)?;
+    List::DefinitionsIn(id.namespace.as_str()).put(batch, row, true)?;
+    List::DefinitionsOf(id).put(batch, row, true)
+}
+
+/// Takes off the lists whatever ends at a height.
+pub fn expire(batch: &mut impl Write, height: Height, term: u64, network: NetworkByte) -> Result<(), StoreError> {
+    namespaces::each_expired(batch, height, term, |batch, root, lease| {
+        if let Some(row) = List::ProvisionsBy(&lease.owner, root).last(batch)? {
+            List::Roots.put(batch, row, false)?;
+        }
+        list_lease(batch, root, lease, false, network)
+    })
+}
+
+/// Lists the mosaics of a root and of all sub-namespaces of its lease as active, or not.
+fn list_lease(
+    batch: &mut impl Write,
+    root: &str,
+    lease: &Lease,
+    listed: bool,
+    network: NetworkByte,
+) -> Result<(), StoreError> {
+    let names = std::iter::once(root).chain(lease.children.iter().map(String::as_str));
+    names.into_iter().try_for_each(|name| list_namespace(batch, name, listed, network))
+}
+
+fn list_namespace(
+    batch: &mut impl Write,
+    namespace: &str,
+    listed: bool,
+    network: NetworkByte,
+) -> Result<(), StoreError> {
+    let mut rows = Vec::new();
+    List::DefinitionsIn(namespace).each_before(batch, u64::MAX, |row| {
+        rows.push(row);
+        Ok(true)
+    })?;
+    rows.into_iter().try_for_each(|row| list_definition(batch, row, listed, network))
+}
+
+fn list_definition(batch: &mut impl Write, row: u64, listed: bool, network: NetworkByte) -> Result<(), StoreError> {
+    let creator = Address::from_public_key(&definition_at(batch, row)?.creator, network);
+    List::Definitions.put(batch, row, listed)?;
+    List::DefinitionsBy(&creator).put(batch, row, listed)
+}
