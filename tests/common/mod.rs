@@ -6,6 +6,7 @@ pub mod exchange;
 pub mod http;
 pub mod http_client;
 pub mod json_text;
+pub mod private_network;
 pub mod refusals;
 pub mod websocket;
 

@@ -15,7 +15,7 @@ use nisd::model::{Height, Timestamp};
 use nisd::store::Store;
 
 #[path = "../../common/mod.rs"]
-mod data;
+pub mod data;
 pub mod synthetic;
 
 /// Height of the last block of `all-forks`.
@@ -80,6 +80,13 @@ impl Node {
         let mut command = Command::new(binary);
         command.arg("run").arg("--config").arg(config).arg("--data").arg(folder.join("store"));
         Node::start(command.arg("--import").arg(blocks), folder)
+    }
+
+    /// `nisd run` with the settings of a private network, on a store in `folder`.
+    pub fn private(binary: &str, folder: &Path, config: &Path) -> Node {
+        let mut command = Command::new(binary);
+        command.arg("run").arg("--config").arg(config).arg("--data").arg(folder.join("store"));
+        Node::start(&mut command, folder)
     }
 
     fn start(command: &mut Command, folder: &Path) -> Node {
@@ -203,13 +210,18 @@ impl Client {
 
     /// Sends a whole request, and gives status and body of its answer.
     pub fn ask(&mut self, request: &str) -> io::Result<(u16, &[u8])> {
-        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.send(request)?;
         self.answer()
+    }
+
+    /// Sends whole requests whose answers are read later.
+    pub fn send(&mut self, requests: &str) -> io::Result<()> {
+        self.stream.get_mut().write_all(requests.as_bytes())
     }
 
     /// Sends a request whose answer is read later.
     pub fn send_get(&mut self, path: &str) -> io::Result<()> {
-        self.stream.get_mut().write_all(get(path).as_bytes())
+        self.send(&get(path))
     }
 
     /// Status and body of the next answer.

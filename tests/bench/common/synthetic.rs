@@ -1,7 +1,6 @@
 //! A chain made up for measuring: many accounts that take part in the importance calculation, and many payments among
 //! them. It ends with the block after which importances are calculated for the second time, an empty one.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,20 +9,15 @@ use nisd::codec::Form;
 use nisd::codec::block_file::write_block;
 use nisd::commands;
 use nisd::config::{self, Settings};
-use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::model::transaction::{Transfer, wire_version};
-use nisd::model::{
-    Address, Amount, Block, BlockKind, Body, Hash256, Height, NetworkByte, Timestamp, Transaction, WireHash,
-};
+use nisd::crypto::KeyPair;
+use nisd::model::{Address, Amount, Block, Hash256, Height, Timestamp, Transaction};
 use nisd::store::{Store, StoredBlock, tip};
 
+use super::data::private_network::{self, TOTAL, address, block, key_pair, transfer};
 use super::scatter;
 
 /// The last block.
 pub const LAST: u64 = 359;
-const NETWORK: NetworkByte = NetworkByte::TESTNET;
-const GENERATION_HASH: Hash256 = Hash256([7; 32]);
-const TOTAL: u64 = 9_000_000_000;
 /// Whole units of the account that makes all blocks.
 const OF_THE_HARVESTER: u64 = 3_000_000_000;
 
@@ -37,47 +31,12 @@ pub struct Synthetic {
     pub addresses: Vec<Address>,
 }
 
-fn key_pair(number: u64) -> KeyPair {
-    let mut seed = [0; 32];
-    seed.chunks_mut(8).zip(1..).for_each(|(part, i)| part.copy_from_slice(&scatter(number * 4 + i).to_le_bytes()));
-    KeyPair::new(&PrivateKey::from_seed(&seed))
-}
-
-fn address(keys: &KeyPair) -> Address {
-    Address::from_public_key(&keys.public(), NETWORK)
-}
-
-fn transfer(from: &KeyPair, to: Address, amount: Amount, fee: Amount, time: Timestamp) -> Transaction {
-    let body = Body::Transfer(Transfer { recipient: to, amount, message: None, mosaics: Vec::new() });
-    let (version, deadline) = (wire_version(NETWORK, 1), Timestamp(time.0 + 3600));
-    let signer = from.public();
-    let mut transaction = Transaction { version, timestamp: time, signer, signature: None, fee, deadline, body };
-    transaction.signature = Some(from.sign(&transaction.signed_bytes()));
-    transaction
-}
-
-fn block(signer: &KeyPair, height: u64, time: Timestamp, parent: Hash256, transactions: Vec<Transaction>) -> Block {
-    let mut block = Block {
-        kind: if height == 1 { BlockKind::Nemesis } else { BlockKind::Regular },
-        version: wire_version(NETWORK, 1),
-        timestamp: time,
-        signer: signer.public(),
-        signature: None,
-        previous_hash: WireHash::from(parent),
-        height: Height(height),
-        transactions,
-    };
-    block.signature = Some(signer.sign(&block.to_bytes(Form::NonVerifiable)));
-    block
-}
-
 impl Synthetic {
     /// Makes a chain of `accounts` that take part, and of `payments` among them.
     pub fn create(folder: &Path, accounts: usize, payments: usize) -> Synthetic {
-        let nemesis = key_pair(0);
         let keys: Vec<KeyPair> = (1..=accounts as u64).map(key_pair).collect();
         let addresses: Vec<Address> = keys.iter().map(address).collect();
-        let config = write_config(folder, &nemesis, &addresses);
+        let config = write_config(folder, &addresses);
         let settings = config::load(Some(&config), Vec::new(), Some(folder)).expect("settings");
         let blocks = folder.join("blocks.bin");
         let mut file = Vec::new();
@@ -107,37 +66,13 @@ fn payment(keys: &[KeyPair], addresses: &[Address], height: u64, number: usize, 
     transfer(&keys[from], addresses[to], amount, Amount(50_000), time)
 }
 
-fn write_config(folder: &Path, nemesis: &KeyPair, addresses: &[Address]) -> PathBuf {
+/// Settings of the network: its first account owns so much that it makes all blocks.
+fn write_config(folder: &Path, addresses: &[Address]) -> PathBuf {
     let each = (TOTAL - OF_THE_HARVESTER) / addresses.len() as u64;
     let amount = |index| Amount::whole(if index == 0 { OF_THE_HARVESTER } else { each });
-    let transfers = addresses.iter().enumerate();
-    let transfers =
-        transfers.map(|(index, to)| transfer(nemesis, *to, amount(index), Amount::ZERO, Timestamp(0))).collect();
-    let block = block(nemesis, 1, Timestamp(0), Hash256::default(), transfers);
-    fs::write(folder.join("nemesis.bin"), block.to_bytes(Form::Verifiable)).expect("room");
-    let mut text = String::new();
-    for (key, value) in [
-        ("nem.network", "synthetic"),
-        ("nem.network.version", "152"),
-        ("nem.network.addressStartChar", "T"),
-        ("nem.network.generationHash", &GENERATION_HASH.to_string()),
-        ("nem.network.nemesisSignerAddress", address(nemesis).as_str()),
-        ("nem.network.totalAmount", &TOTAL.to_string()),
-        ("nem.network.nemesisFilePath", "nemesis.bin"),
-        ("nis.maxTransactionsPerBlock", "10000"),
-        ("nis.maxTransactions", "10000"),
-        ("nis.treasuryReissuanceForkHeight", "1"),
-        ("nis.treasuryReissuanceForkTransactionHashes", ""),
-        ("nis.treasuryReissuanceForkFallbackTransactionHashes", ""),
-    ] {
-        let _ = writeln!(text, "{key} = {value}");
-    }
-    for fork in ["multisigMOfN", "mosaics", "firstFee", "secondFee", "remoteAccount", "mosaicRedefinition"] {
-        let _ = writeln!(text, "nis.{fork}ForkHeight = 1");
-    }
-    let config = folder.join("node.properties");
-    fs::write(&config, text).expect("room");
-    config
+    let funded: Vec<_> = addresses.iter().enumerate().map(|(index, to)| (*to, amount(index))).collect();
+    let limits = [("nis.maxTransactionsPerBlock", "10000"), ("nis.maxTransactions", "10000")];
+    private_network::write(folder, Timestamp(0), &funded, &limits)
 }
 
 /// The end of the chain that is being made.

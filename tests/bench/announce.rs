@@ -1,0 +1,283 @@
+//! How fast one client can announce, and what everybody else notices of it.
+//!
+//! `cargo bench --bench announce` runs a node of its own on a private network with a block every ten seconds. In each
+//! round a client on one connection announces 20,000 transfers that were signed before, once waiting for every answer
+//! and once with 32 requests on their way; every answer must be SUCCESS. Meanwhile, and until all are confirmed,
+//! another client asks 200 queries a second on a fixed schedule, and a session that has subscribed to `/unconfirmed`
+//! must be told of every transfer exactly once. In the same round this process verifies the same signatures back to
+//! back, before and after. NISD_TRANSACTIONS, NISD_ROUNDS and NISD_BLOCK (most transactions in a block) change the size.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use common::data::from_environment;
+use common::data::private_network::{self, address, key_pair, transfer};
+use common::data::websocket::Socket;
+use common::{Client, Node};
+use nisd::codec::Form;
+use nisd::crypto::{KeyPair, Verifier, verify};
+use nisd::model::{Address, Amount, Timestamp, Transaction};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
+/// Accounts that send; their keys have the numbers from 2 on.
+const SENDERS: u64 = 2_000;
+/// Number of the key that harvests.
+const HARVESTER: u64 = 1;
+/// Whole units of the harvester and of each sender.
+const SHARES: [u64; 2] = [8_000_000_000, 100_000];
+const WINDOWS: [usize; 2] = [1, 32];
+const PER_SECOND: u64 = 200;
+/// Blocks come every ten seconds: one that is this old is followed while the client announces.
+const AGE_OF_BLOCK: Duration = Duration::from_millis(8_500);
+/// Nothing is waited for longer than this.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What a round is measured by.
+struct Round {
+    window: usize,
+    announced: f64,
+    /// Processor time of the node meanwhile.
+    processor: f64,
+    /// Seconds of plain verification, and of one that remembers keys.
+    verified: [f64; 2],
+}
+
+/// A query: when it was due after the first announcement, and how long after that it was answered.
+struct Wait {
+    due: f64,
+    took: f64,
+}
+
+fn main() {
+    println!("{}", common::machine());
+    let count = from_environment("NISD_TRANSACTIONS").unwrap_or(20_000);
+    let rounds = from_environment("NISD_ROUNDS").unwrap_or(3);
+    let per_block: u32 = from_environment("NISD_BLOCK").unwrap_or(5_000);
+    let folder = common::folder();
+    let node = start(folder.path(), per_block);
+    let mut watcher = node.first_answer();
+    println!(
+        "{count} transfers of {SENDERS} accounts, at most {per_block} in a block; at the start: {}",
+        node.memory()
+    );
+    let senders: Vec<KeyPair> = (2..SENDERS + 2).map(key_pair).collect();
+    let (mut found, mut waits) = (Vec::new(), Vec::new());
+    for round in 0..rounds * WINDOWS.len() {
+        let recipient = address(&key_pair(1_000_000 + round as u64));
+        let transfers = sign(&senders, count, recipient);
+        let before = verify_all(&transfers);
+        wait_for_old_block(&mut watcher);
+        let (mut one, mut those) = play(&node, &mut watcher, &transfers, WINDOWS[round % WINDOWS.len()], &recipient);
+        let after = verify_all(&transfers);
+        one.verified = [0, 1].map(|kind| (before[kind] + after[kind]) / 2.0);
+        report(&one, &mut those, &node);
+        found.push(one);
+        waits.append(&mut those);
+    }
+    println!();
+    WINDOWS.iter().for_each(|window| summarise(found.iter().filter(|round| round.window == *window)));
+    let mut all: Vec<f64> = waits.iter().map(|wait| wait.took).collect();
+    println!("{} queries in all: {}", all.len(), common::in_millis(&mut all));
+    println!("memory at the end: {}", node.memory());
+}
+
+/// Starts a node on a network that begins now.
+fn start(folder: &Path, per_block: u32) -> Node {
+    let amount = |number| Amount::whole(SHARES[usize::from(number != HARVESTER)]);
+    let funded: Vec<_> = (1..SENDERS + 2).map(|number| (address(&key_pair(number)), amount(number))).collect();
+    let key = private_network::private_key(HARVESTER).printed();
+    let more = [
+        ("nis.bootKey", key.as_str()),
+        ("nis.blockGenerationTargetTime", "10"),
+        ("nis.blockChainFeatures", "PROOF_OF_STAKE|WB_IMMEDIATE_VESTING|STABILIZE_BLOCK_TIMES"),
+        ("nis.maxTransactionsPerBlock", &per_block.to_string()),
+        ("nis.maxTransactions", &(per_block * 10).to_string()),
+    ];
+    Node::private(BINARY, folder, &private_network::write(folder, now(), &funded, &more))
+}
+
+fn now() -> Timestamp {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    Timestamp::from_unix_millis(unix.as_millis() as i64)
+}
+
+/// Transfers whose amounts number them.
+fn sign(senders: &[KeyPair], count: u64, recipient: Address) -> Vec<Transaction> {
+    let (time, fee) = (now(), Amount(50_000));
+    let senders = senders.iter().cycle().zip(0..count);
+    senders.map(|(from, number)| transfer(from, recipient, Amount(1_000_000 + number), fee, time)).collect()
+}
+
+/// Seconds to verify all signatures, without and with a memory for keys.
+fn verify_all(transfers: &[Transaction]) -> [f64; 2] {
+    let signed: Vec<_> = transfers.iter().map(|one| (one.signer, one.signed_bytes(), one.signature)).collect();
+    let time = |good: &mut dyn FnMut(&(_, Vec<u8>, Option<_>)) -> bool| {
+        let begun = Instant::now();
+        assert!(signed.iter().all(good));
+        begun.elapsed().as_secs_f64()
+    };
+    let mut verifier = Verifier::default();
+    let plain = time(&mut |(signer, data, signature)| verify(signer, data, &signature.expect("signed")) == Ok(true));
+    let remembering =
+        time(&mut |(signer, data, signature)| verifier.verify(signer, data, &signature.expect("signed")) == Ok(true));
+    [plain, remembering]
+}
+
+fn wait_for_old_block(watcher: &mut Client) {
+    let begun = Instant::now();
+    let height = watcher.height();
+    while watcher.height() == height {
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(begun.elapsed() < PATIENCE, "no blocks come");
+    }
+    std::thread::sleep(AGE_OF_BLOCK);
+}
+
+/// One round, until all transfers are confirmed.
+fn play(
+    node: &Node,
+    watcher: &mut Client,
+    transfers: &[Transaction],
+    window: usize,
+    recipient: &Address,
+) -> (Round, Vec<Wait>) {
+    let requests: Vec<String> = transfers.iter().map(request).collect();
+    let mut client = Client::connect(node.http).expect("a connection");
+    let mut socket = Socket::open(node.websocket);
+    socket.text("CONNECT\n\n\0");
+    socket.next_text();
+    socket.subscribe("all", "/unconfirmed");
+    let (done, count) = (&AtomicBool::new(false), transfers.len() as u64);
+    std::thread::scope(|scope| {
+        let (begun, processor) = (Instant::now(), node.cpu_seconds());
+        let queries = scope.spawn(move || ask_on_schedule(node, transfers, begun, done));
+        let told = scope.spawn(move || numbers_told(&mut socket, count));
+        announce(&mut client, &requests, window);
+        let announced = begun.elapsed().as_secs_f64();
+        let processor = node.cpu_seconds() - processor;
+        watch_blocks(watcher, recipient, count, begun);
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(told.join().expect("a subscriber"), (0..count).collect(), "told of every transfer exactly once");
+        let waits = queries.join().expect("a client");
+        (Round { window, announced, processor, verified: [0.0; 2] }, waits)
+    })
+}
+
+fn request(transfer: &Transaction) -> String {
+    let (data, signature) = (hex::encode(transfer.to_bytes(Form::NonVerifiable)), transfer.signature.expect("signed"));
+    let body = format!("{{\"data\":\"{data}\",\"signature\":\"{}\"}}", hex::encode(signature.0));
+    let length = body.len();
+    format!(
+        "POST /transaction/announce HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// Announces all, with at most `window` requests that are not answered yet.
+fn announce(client: &mut Client, requests: &[String], window: usize) {
+    let mut sent = 0;
+    for answered in 0..requests.len() {
+        if sent - answered <= window / 2 {
+            let next = requests.len().min(answered + window);
+            client.send(&requests[sent..next].concat()).expect("a connection");
+            sent = next;
+        }
+        let (status, body) = client.answer().expect("an answer");
+        let text = String::from_utf8_lossy(body);
+        assert!(status == 200 && text.contains("\"message\":\"SUCCESS\""), "announcement {answered}: {status} {text}");
+    }
+}
+
+/// Numbers of the transfers that a subscriber is told of, each once.
+fn numbers_told(socket: &mut Socket, count: u64) -> BTreeSet<u64> {
+    let mut told = BTreeSet::new();
+    for _ in 0..count {
+        let message = socket.next_stomp().json("/unconfirmed", "all");
+        let number = message["amount"].as_u64().expect("an amount") - 1_000_000;
+        assert!(told.insert(number), "told twice of transfer {number}");
+    }
+    let more = socket.next_within(Duration::from_secs(1));
+    assert!(more.is_none(), "told of more than was announced: {more:?}");
+    told
+}
+
+/// Waits until all are confirmed, and prints the blocks that come.
+fn watch_blocks(watcher: &mut Client, recipient: &Address, count: u64, begun: Instant) {
+    let (mut height, mut text) = (watcher.height(), String::new());
+    let target = format!("/account/get?address={recipient}");
+    let total: u64 = (0..count).map(|number| 1_000_000 + number).sum();
+    loop {
+        let (_, body) = watcher.get(&target).expect("an answer");
+        let account: serde_json::Value = serde_json::from_slice(body).expect("JSON");
+        let balance = account["account"]["balance"].as_u64().expect("a balance");
+        let now = watcher.height();
+        if now > height {
+            height = now;
+            text += &format!(" {:.1}", begun.elapsed().as_secs_f64());
+        }
+        if balance == total {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{balance} of {total} are confirmed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    println!("blocks after (seconds):{text}");
+}
+
+/// Asks on a fixed schedule, whatever the node does.
+fn ask_on_schedule(node: &Node, transfers: &[Transaction], begun: Instant, done: &AtomicBool) -> Vec<Wait> {
+    let mut client = Client::connect(node.http).expect("a connection");
+    let mut waits = Vec::new();
+    for (number, transfer) in (1..).zip(transfers.iter().cycle()) {
+        let due = Duration::from_micros(1_000_000 / PER_SECOND * number);
+        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        if done.load(Ordering::Relaxed) {
+            break;
+        }
+        let target = match number % 2 {
+            0 => "/chain/height".to_owned(),
+            _ => format!("/account/get?address={}", transfer.signer_address(private_network::NETWORK)),
+        };
+        let (status, _) = client.get(&target).expect("an answer");
+        assert_eq!(status, 200);
+        waits.push(Wait { due: due.as_secs_f64(), took: (begun.elapsed() - due).as_secs_f64() });
+    }
+    waits
+}
+
+fn report(round: &Round, waits: &mut [Wait], node: &Node) {
+    let Round { window, announced, processor, verified } = round;
+    let [plain, remembering] = verified;
+    println!(
+        "window {window}: announced in {announced:.2} s ({processor:.2} s of processor time), \
+         signatures verified in {plain:.2} s, with a memory for keys {remembering:.2} s: ratio {:.2}, {:.2}",
+        plain / announced,
+        remembering / announced,
+    );
+    for (name, early) in [("while announcing", true), ("after that", false)] {
+        let those = waits.iter().filter(|wait| (wait.due < *announced) == early);
+        println!("  queries {name}: {}", common::in_millis(&mut those.map(|wait| wait.took).collect::<Vec<_>>()));
+    }
+    let slow: Vec<_> = waits.iter().filter(|wait| wait.took > 0.02).collect();
+    let times: String = slow.iter().take(12).map(|wait| format!(" {:.2}:{:.0}ms", wait.due, wait.took * 1e3)).collect();
+    println!("  slower than 20 ms: {} of {}{times}", slow.len(), waits.len());
+    println!("  {}", node.memory());
+}
+
+fn summarise<'a>(rounds: impl Iterator<Item = &'a Round> + Clone) {
+    let Some(first) = rounds.clone().next() else { return };
+    let figure = |name: &str, of: &dyn Fn(&Round) -> f64| {
+        let mut values: Vec<f64> = rounds.clone().map(of).collect();
+        let middle = common::median(&mut values);
+        println!("  {name}: {middle:.2} ({:.2} to {:.2})", values[0], values[values.len() - 1]);
+    };
+    println!("window {}, median and range of the rounds", first.window);
+    figure("seconds to announce", &|round| round.announced);
+    figure("processor time of the node meanwhile", &|round| round.processor);
+    figure("ratio to plain verification", &|round| round.verified[0] / round.announced);
+    figure("ratio to verification that remembers keys", &|round| round.verified[1] / round.announced);
+}
