@@ -34,7 +34,7 @@ use nisd::model::{
 };
 use nisd::state;
 use nisd::store::{Identity, Options, Store, stored_header};
-use odds::{Odds, Pace, cells, chi_square, chi_square_bound};
+use odds::{Pace, cells, chances, chi_square, chi_square_bound};
 use traffic::{People, Traffic};
 use virtual_node::{Made, VirtualNode};
 
@@ -183,21 +183,22 @@ fn take_in(store: &Store, network: &Network, files: Vec<BlockFile<'_>>) {
 /// What there was to win with a block, and who won.
 struct Harvest {
     seconds: usize,
-    odds: Odds,
-    /// The odds if block times were not stabilised, or were if they are not.
-    opposite: Odds,
-    /// Harvesters in the order in which their keys are tried.
-    order: Vec<usize>,
+    difficulty: u64,
+    /// Importances of the harvesters in whole units.
+    stakes: [f64; 5],
     winner: usize,
     fees: f64,
 }
 
 impl Harvest {
-    /// Each harvester's chance to make the block, given when it came.
+    /// Chances that the block comes after 1, 2, … seconds.
+    fn intervals(&self, pace: Pace) -> Vec<f64> {
+        chances(pace, self.difficulty, self.stakes.iter().sum())
+    }
+
+    /// Each harvester's chance to make the block, whenever it comes.
     fn chances(&self) -> [f64; 5] {
-        let mut chances = [0.0; 5];
-        self.order.iter().zip(self.odds.winners(self.seconds)).for_each(|(index, chance)| chances[*index] = chance);
-        chances
+        self.stakes.map(|stake| stake / self.stakes.iter().sum::<f64>())
     }
 }
 
@@ -282,16 +283,10 @@ impl<'n> Simulation<'n> {
         assert_eq!(header.lessor, (signed_by == address(REMOTE)).then_some(harvester(LENDER)), "block {height}");
         assert!(made.discarded.iter().all(|address| is_remote && *address == harvester(LENDER)), "block {height}");
 
-        let mut order: Vec<usize> = (0..HARVESTERS.len()).collect();
-        order.sort_by_key(|index| signers[*index]);
-        let stakes: Vec<f64> = order.iter().map(|index| self.stakes[*index]).collect();
-        let pace = self.scenario.pace();
-        let opposite = Pace { stabilized: !pace.stabilized, ..pace };
         self.harvests.push(Harvest {
             seconds: (block.timestamp.0 - self.last.0) as usize,
-            odds: Odds::new(pace, header.difficulty, stakes.clone()),
-            opposite: Odds::new(opposite, header.difficulty, stakes),
-            order,
+            difficulty: header.difficulty,
+            stakes: self.stakes,
             winner,
             fees: block.total_fee().0 as f64,
         });
@@ -366,26 +361,30 @@ impl<'n> Simulation<'n> {
     }
 }
 
-/// How many blocks came after 1, 2, … seconds, and how many were to be expected.
-fn intervals(harvests: &[Harvest], odds: impl Fn(&Harvest) -> &Odds) -> (Vec<f64>, Vec<f64>) {
-    let longest = harvests.iter().map(|harvest| harvest.seconds.max(odds(harvest).seconds.len())).max().unwrap();
-    let (mut counts, mut expected) = (vec![0.0; longest], vec![0.0; longest]);
+/// How far the intervals are from what is to be expected.
+fn distance(harvests: &[Harvest], pace: Pace) -> (f64, usize) {
+    let (mut counts, mut expected) = (Vec::new(), Vec::new());
+    let mut add = |sums: &mut Vec<f64>, place: usize, one: f64| {
+        sums.resize(sums.len().max(place + 1), 0.0);
+        sums[place] += one;
+    };
     for harvest in harvests {
-        counts[harvest.seconds - 1] += 1.0;
-        expected.iter_mut().zip(&odds(harvest).seconds).for_each(|(sum, chance)| *sum += chance);
+        add(&mut counts, harvest.seconds - 1, 1.0);
+        let chances = harvest.intervals(pace);
+        chances.into_iter().enumerate().for_each(|(place, chance)| add(&mut expected, place, chance));
     }
-    (counts, expected)
+    let longest = counts.len().max(expected.len());
+    [&mut counts, &mut expected].into_iter().for_each(|sums| sums.resize(longest, 0.0));
+    let (counts, expected) = cells(&counts, &expected);
+    chi_square(&counts, &expected)
 }
 
 /// Intervals are spread as the formulas say, and not as if block times were stabilised where they are not or the
 /// reverse; and as the table of the specification says.
 fn assert_block_times(scenario: &Scenario, harvests: &[Harvest]) {
-    let distance = |odds: fn(&Harvest) -> &Odds| {
-        let (counts, expected) = intervals(harvests, odds);
-        let (counts, expected) = cells(&counts, &expected);
-        chi_square(&counts, &expected)
-    };
-    let (own, opposite) = (distance(|harvest| &harvest.odds), distance(|harvest| &harvest.opposite));
+    let pace = scenario.pace();
+    let opposite = Pace { stabilized: !pace.stabilized, ..pace };
+    let (own, opposite) = (distance(harvests, pace), distance(harvests, opposite));
     let mut seconds: Vec<f64> = harvests.iter().map(|harvest| harvest.seconds as f64).collect();
     seconds.sort_by(f64::total_cmp);
     let count = seconds.len() as f64;
@@ -408,29 +407,21 @@ fn assert_block_times(scenario: &Scenario, harvests: &[Harvest]) {
 fn assert_shares(simulation: &Simulation<'_>) {
     let harvests = &simulation.harvests;
     let (counts, count) = (simulation.counts(), harvests.len() as f64);
-    let (mut expected, mut by_importance) = ([0.0; 5], [0.0; 5]);
-    let (mut fees, mut expected_fees, mut variances) = ([0.0; 5], [0.0; 5], [0.0; 5]);
+    let (mut expected, mut fees, mut expected_fees, mut variances) = ([0.0; 5], [0.0; 5], [0.0; 5], [0.0; 5]);
     for harvest in harvests {
         fees[harvest.winner] += harvest.fees;
-        let all: f64 = harvest.odds.stakes().iter().sum();
-        harvest.order.iter().zip(harvest.odds.stakes()).for_each(|(index, stake)| by_importance[*index] += stake / all);
         for (index, chance) in harvest.chances().into_iter().enumerate() {
             expected[index] += chance;
             expected_fees[index] += chance * harvest.fees;
             variances[index] += chance * (1.0 - chance) * harvest.fees.powi(2);
         }
     }
-    loudly("  harvester  by importance  expected  blocks   fees expected      fees (XEM)  deviations");
+    loudly("  harvester   blocks  expected   fees (XEM)  expected  deviations");
     for index in 0..HARVESTERS.len() {
         let deviations = (fees[index] - expected_fees[index]) / f64::sqrt(variances[index]);
-        loudly(&format!(
-            "  {index:>9}  {:>13.1}  {:>8.1}  {:>6}  {:>14.1}  {:>14.1}  {deviations:>10.2}",
-            by_importance[index],
-            expected[index],
-            counts[index],
-            expected_fees[index] / 1e6,
-            fees[index] / 1e6
-        ));
+        let [own, due] = [fees[index], expected_fees[index]].map(|micro| micro / 1e6);
+        let (blocks, chances) = (counts[index], expected[index]);
+        loudly(&format!("  {index:>9}  {blocks:>7}  {chances:>8.1}  {own:>11.1}  {due:>8.1}  {deviations:>10.2}"));
         assert!(deviations.abs() < MOST_DEVIATIONS);
     }
     let (own, degrees) = chi_square(&counts, &expected);
@@ -464,8 +455,8 @@ fn watch(name: &str, scenario: &Scenario) {
     let mut simulation = Simulation::new(scenario, &network, &store, random);
     simulation.run();
     let (blocks, virtual_time) = (simulation.harvests.len(), simulation.last.0 - START.0);
-    let confirmed: usize = simulation.announced.len();
-    loudly(&format!("{name}: {blocks} blocks, {confirmed} transactions in {virtual_time} s, seed {}", seed()));
+    let announced = simulation.announced.len();
+    loudly(&format!("{name}: {blocks} blocks, {announced} transactions in {virtual_time} s, seed {}", seed()));
     loudly(&format!("  simulated in {:.1} s", begun.elapsed().as_secs_f64()));
     assert_block_times(scenario, &simulation.harvests);
     assert_shares(&simulation);

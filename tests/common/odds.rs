@@ -10,56 +10,22 @@ pub struct Pace {
     pub stabilized: bool,
 }
 
-/// The odds for one block. A hit is exponentially distributed and drawn once per key and block; the key makes the block
-/// at the first second at which its target exceeds the hit.
-#[derive(Clone, Debug)]
-pub struct Odds {
-    /// Chance that the block is made after 1, 2, … seconds.
-    pub seconds: Vec<f64>,
-    stakes: Vec<f64>,
-    /// What a stake of 1 has gained in the last of each of these seconds.
-    growth: Vec<f64>,
-}
-
-/// Chance of a still later block that is neglected.
-const NEGLECTED: f64 = 1e-12;
-
-impl Odds {
-    /// For keys in the order in which they are tried, at a difficulty.
-    pub fn new(pace: Pace, difficulty: u64, stakes: Vec<f64>) -> Odds {
-        let all: f64 = stakes.iter().sum();
-        let (mut seconds, mut growth, mut before, mut left) = (Vec::new(), Vec::new(), 0.0, 1.0);
-        while left > NEGLECTED {
-            let elapsed = (seconds.len() + 1) as f64;
-            let late = 6.0 * (elapsed - pace.target_time) / pace.target_time;
-            let factor = if pace.stabilized { late.exp().min(100.0) } else { 1.0 };
-            // 2^64 of the target over 2^54 of the hit.
-            let now = 1024.0 * elapsed * factor / difficulty as f64;
-            growth.push(now - before);
-            let still_left = (-all * now).exp();
-            seconds.push(left - still_left);
-            (before, left) = (now, still_left);
-        }
-        Odds { seconds, stakes, growth }
+/// Chances that a block is made after 1, 2, … seconds by keys with so much importance together, in whole units. A hit is
+/// exponentially distributed and drawn once per key and block; the key makes the block once its target exceeds the hit.
+pub fn chances(pace: Pace, difficulty: u64, importance: f64) -> Vec<f64> {
+    /// Chance of a still later block that is neglected.
+    const NEGLECTED: f64 = 1e-12;
+    let (mut chances, mut left) = (Vec::new(), 1.0);
+    while left > NEGLECTED {
+        let elapsed = (chances.len() + 1) as f64;
+        let late = 6.0 * (elapsed - pace.target_time) / pace.target_time;
+        let factor = if pace.stabilized { late.exp().min(100.0) } else { 1.0 };
+        // 2^64 of the target over 2^54 of the hit.
+        let still_left = (-1024.0 * elapsed * factor * importance / difficulty as f64).exp();
+        chances.push(left - still_left);
+        left = still_left;
     }
-
-    /// Importances in whole units, of the keys in the order in which they are tried.
-    pub fn stakes(&self) -> &[f64] {
-        &self.stakes
-    }
-
-    /// Chances of the keys to make the block if it is made after so many seconds. Of those that hit in the same second
-    /// it is the first.
-    pub fn winners(&self, seconds: usize) -> Vec<f64> {
-        let growth = self.growth.get(seconds - 1).copied().unwrap_or_default();
-        let (mut chances, mut none) = (Vec::new(), 1.0);
-        for stake in &self.stakes {
-            let misses = (-stake * growth).exp();
-            chances.push(none * (1.0 - misses));
-            none *= misses;
-        }
-        chances.iter().map(|chance| chance / (1.0 - none)).collect()
-    }
+    chances
 }
 
 /// Pearson's measure of how far counts are from what is expected, with its degrees of freedom.

@@ -37,14 +37,35 @@ impl Place {
     }
 }
 
-/// Whether a key may make a block. The key that signs draws the hit; the importance is that of the account for which it
-/// harvests.
-pub fn is_hit(signer: &PublicKey, place: &Place, state: &impl Read, network: &Network) -> Result<bool, BlockError> {
+/// What a key has drawn that may make a block.
+pub struct Draw {
+    /// Its hit.
+    pub hit: u64,
+    /// The importance that counts for it, in whole units.
+    pub importance: u64,
+}
+
+impl Draw {
+    /// Whether another of the same place would have been enough before this one, if time did not go by in seconds.
+    pub fn is_behind(&self, other: &Draw) -> bool {
+        let product = |hit: u64, importance: u64| u128::from(hit) * u128::from(importance);
+        product(other.hit, self.importance) < product(self.hit, other.importance)
+    }
+}
+
+/// What a key draws, if that is enough to make a block. The key that signs draws the hit; the importance is that of the
+/// account for which it harvests.
+pub fn draw(
+    signer: &PublicKey,
+    place: &Place,
+    state: &impl Read,
+    network: &Network,
+) -> Result<Option<Draw>, BlockError> {
     let address = Address::from_public_key(signer, network.byte);
     let importance = harvesting_importance(state, &address, place.height(), network)?;
     let target = proof::target(place.elapsed(), importance, place.difficulty, &network.chain);
     let hit = proof::hit(&proof::generation_hash(&place.parent.generation_hash, signer));
-    Ok(proof::is_hit(hit, &target))
+    Ok(proof::is_hit(hit, &target).then_some(Draw { hit, importance }))
 }
 
 /// Makes a block, and checks it by all rules for blocks on the state before it.

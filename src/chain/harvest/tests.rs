@@ -6,7 +6,9 @@ use std::rc::Rc;
 use tempfile::TempDir;
 
 use super::choice::Choice;
+use super::creation::Draw;
 use super::*;
+use crate::chain::proof;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::model::network::test_chain;
 use crate::model::transaction::{
@@ -37,6 +39,11 @@ fn public(name: u8) -> PublicKey {
 
 fn address(name: u8) -> Address {
     Address::from_public_key(&public(name), BYTE)
+}
+
+/// What an account draws for the next block.
+fn hit(name: u8) -> u64 {
+    proof::hit(&proof::generation_hash(&Hash256([7; 32]), &public(name)))
 }
 
 /// A chain in a store of its own.
@@ -470,7 +477,19 @@ fn a_block_that_is_not_valid_is_discarded_and_the_next_account_makes_one() {
     assert!(alone.is_none());
     let name = ValidationResult::FailureIneligibleBlockSigner.name();
     assert!(discarded_alone.len() == 1 && discarded_alone[0].contains(name), "{discarded_alone:?}");
-    assert_eq!(discarded.len(), usize::from(address(1) < address(2)), "accounts are tried by address");
+    assert_eq!(discarded.len(), usize::from(hit(1) < hit(2)), "the better draw comes first");
+}
+
+#[test]
+fn of_accounts_that_hit_at_once_the_one_makes_the_block_that_draws_best_for_its_importance() {
+    let names = [1, 2, 3];
+    let best = names.into_iter().min_by_key(|name| hit(*name)).unwrap();
+    let scene = names.iter().fold(Scene::new(), |scene, name| scene.paid(*name, 10_000));
+    let scene = scene.important(&names, LAST.next());
+    assert_eq!(scene.tick(&mut scene.unlocked(&names)).0.unwrap().block.signer, public(best));
+    let draws = |hit, importance| Draw { hit, importance };
+    assert!(draws(11, 2).is_behind(&draws(5, 1)) && !draws(5, 1).is_behind(&draws(11, 2)));
+    assert!(draws(u64::MAX, 1).is_behind(&draws(u64::MAX, u64::MAX)));
 }
 
 #[test]
@@ -498,7 +517,9 @@ fn a_tick_ends_without_a_block_when_the_chain_goes_on_or_its_account_is_locked()
     let mut locked = scene.begin(&mut unlocked).unwrap();
     assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Working));
     unlocked.lock(&address(1));
-    assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Working));
+    for _ in 0..2 {
+        assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Working));
+    }
     assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Done(None)));
     scene.put_block(LAST.0 + 1);
     assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Done(None)));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::choice::Choice;
-use super::creation::{Place, create, is_hit};
+use super::creation::{Draw, Place, create, draw};
 use super::unlocked::Unlocked;
 use crate::chain::difficulty::Window;
 use crate::chain::error::BlockError;
@@ -32,13 +32,16 @@ pub enum TickProgress {
     Done(Option<Harvested>),
 }
 
-/// A tick in the making. Of the accounts that hit, the first makes the block: as parent and time are the same for all,
-/// so are their scores.
+/// A tick in the making. Parent and time are the same for all accounts, and so are their scores; the protocol leaves
+/// open which of those that hit makes the block. It is the one that would have hit first if time did not go by in
+/// seconds: so each makes as many blocks as its importance is worth, however many hit in the same second.
 pub struct Tick {
     place: Place,
     /// The account that was tried last, by address.
     tried: Option<Address>,
-    /// The account that has hit, and what goes into its block.
+    /// Accounts that have hit, the first of them last.
+    hits: Vec<(Draw, Address)>,
+    /// The account whose block is being made, and what goes into it.
     in_hand: Option<(Address, Choice)>,
 }
 
@@ -62,14 +65,14 @@ impl Tick {
         let difficulty = Window::load(state, parent.height)?.difficulty(network.chain.target_time);
         let tick = |difficulty| {
             let place = Place { parent, difficulty, timestamp: now };
-            Tick { place, tried: None, in_hand: None }
+            Tick { place, tried: None, hits: Vec::new(), in_hand: None }
         };
         Ok(difficulty.map(tick))
     }
 
-    /// Tries one account, or one transaction for its block, or makes the block. The tick is over if the chain has got
-    /// another last block. `unconfirmed` is asked once an account has hit: for all unconfirmed transactions, those that
-    /// pay most first, of equals the oldest. Fails only if the store does.
+    /// Tries one account, or one transaction for a block, or makes the block. The tick is over if the chain has got
+    /// another last block. `unconfirmed` is asked when an account has hit and all were tried: for all unconfirmed
+    /// transactions, those that pay most first, of equals the oldest. Fails only if the store does.
     pub fn step(
         &mut self,
         unlocked: &Unlocked,
@@ -82,12 +85,13 @@ impl Tick {
         }
         let (address, progress) = match self.in_hand.take() {
             Some((address, choice)) => (address, self.go_on(address, choice, unlocked, state, network)),
-            None => {
-                let next = unlocked.after(self.tried.as_ref());
-                let Some((address, key)) = next else { return Ok(TickProgress::Done(None)) };
-                self.tried = Some(address);
-                (address, self.try_key(address, key, unconfirmed, state, network))
-            }
+            None => match unlocked.after(self.tried.as_ref()) {
+                Some((address, key)) => (address, self.try_key(address, key, state, network)),
+                None => {
+                    let Some((_, address)) = self.hits.pop() else { return Ok(TickProgress::Done(None)) };
+                    (address, self.begin_block(address, unconfirmed, state, network))
+                }
+            },
         };
         match progress {
             Err(BlockError::Store(error)) => Err(error),
@@ -100,16 +104,28 @@ impl Tick {
         &mut self,
         address: Address,
         key: &KeyPair,
+        state: &Snapshot<'_>,
+        network: &Network,
+    ) -> Result<TickProgress, BlockError> {
+        self.tried = Some(address);
+        if let Some(draw) = draw(&key.public(), &self.place, state, network)? {
+            let place = self.hits.partition_point(|(other, _)| other.is_behind(&draw));
+            self.hits.insert(place, (draw, address));
+        }
+        Ok(TickProgress::Working)
+    }
+
+    fn begin_block(
+        &mut self,
+        address: Address,
         unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
         state: &Snapshot<'_>,
         network: &Network,
     ) -> Result<TickProgress, BlockError> {
-        if is_hit(&key.public(), &self.place, state, network)? {
-            let (height, limit) = (self.place.height(), network.chain.rewrite_limit);
-            let owner = state::account(state, &address)?.forwarded(height, limit).unwrap_or(address);
-            let choice = Choice::new(unconfirmed(), &owner, height, self.place.timestamp, network);
-            self.in_hand = Some((address, choice));
-        }
+        let (height, limit) = (self.place.height(), network.chain.rewrite_limit);
+        let owner = state::account(state, &address)?.forwarded(height, limit).unwrap_or(address);
+        let choice = Choice::new(unconfirmed(), &owner, height, self.place.timestamp, network);
+        self.in_hand = Some((address, choice));
         Ok(TickProgress::Working)
     }
 
