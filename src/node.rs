@@ -30,7 +30,7 @@ use crate::net::Reactor;
 use crate::progress::Meter;
 use crate::push::Output;
 
-/// Longest time for which blocks are worked on between two looks at the sockets.
+/// Longest time for which blocks, and the pool after them, are worked on between two looks at the sockets.
 const SLICE: Duration = Duration::from_micros(500);
 /// Steps of an intake after which its blocks are committed, whatever they cost.
 const BATCH_STEPS: u32 = 1_500;
@@ -44,8 +44,6 @@ const COMMIT_TIME: Duration = Duration::from_millis(3);
 const PUBLISHED_PER_TURN: usize = 8;
 /// Requests of sessions that are answered between two looks at the sockets.
 const REQUESTS_PER_TURN: usize = 32;
-/// Transactions that the pool takes over between two looks at the sockets, after the chain has changed.
-const POOL_STEPS_PER_TURN: usize = 8;
 /// How long connections may take to end once the node is told to stop.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -100,8 +98,11 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>) -> Re
     if is_public(&settings.network.name) && !settings.offline {
         return Err(NodeError::NoPeers(settings.network.name));
     }
+    // What is named must be there before a store is made that says to which chain it belongs.
+    let files = commands::open_block_files(&command.import)?;
+    let nemesis = settings.nemesis.read()?;
     let store = commands::open_store(&settings, &settings.data)?;
-    let mut intake = setup::intake(&store, &settings, &command.import)?;
+    let mut intake = setup::intake(&store, &settings, nemesis, files)?;
     let clock = NetworkClock::new(settings.clock, 0);
     // The nemesis block stands before anybody is answered.
     while intake.height() < Height::NEMESIS
@@ -194,7 +195,7 @@ impl Loop<'_> {
         node.set_time(now());
         let stop = turn.is_ready(SIGNALS) && self.signals.pending().next().is_some();
         self.take_in(node)?;
-        node.keep_pool(POOL_STEPS_PER_TURN);
+        node.keep_pool(SLICE);
         if self.intake.is_none() {
             node.harvest(SLICE);
         }

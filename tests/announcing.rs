@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use common::daemon::{Node, run};
 use common::http_client::Client;
+use common::private_network::{Genesis, NETWORK};
 use common::{loudly, refusals, shared, tiny};
 use nisd::codec::{Context, Form};
 use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::model::{Address, Body, Hash256, Height, NetworkByte, Timestamp, Transaction};
+use nisd::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use serde_json::{Value, json};
 
-const NETWORK: NetworkByte = NetworkByte::TESTNET;
 /// Within this transactions are confirmed by a network that makes a block every second.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Blocks until a remote account is active, and what the golden network may roll back.
@@ -33,24 +33,14 @@ struct Golden {
 impl Golden {
     fn start() -> Golden {
         let data: Value = serde_json::from_str(include_str!("data/golden-chain.json")).unwrap();
+        let genesis = Genesis {
+            block: hex::decode(text(&data["nemesis"])).unwrap(),
+            signer: text(&data["nemesisSigner"]).to_owned(),
+            generation_hash: text(&data["generationHash"]).to_owned(),
+        };
         let folder = tempfile::tempdir().expect("a folder");
-        fs::write(folder.path().join("nemesis.bin"), hex::decode(text(&data["nemesis"])).unwrap()).unwrap();
-        let mut settings = format!(
-            "nem.network = devnet\nnem.network.version = 152\nnem.network.generationHash = {}\n\
-             nem.network.nemesisSignerAddress = {}\nnem.network.totalAmount = 9000000000000\n\
-             nem.network.nemesisFilePath = nemesis.bin\nnis.bootKey = {}\nnis.blockChainRewriteLimit = {REWRITE_LIMIT}\n\
-             nis.maxTransactions = 1200\nnis.blockChainFeatures = PROOF_OF_STAKE|WB_IMMEDIATE_VESTING\n\
-             nis.treasuryReissuanceForkHeight = 1\nnis.treasuryReissuanceForkTransactionHashes =\n\
-             nis.treasuryReissuanceForkFallbackTransactionHashes =\nnisd.data = store\n",
-            text(&data["generationHash"]),
-            text(&data["nemesisSigner"]),
-            text(&data["privateKeys"]["harvester"]),
-        );
-        for fork in ["multisigMOfN", "mosaics", "firstFee", "secondFee", "remoteAccount", "mosaicRedefinition"] {
-            settings.push_str(&format!("nis.{fork}ForkHeight = 1\n"));
-        }
-        let config = folder.path().join("golden.properties");
-        fs::write(&config, settings).unwrap();
+        let limits = [("nis.blockChainRewriteLimit", &*REWRITE_LIMIT.to_string()), ("nis.maxTransactions", "1200")];
+        let config = genesis.write_hasty(folder.path(), text(&data["privateKeys"]["harvester"]), &limits);
         let node = Node::start(&["--config", config.to_str().expect("a path")]);
         let client = Client::connect(node.http);
         Golden { data, node, client, _folder: folder }
@@ -200,19 +190,15 @@ fn announce(client: &mut Client, data: &Value, signature: &Value) -> (u64, Value
 /// Announces the cases of one store and time. Those that change the pool, or come after others, have a node of their own.
 fn announce_all(store: &Store, cases: &[&Value], codes: &mut BTreeSet<i64>) -> Vec<String> {
     let time = cases[0]["time"].as_i64().unwrap();
-    let shared = store.node(time);
-    let mut shared_client = Client::connect(shared.http);
-    let mut announced = BTreeSet::new();
+    let (mut node, mut announced) = (None, BTreeSet::new());
     let mut wrong = Vec::new();
     for case in cases {
         let is_alone = case["before"].is_array() || case["poolSizeAfter"] != 0 || case["hazard"] == true;
-        let mut own = None;
-        let client = if is_alone || !announced.insert(case["binary"].to_string()) {
-            let node = store.node(time);
-            &mut own.insert((Client::connect(node.http), node)).0
-        } else {
-            &mut shared_client
-        };
+        let is_repeated = !announced.insert(case["binary"].to_string());
+        if is_alone || is_repeated {
+            node = None;
+        }
+        let client = &mut Client::connect(node.get_or_insert_with(|| store.node(time)).http);
         for before in case["before"].as_array().into_iter().flatten() {
             announce(client, &before["data"], &before["signature"]);
         }
@@ -220,6 +206,9 @@ fn announce_all(store: &Store, cases: &[&Value], codes: &mut BTreeSet<i64>) -> V
         codes.extend(body["code"].as_i64());
         if !refusals::is_as_recorded(case, status, &body) {
             wrong.push(format!("{} {}: {status} {body}, recorded {}", case["id"], case["note"], case["result"]));
+        }
+        if is_alone {
+            node = None;
         }
     }
     wrong

@@ -410,13 +410,22 @@ fn judge(row: &Value, outcome: Result<Entity, ReadError>) -> Option<String> {
     }
 }
 
-/// Whether an error has the recorded text, which may leave a gap; that of a nested failure may be cut short.
+/// Whether an error has the recorded text, which may leave a gap, and from which the names of the failures around it are
+/// left out.
 fn says(error: &ReadError, recorded: &str) -> bool {
     let text = error.to_string();
     match recorded.split_once("<the address as read, upper case>") {
         Some((start, end)) => text.starts_with(start) && text.ends_with(end),
-        None if error.class() == 'S' => text.starts_with(recorded),
+        None if error.class() == 'S' => plain(&text) == recorded,
         None => text == recorded,
+    }
+}
+
+/// The text of an error without the names of classes before it.
+fn plain(text: &str) -> &str {
+    match text.split_once(": ") {
+        Some((name, rest)) if name.starts_with("java.") || name.starts_with("org.nem.") => plain(rest),
+        _ => text,
     }
 }
 

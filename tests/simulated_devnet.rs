@@ -364,7 +364,7 @@ impl<'n> Simulation<'n> {
 /// How far the intervals are from what is to be expected.
 fn distance(harvests: &[Harvest], pace: Pace) -> (f64, usize) {
     let (mut counts, mut expected) = (Vec::new(), Vec::new());
-    let mut add = |sums: &mut Vec<f64>, place: usize, one: f64| {
+    let add = |sums: &mut Vec<f64>, place: usize, one: f64| {
         sums.resize(sums.len().max(place + 1), 0.0);
         sums[place] += one;
     };

@@ -41,6 +41,9 @@ use crate::model::Timestamp;
 /// Raw paths, in any letter case, that are answered while the chain is loaded.
 const WHILE_LOADING: [&str; 2] = ["/status", "/chain/height"];
 
+/// Paths of requests that put a transaction into the pool.
+const INTO_THE_POOL: [&str; 2] = ["/transaction/announce", "/transaction/prepare-announce"];
+
 /// The present moment, by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -82,6 +85,11 @@ impl Api {
         let mut writer = Writer { answer, json: &mut self.json, wanted: Wanted::JSON, now: now.network };
         writer.answer.common_headers();
         writer.container_error(500);
+    }
+
+    /// Whether a path, as most clients write it, is one of a request that puts a transaction into the pool.
+    pub fn is_into_the_pool(path: &str) -> bool {
+        INTO_THE_POOL.contains(&path)
     }
 
     /// Answers a request, in the order of specification 06 §1.11. What `answer` held before is forgotten.

@@ -123,7 +123,8 @@ impl Catalogue for FakeLedger {
     }
 
     fn mosaics_of(&self, account: &Address) -> Result<Vec<Mosaic>, Failure> {
-        let own = (*account == address_of(&key(1))).then(|| Mosaic { id: MosaicId::parse("a:b").unwrap(), quantity: 5 });
+        let own =
+            (*account == address_of(&key(1))).then(|| Mosaic { id: MosaicId::parse("a:b").unwrap(), quantity: 5 });
         Ok(std::iter::once(Mosaic { id: MosaicId::xem(), quantity: 4 }).chain(own).collect())
     }
 }
@@ -133,8 +134,7 @@ fn rented(name: &NamespaceId, owner: Address, height: u64) -> Namespace {
 }
 
 fn definition(id: &MosaicId, levy: Option<Levy>) -> MosaicDefinition {
-    let properties =
-        MosaicProperties { divisibility: 1, initial_supply: 9, supply_mutable: true, transferable: false };
+    let properties = MosaicProperties { divisibility: 1, initial_supply: 9, supply_mutable: true, transferable: false };
     MosaicDefinition { creator: key(1), id: id.clone(), description: "d/".to_owned(), properties, levy }
 }
 
@@ -382,9 +382,8 @@ fn the_node_tells_of_itself_and_its_time() {
     assert_eq!(Sent::new("GET /node/info").says(), (200, format!("{node}\r\n")));
     let (status, info) = Sent::new("GET /node/extended-info").says();
     let version = env!("CARGO_PKG_VERSION");
-    let program = format!(
-        r#"{{"currentTime":3240,"application":"nisd","startTime":3000,"version":"{version}","signer":null}}"#
-    );
+    let program =
+        format!(r#"{{"currentTime":3240,"application":"nisd","startTime":3000,"version":"{version}","signer":null}}"#);
     assert_eq!((status, info), (200, format!("{{\"node\":{node},\"nisInfo\":{program}}}\r\n")));
     let time = "{\"sendTimeStamp\":3240001,\"receiveTimeStamp\":3240001}\r\n".to_owned();
     assert_eq!(Sent::new("GET /time-sync/network-time").says(), (200, time));
@@ -483,7 +482,8 @@ fn what_an_account_owns_comes_with_the_mosaics_of_its_levies() {
     };
     let line = format!("GET /account/mosaic/owned/definition?address={rich}");
     assert_eq!(names(&Sent::new(&line).answer()), ["b", "paid", "xem"]);
-    let body = format!("{{\"data\":[{{\"account\":\"{poor}\"}},{{\"account\":\"{rich}\"}},{{\"account\":\"{poor}\"}}]}}");
+    let body =
+        format!("{{\"data\":[{{\"account\":\"{poor}\"}},{{\"account\":\"{rich}\"}},{{\"account\":\"{poor}\"}}]}}");
     let batch = |body: &str| Sent::new("POST /account/mosaic/owned/definition/batch").json(body).answer();
     assert_eq!(names(&batch(&body)), ["b", "paid", "xem"]);
     assert_eq!(text_of(&batch(r#"{"data":[]}"#)), "{\"data\":[]}\r\n");

@@ -242,7 +242,7 @@ mod tests {
         let list = |bytes: &[u8]| source(bytes).list("x", |_| Ok(()));
         assert_eq!(list(&(-2i32).to_le_bytes()), Ok(Some(vec![])));
         assert_eq!(list(&(-1i32).to_le_bytes()), Ok(None));
-        assert_eq!(list(&i32::MAX.to_le_bytes()), Err(ReadError::end_of_stream()));
+        assert_eq!(list(&i32::MAX.to_le_bytes()), Err(ReadError::end_of_stream().nested()));
     }
 
     #[test]

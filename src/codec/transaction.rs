@@ -5,7 +5,7 @@ use super::mosaic::{
     read_definition, read_mosaic, read_mosaic_id, read_namespace, write_definition, write_mosaic, write_mosaic_id,
 };
 use super::sink::{Form, Sink};
-use super::source::{Measure, Context, ReadError, Source, limits};
+use super::source::{Context, Measure, ReadError, Source, limits};
 use crate::crypto::{PublicKey, hash::keccak256};
 use crate::model::namespace::{NamespaceError, is_part};
 use crate::model::transaction::{

@@ -234,10 +234,15 @@ impl Connection {
                 return Step::Waiting;
             }
         };
-        self.request_since = None;
         desk.reply.reset();
         let (service, reply) = (&mut *desk.service, &mut *desk.reply);
         service.request(self.caller, desk.now, &request, reply, desk.outbox);
+        if reply.later {
+            reader.put_back();
+            self.request_since = self.request_since.or(Some(desk.now));
+            return Step::Exhausted;
+        }
+        self.request_since = None;
         reply.close |= desk.is_draining;
         let close = reply.write(&request, desk.gzip, self.output.queue());
         if let Some(upgrade) = reply.upgrade.take() {

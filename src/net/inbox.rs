@@ -37,6 +37,11 @@ impl Inbox {
         &mut self.bytes[begin..self.start]
     }
 
+    /// Makes the last `count` bytes that were taken unread again.
+    pub fn untake(&mut self, count: usize) {
+        self.start = self.start.saturating_sub(count);
+    }
+
     /// The last `count` bytes that were taken.
     pub fn taken(&self, count: usize) -> &[u8] {
         &self.bytes[self.start.saturating_sub(count)..self.start]

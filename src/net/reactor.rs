@@ -36,8 +36,9 @@ const ACCEPTS_PER_TURN: usize = 64;
 /// client must try again after a second; the usual 128 are exceeded by clients that reconnect all at once.
 const ACCEPT_QUEUE: i32 = 4096;
 
-/// Requests or messages answered for one connection in a turn.
-const ANSWERS_PER_TURN: usize = 64;
+/// Requests or messages answered for one connection in a turn: the costly ones, each about a tenth of a millisecond,
+/// must not keep the others waiting.
+const ANSWERS_PER_TURN: usize = 16;
 
 /// Reads from one connection in a turn.
 const READS_PER_TURN: usize = 2;

@@ -110,6 +110,9 @@ impl std::error::Error for Dropped {}
 pub trait Service {
     /// Answers one request by filling `reply`, which is an empty answer of status 200.
     ///
+    /// Setting `reply.later` puts it off: the same request comes again in the next turn, until it is answered or its
+    /// time ([`Limits::request_time`](super::Limits::request_time)) is over.
+    ///
     /// Setting `reply.upgrade` (see [`handshake`](super::websocket::handshake)) makes the
     /// connection a websocket. HEAD is answered like GET; the body is left out later.
     fn request(&mut self, caller: Caller, now: Instant, request: &Request<'_>, reply: &mut Reply, outbox: &mut Outbox);

@@ -220,18 +220,20 @@ impl<'s> Node<'s> {
         self.report(told);
     }
 
-    /// Does some of the work that time and a change of the chain leave in the pool.
-    pub fn keep_pool(&mut self, steps: usize) {
-        let time = self.time();
+    /// Does for a while the work that time and a change of the chain leave in the pool.
+    pub fn keep_pool(&mut self, budget: Duration) {
+        let (begun, time) = (Instant::now(), self.time());
         if self.running() >= self.next_expiry {
             self.next_expiry = self.running() + EXPIRY_INTERVAL;
             self.unconfirmed.drop_expired(time);
         }
-        if self.unconfirmed.has_work() {
+        while self.unconfirmed.has_work() && begun.elapsed() < budget {
             let Node { reader, network, height, status, unconfirmed, .. } = self;
             let done = ledger(reader, network, *height, *status)
-                .and_then(|ledger| Ok(unconfirmed.work(&ledger.confirmed(time), steps)?));
-            self.report(done);
+                .and_then(|ledger| Ok(unconfirmed.work(&ledger.confirmed(time))?));
+            if done.is_err() {
+                return self.report(done);
+            }
         }
     }
 
@@ -358,6 +360,11 @@ impl<'s> Node<'s> {
             peer: caller.peer.ip(),
             headers: request,
         };
+        // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
+        if self.unconfirmed.has_work() && Api::is_into_the_pool(view.path) {
+            reply.later = true;
+            return;
+        }
         // The answer is put together in the reply's own memory.
         self.answer.body = std::mem::take(&mut reply.body);
         std::mem::swap(&mut self.answer.headers, &mut reply.headers);

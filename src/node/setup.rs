@@ -2,10 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
 
 use super::{BATCH_BLOCKS, BATCH_STEPS, Node, NodeError};
 use crate::chain::{Intake, IntakeOptions};
+use crate::codec::block_file::BlockFile;
 use crate::commands;
 use crate::config::{Bind, LocalAddresses, Settings};
 use crate::devnet::{Devnet, Ports};
@@ -13,10 +13,13 @@ use crate::model::Height;
 use crate::net::{Limits, ListenerId, Reactor};
 use crate::store::Store;
 
-/// The blocks that a node takes in: those named on the command line.
-pub fn intake<'s>(store: &'s Store, settings: &'s Settings, files: &[PathBuf]) -> Result<Intake<'s>, NodeError> {
-    let nemesis = settings.nemesis.read()?;
-    let files = commands::open_block_files(files)?;
+/// The blocks that a node takes in: the nemesis block, if there is none yet, and those of files.
+pub fn intake<'s>(
+    store: &'s Store,
+    settings: &'s Settings,
+    nemesis: Vec<u8>,
+    files: Vec<BlockFile<'static>>,
+) -> Result<Intake<'s>, NodeError> {
     let options =
         IntakeOptions { batch_steps: BATCH_STEPS, batch_blocks: BATCH_BLOCKS, stop_at: None, trusted_below: Height(0) };
     Ok(Intake::new(store, &settings.network, nemesis, files, options)?)

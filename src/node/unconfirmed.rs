@@ -41,15 +41,9 @@ impl Unconfirmed {
         self.pool.has_work()
     }
 
-    /// Does at most so many pieces of that work.
-    pub fn work(&mut self, confirmed: &Confirmed<'_>, steps: usize) -> Result<(), StoreError> {
-        for _ in 0..steps {
-            if !self.pool.has_work() {
-                break;
-            }
-            self.pool.work(confirmed, &mut self.verifier)?;
-        }
-        Ok(())
+    /// Does a piece of that work.
+    pub fn work(&mut self, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
+        self.pool.work(confirmed, &mut self.verifier)
     }
 
     /// Drops what has expired.

@@ -170,6 +170,7 @@ impl Content {
         self.bytes += cosignature.bytes;
         if let Some(multisig) = self.roots.get_mut(&number) {
             multisig.attach(cosignature, confirmed.network.byte);
+            self.by_account.extend(multisig.accounts.iter().map(|account| (*account, number)));
         }
     }
 }

@@ -22,14 +22,16 @@ impl Content {
         if self.bytes + self.changes.bytes() + bytes > MAX_BYTES {
             return Ok(false);
         }
-        let all = || self.roots.values().chain(accepted);
-        let class = || all().filter(|other| other.is_multisig() == root.is_multisig());
-        let count = class().count() as u64;
+        let is_multisig = root.is_multisig();
+        let accepted = || accepted.iter().filter(|other| other.is_multisig() == is_multisig);
+        let here = if is_multisig { self.multisigs } else { self.roots.len() - self.multisigs };
+        let count = (here + accepted().count()) as u64;
         let per_block = u64::from(confirmed.network.chain.max_transactions_per_block);
         if count < per_block {
             return Ok(true);
         }
-        let of_debtor = class().filter(|other| other.debtor == root.debtor).count();
+        let here = self.by_debtor.get(&(is_multisig, root.debtor)).copied().unwrap_or(0);
+        let of_debtor = here + accepted().filter(|other| other.debtor == root.debtor).count();
         let importance = current_importance(&root.debtor, confirmed)?;
         Ok((of_debtor as i64) < allowed(importance, root.transaction.fee.0, count, per_block))
     }

@@ -22,7 +22,7 @@ pub use root::Root;
 use self::push_memory::PushMemory;
 use self::rebuild::Rebuild;
 use crate::model::transaction::Hashes;
-use crate::model::{Hash256, Height, Network, Timestamp, Transaction};
+use crate::model::{Address, Hash256, Height, Network, Timestamp, Transaction};
 use crate::store::{Changes, Snapshot};
 
 /// Most bytes of transactions and of the state that they make; further transactions are refused as if the pool were
@@ -63,6 +63,12 @@ struct Content {
     next_number: u64,
     /// Numbers by hash.
     by_hash: BTreeMap<Hash256, u64>,
+    /// Numbers by the accounts that are concerned.
+    by_account: BTreeSet<(Address, u64)>,
+    /// How many an account pays for, of multisig transactions and of others.
+    by_debtor: BTreeMap<(bool, Address), usize>,
+    /// How many are multisig transactions.
+    multisigs: usize,
     /// Hashes of all children, those of surplus cosignatures included.
     children: BTreeSet<Hash256>,
     /// Bytes of all transactions, surplus cosignatures included.
@@ -106,8 +112,33 @@ impl Content {
         root.number = number;
         self.bytes += root.bytes;
         self.by_hash.insert(root.hashes.own, number);
+        self.by_account.extend(root.accounts.iter().map(|account| (*account, number)));
+        *self.by_debtor.entry((root.is_multisig(), root.debtor)).or_default() += 1;
+        self.multisigs += usize::from(root.is_multisig());
         self.children.extend(&root.hashes.children);
         self.roots.insert(number, root);
+    }
+
+    /// Takes a transaction out; what it does to the state stays until the pool is built anew.
+    fn remove(&mut self, number: u64) {
+        let Some(root) = self.roots.remove(&number) else { return };
+        self.by_hash.remove(&root.hashes.own);
+        for account in &root.accounts {
+            self.by_account.remove(&(*account, number));
+        }
+        if let Some(count) = self.by_debtor.get_mut(&(root.is_multisig(), root.debtor)) {
+            *count -= 1;
+        }
+        self.multisigs -= usize::from(root.is_multisig());
+        for hash in &root.hashes.children {
+            self.children.remove(hash);
+        }
+    }
+
+    /// Those that concern an account, in the order in which they came in.
+    fn of_account(&self, account: &Address) -> impl Iterator<Item = &Root> {
+        let numbers = self.by_account.range((*account, 0)..=(*account, u64::MAX));
+        numbers.filter_map(|(_, number)| self.roots.get(number))
     }
 
     /// All, those that pay most first, and of these the oldest first.

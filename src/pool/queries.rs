@@ -28,10 +28,14 @@ impl Pool {
         limit: usize,
         confirmed: &Confirmed<'_>,
     ) -> Result<Vec<&Root>, StoreError> {
-        let signs_for: BTreeSet<Address> = state::cosignatory_of(confirmed.snapshot, account)?.into_iter().collect();
-        let is_of_interest =
-            |root: &&Root| root.concerns(account) || (root.is_multisig() && signs_for.contains(&root.debtor));
-        let mut roots: Vec<&Root> = self.content.roots.values().filter(is_of_interest).collect();
+        let own = self.content.of_account(account);
+        let mut numbers: BTreeSet<u64> = own.map(|root| root.number).collect();
+        for multisig in state::cosignatory_of(confirmed.snapshot, account)? {
+            let waiting = self.content.of_account(&multisig);
+            let waiting = waiting.filter(|root| root.is_multisig() && root.debtor == multisig);
+            numbers.extend(waiting.map(|root| root.number));
+        }
+        let mut roots: Vec<&Root> = numbers.iter().filter_map(|number| self.content.roots.get(number)).collect();
         roots.sort_by_key(|root| Reverse(root.transaction.timestamp));
         roots.truncate(limit);
         Ok(roots)

@@ -14,8 +14,8 @@ use crate::store::StoreError;
 /// A pool's content in the making.
 pub struct Rebuild {
     content: Content,
-    /// Transactions of the pool that are still to be taken over.
-    pending: VecDeque<Root>,
+    /// Numbers of the transactions of the pool that are still to be taken over.
+    pending: VecDeque<u64>,
     /// Transactions of blocks that were replaced, still to be taken in. They come last.
     returned: VecDeque<Transaction>,
 }
@@ -27,20 +27,22 @@ impl Pool {
         if let Some(unfinished) = &mut self.rebuild {
             unfinished.returned.retain(|transaction| !confirmed.contains(&transaction.hash()));
         }
-        let pending = self.content.by_fee().into_iter().cloned().collect();
+        let pending = self.content.by_fee().into_iter().map(|root| root.number).collect();
         self.begin_rebuild(pending, returned);
     }
 
     /// Drops transactions whose deadlines have passed, with all that depends on them.
     pub fn drop_expired(&mut self, now: Timestamp) {
-        if self.content.roots.values().any(|root| root.is_expired(now)) {
-            self.content.roots.retain(|_, root| !root.is_expired(now));
-            let pending = self.content.roots.values().cloned().collect();
+        let expired = self.content.roots.values().filter(|root| root.is_expired(now));
+        let expired: Vec<u64> = expired.map(|root| root.number).collect();
+        if !expired.is_empty() {
+            expired.into_iter().for_each(|number| self.content.remove(number));
+            let pending = self.content.roots.keys().copied().collect();
             self.begin_rebuild(pending, Vec::new());
         }
     }
 
-    fn begin_rebuild(&mut self, pending: VecDeque<Root>, returned: Vec<Transaction>) {
+    fn begin_rebuild(&mut self, pending: VecDeque<u64>, returned: Vec<Transaction>) {
         // What the last rebuild had not come to is not forgotten.
         let unfinished = self.rebuild.take().map_or_else(VecDeque::new, |unfinished| unfinished.returned);
         let returned = unfinished.into_iter().chain(returned).collect();
@@ -56,7 +58,8 @@ impl Pool {
     /// Does one piece of that work: takes over one transaction.
     pub fn work(&mut self, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Result<(), StoreError> {
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
-        let outcome = if let Some(root) = rebuild.pending.pop_front() {
+        let outcome = if let Some(number) = rebuild.pending.pop_front() {
+            let Some(root) = self.content.roots.get(&number).cloned() else { return Ok(()) };
             // Its signatures were good when it came in, and nobody is told of it again.
             rebuild.content.insert(root, confirmed, &mut VecDeque::new())
         } else if let Some(transaction) = rebuild.returned.pop_front() {
@@ -92,12 +95,7 @@ impl Pool {
 
 impl Content {
     fn remove_confirmed(&mut self, confirmed: &BTreeSet<Hash256>) {
-        let numbers: Vec<u64> = confirmed.iter().filter_map(|hash| self.by_hash.remove(hash)).collect();
-        for number in numbers {
-            let root = self.roots.remove(&number);
-            root.iter().flat_map(|root| &root.hashes.children).for_each(|hash| {
-                self.children.remove(hash);
-            });
-        }
+        let numbers: Vec<u64> = confirmed.iter().filter_map(|hash| self.by_hash.get(hash).copied()).collect();
+        numbers.into_iter().for_each(|number| self.remove(number));
     }
 }

@@ -48,11 +48,6 @@ impl Root {
         self.transaction.self_and_children().any(|one| one.deadline < now)
     }
 
-    /// Whether it concerns an account.
-    pub fn concerns(&self, account: &Address) -> bool {
-        self.accounts.contains(account)
-    }
-
     /// Whether a cosignature belongs to this multisig transaction; that its signer is a cosignatory is for the caller
     /// to find out (specification 08 §4.2).
     pub fn matches(&self, cosignature: &Transaction, network: NetworkByte) -> bool {

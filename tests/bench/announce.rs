@@ -12,15 +12,15 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use common::data::from_environment;
-use common::data::private_network::{self, address, key_pair, transfer};
+use common::data::private_network::{self, Genesis, address, key_pair, now, transfer};
 use common::data::websocket::Socket;
 use common::{Client, Node};
 use nisd::codec::Form;
-use nisd::crypto::{KeyPair, Verifier, verify};
-use nisd::model::{Address, Amount, Timestamp, Transaction};
+use nisd::crypto::{KeyPair, PublicKey, Signature, Verifier, verify};
+use nisd::model::{Address, Amount, Transaction};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 /// Accounts that send; their keys have the numbers from 2 on.
@@ -97,12 +97,7 @@ fn start(folder: &Path, per_block: u32) -> Node {
         ("nis.maxTransactionsPerBlock", &per_block.to_string()),
         ("nis.maxTransactions", &(per_block * 10).to_string()),
     ];
-    Node::private(BINARY, folder, &private_network::write(folder, now(), &funded, &more))
-}
-
-fn now() -> Timestamp {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
-    Timestamp::from_unix_millis(unix.as_millis() as i64)
+    Node::private(BINARY, folder, &Genesis::new(now(), &funded).write(folder, &more))
 }
 
 /// Transfers whose amounts number them.
@@ -114,17 +109,14 @@ fn sign(senders: &[KeyPair], count: u64, recipient: Address) -> Vec<Transaction>
 
 /// Seconds to verify all signatures, without and with a memory for keys.
 fn verify_all(transfers: &[Transaction]) -> [f64; 2] {
-    let signed: Vec<_> = transfers.iter().map(|one| (one.signer, one.signed_bytes(), one.signature)).collect();
-    let time = |good: &mut dyn FnMut(&(_, Vec<u8>, Option<_>)) -> bool| {
-        let begun = Instant::now();
-        assert!(signed.iter().all(good));
-        begun.elapsed().as_secs_f64()
-    };
-    let mut verifier = Verifier::default();
-    let plain = time(&mut |(signer, data, signature)| verify(signer, data, &signature.expect("signed")) == Ok(true));
-    let remembering =
-        time(&mut |(signer, data, signature)| verifier.verify(signer, data, &signature.expect("signed")) == Ok(true));
-    [plain, remembering]
+    let signed = transfers.iter().map(|one| (one.signer, one.signed_bytes(), one.signature.expect("signed")));
+    let signed: Vec<(PublicKey, Vec<u8>, Signature)> = signed.collect();
+    let begun = Instant::now();
+    assert!(signed.iter().all(|(signer, data, signature)| verify(signer, data, signature) == Ok(true)));
+    let plain = begun.elapsed().as_secs_f64();
+    let (mut verifier, begun) = (Verifier::default(), Instant::now());
+    assert!(signed.iter().all(|(signer, data, signature)| verifier.verify(signer, data, signature) == Ok(true)));
+    [plain, begun.elapsed().as_secs_f64()]
 }
 
 fn wait_for_old_block(watcher: &mut Client) {

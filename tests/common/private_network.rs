@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nisd::codec::Form;
 use nisd::crypto::{KeyPair, PrivateKey};
@@ -41,6 +42,12 @@ pub fn address(keys: &KeyPair) -> Address {
     Address::from_public_key(&keys.public(), NETWORK)
 }
 
+/// The present time of the network.
+pub fn now() -> Timestamp {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    Timestamp::from_unix_millis(unix.as_millis() as i64)
+}
+
 /// A signed transfer that lives for an hour.
 pub fn transfer(from: &KeyPair, to: Address, amount: Amount, fee: Amount, time: Timestamp) -> Transaction {
     let body = Body::Transfer(Transfer { recipient: to, amount, message: None, mosaics: Vec::new() });
@@ -67,34 +74,64 @@ pub fn block(signer: &KeyPair, height: u64, time: Timestamp, parent: Hash256, tr
     block
 }
 
-/// Writes nemesis block and settings of a network that begins at `time` and in which these accounts own something;
-/// `more` settings come last. Gives the file of the settings.
-pub fn write(folder: &Path, time: Timestamp, funded: &[(Address, Amount)], more: &[(&str, &str)]) -> PathBuf {
-    let nemesis = key_pair(NEMESIS);
-    let transfers = funded.iter().map(|(to, amount)| transfer(&nemesis, *to, *amount, Amount::ZERO, time)).collect();
-    let block = block(&nemesis, 1, time, Hash256::default(), transfers);
-    fs::write(folder.join("nemesis.bin"), block.to_bytes(Form::Verifiable)).expect("room");
-    let (signer, generation_hash) = (address(&nemesis), GENERATION_HASH.to_string());
-    let mut text = String::new();
-    let identity = [
-        ("nem.network", "synthetic"),
-        ("nem.network.version", "152"),
-        ("nem.network.addressStartChar", "T"),
-        ("nem.network.generationHash", &generation_hash),
-        ("nem.network.nemesisSignerAddress", signer.as_str()),
-        ("nem.network.totalAmount", &TOTAL.to_string()),
-        ("nem.network.nemesisFilePath", "nemesis.bin"),
-        ("nis.treasuryReissuanceForkHeight", "1"),
-        ("nis.treasuryReissuanceForkTransactionHashes", ""),
-        ("nis.treasuryReissuanceForkFallbackTransactionHashes", ""),
-    ];
-    for (key, value) in identity.iter().chain(more) {
-        let _ = writeln!(text, "{key} = {value}");
+/// What tells one such network from another.
+pub struct Genesis {
+    /// The nemesis block in verifiable binary form.
+    pub block: Vec<u8>,
+    /// Address of its signer.
+    pub signer: String,
+    /// Generation hash of the block in hex.
+    pub generation_hash: String,
+}
+
+impl Genesis {
+    /// A nemesis block at `time` that gives something to these accounts.
+    pub fn new(time: Timestamp, funded: &[(Address, Amount)]) -> Genesis {
+        let nemesis = key_pair(NEMESIS);
+        let transfers = funded.iter().map(|(to, amount)| transfer(&nemesis, *to, *amount, Amount::ZERO, time));
+        let block = block(&nemesis, 1, time, Hash256::default(), transfers.collect());
+        let (signer, generation_hash) = (address(&nemesis).to_string(), GENERATION_HASH.to_string());
+        Genesis { block: block.to_bytes(Form::Verifiable), signer, generation_hash }
     }
-    for fork in FORKS {
-        let _ = writeln!(text, "nis.{fork}ForkHeight = 1");
+
+    /// Writes the nemesis block and the settings of the network; `more` settings come last, and replace others. Gives
+    /// the file of the settings.
+    pub fn write(&self, folder: &Path, more: &[(&str, &str)]) -> PathBuf {
+        fs::write(folder.join("nemesis.bin"), &self.block).expect("room");
+        let mut text = String::new();
+        let identity = [
+            ("nem.network", "synthetic"),
+            ("nem.network.version", "152"),
+            ("nem.network.addressStartChar", "T"),
+            ("nem.network.generationHash", &self.generation_hash),
+            ("nem.network.nemesisSignerAddress", &self.signer),
+            ("nem.network.totalAmount", &TOTAL.to_string()),
+            ("nem.network.nemesisFilePath", "nemesis.bin"),
+            ("nis.treasuryReissuanceForkHeight", "1"),
+            ("nis.treasuryReissuanceForkTransactionHashes", ""),
+            ("nis.treasuryReissuanceForkFallbackTransactionHashes", ""),
+            ("nisd.data", "store"),
+        ];
+        let replaced = |key: &str| more.iter().any(|other| other.0 == key);
+        for (key, value) in identity.iter().filter(|(key, _)| !replaced(key)).chain(more) {
+            let _ = writeln!(text, "{key} = {value}");
+        }
+        for fork in FORKS {
+            let _ = writeln!(text, "nis.{fork}ForkHeight = 1");
+        }
+        let config = folder.join("node.properties");
+        fs::write(&config, text).expect("room");
+        config
     }
-    let config = folder.join("node.properties");
-    fs::write(&config, text).expect("room");
-    config
+
+    /// The same for a network that finds a block every second, whatever its difficulty, by this key: it says that there is
+    /// so much more than is owned that every importance counts a thousand times as much (specification 02 §4.3).
+    pub fn write_hasty(&self, folder: &Path, harvester: &str, more: &[(&str, &str)]) -> PathBuf {
+        let hasty = [
+            ("nem.network.totalAmount", "9000000000000"),
+            ("nis.bootKey", harvester),
+            ("nis.blockChainFeatures", "PROOF_OF_STAKE|WB_IMMEDIATE_VESTING"),
+        ];
+        self.write(folder, &[&hasty, more].concat())
+    }
 }

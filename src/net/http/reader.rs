@@ -17,6 +17,8 @@ use crate::net::inbox::Inbox;
 pub struct RequestReader {
     inbox: Inbox,
     stage: Stage,
+    /// The request that was handed out last.
+    last: Option<Box<Whole>>,
     body_limit: usize,
 }
 
@@ -31,7 +33,17 @@ enum Stage {
         body: Body,
         continue_due: bool,
     },
+    /// A whole request.
+    Whole(Box<Whole>),
     Refused(HttpError),
+}
+
+/// A whole request: its head, the range of its body and its end, all counted from the first unread byte.
+#[derive(Debug)]
+struct Whole {
+    head: Head,
+    body: Range<usize>,
+    end: usize,
 }
 
 #[derive(Debug)]
@@ -43,7 +55,7 @@ enum Body {
 impl RequestReader {
     /// A reader that refuses bodies of more than `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
-        Self { inbox: Inbox::default(), stage: Stage::Head { searched: 0 }, body_limit }
+        Self { inbox: Inbox::default(), stage: Stage::Head { searched: 0 }, last: None, body_limit }
     }
 
     /// Appends received bytes.
@@ -56,12 +68,21 @@ impl RequestReader {
     /// After an error the same error is returned for ever: nothing behind it can be trusted.
     pub fn next_request(&mut self) -> Result<Option<Request<'_>>, HttpError> {
         match self.advance() {
-            Ok(Some((head, body, end))) => Ok(Some(self.take(&head, body, end))),
+            Ok(Some(whole)) => Ok(Some(self.take(whole))),
             Ok(None) => Ok(None),
             Err(error) => {
                 self.stage = Stage::Refused(error);
                 Err(error)
             }
+        }
+    }
+
+    /// Takes the request back that was handed out last, so that it is the next one again. To be called before more is
+    /// received or storage is given back.
+    pub fn put_back(&mut self) {
+        if let Some(whole) = self.last.take() {
+            self.inbox.untake(whole.end);
+            self.stage = Stage::Whole(whole);
         }
     }
 
@@ -91,6 +112,7 @@ impl RequestReader {
 
     /// Gives lent storage back. What is unread moves to memory of its own, as small as it can be.
     pub fn give_back(&mut self, storage: &mut Vec<u8>) {
+        self.last = None;
         self.inbox.give_back(storage);
     }
 
@@ -99,9 +121,8 @@ impl RequestReader {
         self.inbox.unread()
     }
 
-    /// Reads on; a complete request gives its head, the range of its body and its end, all counted
-    /// from the first unread byte.
-    fn advance(&mut self) -> Result<Option<(Head, Range<usize>, usize)>, HttpError> {
+    /// Reads on until a request is complete.
+    fn advance(&mut self) -> Result<Option<Box<Whole>>, HttpError> {
         if let Stage::Head { searched } = self.stage {
             let Some(head) = self.read_head(searched)? else {
                 return Ok(None);
@@ -111,13 +132,14 @@ impl RequestReader {
                 && self.inbox.unread().len() >= head.len + length
             {
                 let (begin, end) = (head.len, head.len + length);
-                return Ok(Some((head, begin..end, end)));
+                return Ok(Some(Box::new(Whole { head, body: begin..end, end })));
             }
             self.begin_body(head);
         }
         let Stage::Body { head, body, .. } = &mut self.stage else {
-            return match &self.stage {
-                Stage::Refused(error) => Err(*error),
+            return match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
+                Stage::Whole(whole) => Ok(Some(whole)),
+                Stage::Refused(error) => Err(error),
                 _ => Ok(None),
             };
         };
@@ -142,7 +164,7 @@ impl RequestReader {
         };
         let stage = mem::replace(&mut self.stage, Stage::Head { searched: 0 });
         Ok(match stage {
-            Stage::Body { head, .. } => Some((*head, body, end)),
+            Stage::Body { head, .. } => Some(Box::new(Whole { head: *head, body, end })),
             _ => None,
         })
     }
@@ -175,15 +197,16 @@ impl RequestReader {
     }
 
     /// Hands out a complete request and moves on behind it.
-    fn take(&mut self, head: &Head, body: Range<usize>, end: usize) -> Request<'_> {
+    fn take(&mut self, whole: Box<Whole>) -> Request<'_> {
         self.stage = Stage::Head { searched: 0 };
-        let bytes = &*self.inbox.take(end);
+        let Whole { head, body, end } = &**self.last.insert(whole);
+        let bytes = &*self.inbox.take(*end);
         let path = text(bytes, &head.path);
         Request {
             method: text(bytes, &head.method),
             path: if path.is_empty() { "/" } else { path },
             query: head.query.as_ref().map(|range| text(bytes, range)),
-            body: &bytes[body],
+            body: &bytes[body.clone()],
             keep_alive: head.keep_alive,
             is_http_10: head.is_http_10,
             header_lines: &bytes[head.headers.clone()],

@@ -27,6 +27,9 @@ pub struct Reply {
     pub headers: Vec<(Cow<'static, str>, Cow<'static, str>)>,
     /// Body, uncompressed. Not sent for HEAD, but counted.
     pub body: Vec<u8>,
+    /// There is no answer yet: the same request is to be made again in the next turn. What else is in the reply is
+    /// forgotten, and the connection's further requests wait.
+    pub later: bool,
     /// Close the connection after this answer.
     pub close: bool,
     /// Answer 101 and continue as a websocket; status and body are ignored then.
@@ -49,6 +52,7 @@ impl Reply {
         if self.body.capacity() > BODY_KEPT_BYTES {
             self.body = Vec::new();
         }
+        self.later = false;
         self.close = false;
         self.upgrade = None;
         self.compress = false;

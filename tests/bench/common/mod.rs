@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 use nisd::chain::{Intake, IntakeOptions, Progress};
 use nisd::codec::block_file::BlockFile;
 use nisd::config::Settings;
-use nisd::model::{Height, Timestamp};
+use nisd::model::{Amount, Height, Timestamp};
 use nisd::store::Store;
 
 #[path = "../../common/mod.rs"]
 pub mod data;
 pub mod synthetic;
+
+use data::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 
 /// Height of the last block of `all-forks`.
 pub const TIP: u64 = 4010;
@@ -48,20 +50,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// `nisd run` on a new private network that finds a block every second, whatever its difficulty: it says that there
-    /// is so much more than is owned that every importance counts a thousand times as much (specification 02 §4.3).
+    /// `nisd run` on a new private network that finds a block every second.
     pub fn hasty(binary: &str, folder: &Path) -> Node {
-        let data = folder.join("devnet");
-        let run = || Node::start(Command::new(binary).arg("run").arg("--data").arg(&data), folder);
-        let maker = run();
-        maker.first_answer();
-        drop(maker);
-        let file = data.join("devnet.properties");
-        let settings = std::fs::read_to_string(&file).expect("the settings");
-        let hasty = settings.replace("totalAmount = 8999999999\n", "totalAmount = 9000000000000\n");
-        std::fs::write(&file, hasty).expect("the settings");
-        std::fs::remove_file(data.join("data.mdb")).expect("the store");
-        run()
+        let funded = [(address(&key_pair(1)), Amount::whole(TOTAL))];
+        let key = private_key(1).printed();
+        Node::private(binary, folder, &Genesis::new(now(), &funded).write_hasty(folder, &key, &[]))
     }
 
     /// `nisd run` on a store of `all-forks` in `folder`, which it fills first if `import` says so.

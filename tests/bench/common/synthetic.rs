@@ -13,7 +13,7 @@ use nisd::crypto::KeyPair;
 use nisd::model::{Address, Amount, Block, Hash256, Height, Timestamp, Transaction};
 use nisd::store::{Store, StoredBlock, tip};
 
-use super::data::private_network::{self, TOTAL, address, block, key_pair, transfer};
+use super::data::private_network::{Genesis, TOTAL, address, block, key_pair, transfer};
 use super::scatter;
 
 /// The last block.
@@ -72,7 +72,7 @@ fn write_config(folder: &Path, addresses: &[Address]) -> PathBuf {
     let amount = |index| Amount::whole(if index == 0 { OF_THE_HARVESTER } else { each });
     let funded: Vec<_> = addresses.iter().enumerate().map(|(index, to)| (*to, amount(index))).collect();
     let limits = [("nis.maxTransactionsPerBlock", "10000"), ("nis.maxTransactions", "10000")];
-    private_network::write(folder, Timestamp(0), &funded, &limits)
+    Genesis::new(Timestamp(0), &funded).write(folder, &limits)
 }
 
 /// The end of the chain that is being made.
