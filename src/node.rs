@@ -222,7 +222,7 @@ impl Loop<'_> {
                 Ok(Progress::Committed { first, last }) => {
                     import.worked += now - begun;
                     import.adapt(now.elapsed());
-                    node.committed(first, last, Vec::new());
+                    node.committed(first, last);
                     return Ok(());
                 }
                 Ok(Progress::Done) => {

@@ -209,7 +209,8 @@ fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
     let unconfirmed = in_fee_order(names.iter().map(|name| golden.transaction(name)).collect());
     let pause = if parent.height == Height::NEMESIS { 60 } else { 1 };
     let first = Timestamp(parent.timestamp.0 + pause);
-    let (Harvested { block, score }, discarded) = first_block(&mut unlocked, first, &unconfirmed, &snapshot, network);
+    let (Harvested { block, score, .. }, discarded) =
+        first_block(&mut unlocked, first, &unconfirmed, &snapshot, network);
     assert_is_as_written(&block, expected);
     assert_eq!(discarded.is_empty(), signer != "remote", "block {}", block.height);
     assert!(discarded.iter().all(|address| *address == golden.address("alice")), "{discarded:?}");

@@ -26,7 +26,7 @@ pub use error::BlockError;
 pub use intake::{Intake, IntakeError, IntakeOptions, Progress};
 pub use nemesis::nemesis_block;
 pub use part::{ChainPart, Outcome, PartProgress, Switch, Validity};
-pub use pushed::{check_pushed, pushed_part};
+pub use pushed::{check_pushed, harvested_part, pushed_part};
 pub use recalculation::{Recalculation, due_after};
 pub use rollback::{RollbackError, rollback};
 pub use signatures::{SignatureCheck, check_block_signature};

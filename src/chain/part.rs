@@ -48,6 +48,8 @@ pub struct Switch {
     pub common: Height,
     /// The last block now.
     pub last: Height,
+    /// Hashes of the direct transactions of the part.
+    pub confirmed: BTreeSet<Hash256>,
     /// Direct transactions of our replaced blocks that the part does not hold, in the order in which they go back to
     /// the unconfirmed ones (specification 02 §18.4).
     pub returned: Vec<Transaction>,
@@ -93,6 +95,8 @@ pub struct ChainPart<'s> {
     base: i128,
     /// Hashes of the direct transactions of the part.
     direct: BTreeSet<Hash256>,
+    /// Hashes of the transactions of its only block, whose signatures are known to be good.
+    verified: Option<Vec<Hashes>>,
     stage: Stage,
 }
 
@@ -143,8 +147,21 @@ impl<'s> ChainPart<'s> {
             ours: last.score - base.score,
             base: base.score,
             direct: BTreeSet::new(),
+            verified: None,
             stage: Stage::Undoing(blocks.into()),
         })
+    }
+
+    /// The same with one block all of whose transactions have good signatures and these hashes.
+    pub fn of_verified(
+        store: &'s Store,
+        network: &'s Network,
+        common: Height,
+        block: Block,
+        hashes: Vec<Hashes>,
+    ) -> Result<ChainPart<'s>, RollbackError> {
+        let part = ChainPart::new(store, network, common, vec![block])?;
+        Ok(ChainPart { verified: Some(hashes), ..part })
     }
 
     /// Does one piece of work; `now` is network time. Fails only if the store does; then nothing has changed.
@@ -213,6 +230,10 @@ impl<'s> ChainPart<'s> {
             let head = Head::load_at(&self.batch, self.common)?;
             return Ok(Stage::Admitting(Box::new(head), checked, None));
         };
+        if let Some(hashes) = self.verified.take() {
+            self.pass(in_hand.0, hashes, &mut checked);
+            return Ok(Stage::Checking(to_check, None, checked));
+        }
         let (block, check) = &mut *in_hand;
         let more = check.step(block, &mut self.verifier).map_err(|BadSignature(index)| {
             BlockError::Refused(ValidationResult::FailureTransactionUnverifiable, Some(index))
@@ -221,10 +242,13 @@ impl<'s> ChainPart<'s> {
             return Ok(Stage::Checking(to_check, Some(in_hand), checked));
         }
         let (block, check) = *in_hand;
-        let hashes = check.into_hashes();
+        self.pass(block, check.into_hashes(), &mut checked);
+        Ok(Stage::Checking(to_check, None, checked))
+    }
+
+    fn pass(&mut self, block: Block, hashes: Vec<Hashes>, checked: &mut VecDeque<(Block, Vec<Hashes>)>) {
         self.direct.extend(hashes.iter().map(|hashes| hashes.own));
         checked.push_back((block, hashes));
-        Ok(Stage::Checking(to_check, None, checked))
     }
 
     fn admit(
@@ -255,7 +279,7 @@ impl<'s> ChainPart<'s> {
         if decide(ours, theirs) == Decision::Switch {
             let returned = returned(self.undone, &self.direct);
             self.batch.commit()?;
-            outcome.switch = Some(Switch { common: self.common, last: last.height, returned });
+            outcome.switch = Some(Switch { common: self.common, last: last.height, confirmed: self.direct, returned });
         }
         Ok(outcome)
     }

@@ -1,5 +1,6 @@
 //! Single blocks that a peer pushes or that this node harvested (specification 02 §18.1).
 
+use super::harvest::Harvested;
 use super::part::ChainPart;
 use super::rollback::RollbackError;
 use super::signatures::check_block_signature;
@@ -35,21 +36,37 @@ pub fn check_pushed(
 
 /// The block as a chain part of its own. It is refused as neutral if it is known, or follows no block of ours.
 pub fn pushed_part<'s>(store: &'s Store, network: &'s Network, block: Block) -> Result<Box<ChainPart<'s>>, Refusal> {
+    let common = common_of_use(store, &block)?;
+    boxed(ChainPart::new(store, network, common, vec![block]))
+}
+
+/// The same for a block that this node has made: the signatures in it are known to be good, and so are its hashes.
+pub fn harvested_part<'s>(
+    store: &'s Store,
+    network: &'s Network,
+    Harvested { block, hashes, .. }: Harvested,
+) -> Result<Box<ChainPart<'s>>, Refusal> {
+    let common = common_of_use(store, &block)?;
+    boxed(ChainPart::of_verified(store, network, common, block, hashes))
+}
+
+/// The height of the block before it, if the block is new and follows one of ours.
+fn common_of_use(store: &Store, block: &Block) -> Result<Height, Refusal> {
     if block.height <= Height::NEMESIS {
         let text = "height must be positive".to_owned();
         return Err(Exception { kind: ExceptionKind::Argument, text }.into());
     }
     let common = Height(block.height.0 - 1);
-    let is_of_use = {
-        let snapshot = store.snapshot()?;
-        let known = stored_header(&snapshot, block.height)?.is_some_and(|(ours, _)| ours.hash == block.hash());
-        let parent = stored_header(&snapshot, common)?;
-        !known && parent.is_some_and(|(parent, _)| block.previous_hash == parent.hash)
-    };
-    if !is_of_use {
-        return Err(ValidationResult::Neutral.into());
-    }
-    match ChainPart::new(store, network, common, vec![block]) {
+    let snapshot = store.snapshot()?;
+    let known = stored_header(&snapshot, block.height)?;
+    let is_known = known.is_some_and(|(ours, _)| ours.hash == block.hash());
+    let parent = stored_header(&snapshot, common)?;
+    let is_of_use = !is_known && parent.is_some_and(|(parent, _)| block.previous_hash == parent.hash);
+    is_of_use.then_some(common).ok_or(ValidationResult::Neutral.into())
+}
+
+fn boxed(part: Result<ChainPart<'_>, RollbackError>) -> Result<Box<ChainPart<'_>>, Refusal> {
+    match part {
         Ok(part) => Ok(Box::new(part)),
         Err(RollbackError::Store(error)) => Err(error.into()),
         // One block is never better than more of ours than may be rewritten.

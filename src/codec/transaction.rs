@@ -9,7 +9,7 @@ use super::source::{Context, Measure, ReadError, Source, limits};
 use crate::crypto::{PublicKey, hash::keccak256};
 use crate::model::namespace::{NamespaceError, is_part};
 use crate::model::transaction::{
-    AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
+    AggregateModification, Cosignature, Hashes, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
     ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
     Transfer, entity_version, kind,
 };
@@ -33,6 +33,11 @@ impl Transaction {
     /// Hash of the non-verifiable form.
     pub fn hash(&self) -> Hash256 {
         Hash256(keccak256(&self.signed_bytes()))
+    }
+
+    /// Its hash and those of its children.
+    pub fn hashes(&self) -> Hashes {
+        Hashes { own: self.hash(), children: self.children().map(Transaction::hash).collect() }
     }
 
     /// Reads a transaction from the start of `bytes`.

@@ -4,11 +4,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::chain::harvest::{Tick, TickProgress, UnlockResult, Unlocked};
-use crate::chain::{ChainPart, PartProgress, Switch, pushed_part};
+use crate::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocked};
+use crate::chain::{ChainPart, PartProgress, Switch, harvested_part};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
-use crate::model::{Block, Network, Transaction};
+use crate::model::{Network, Transaction};
 use crate::pool::Confirmed;
 use crate::rules::Refusal;
 use crate::store::{Store, StoreError};
@@ -88,7 +88,7 @@ impl<'s> Harvester<'s> {
                         log::warn!("a block of {address} is not valid: {error}");
                         self.work = Work::Tick(tick);
                     }
-                    TickProgress::Done(Some(harvested)) => self.begin_block(harvested.block)?,
+                    TickProgress::Done(Some(harvested)) => self.begin_block(harvested)?,
                     TickProgress::Done(None) => {}
                 }
                 self.next = running + INTERVAL;
@@ -106,9 +106,10 @@ impl<'s> Harvester<'s> {
         Ok(None)
     }
 
-    fn begin_block(&mut self, block: Block) -> Result<(), StoreError> {
+    fn begin_block(&mut self, harvested: Harvested) -> Result<(), StoreError> {
+        let block = &harvested.block;
         log::info!("harvested block: height {}, {} transactions", block.height, block.transactions.len());
-        match pushed_part(self.store, self.network, block) {
+        match harvested_part(self.store, self.network, harvested) {
             Ok(part) => self.work = Work::Block(part),
             Err(Refusal::Store(error)) => return Err(error),
             Err(refusal) => log::warn!("the harvested block was not taken: {refusal}"),

@@ -10,10 +10,11 @@ use super::ledger::{ChainLedger, height_of};
 use super::setup::{self, Listeners};
 use super::unconfirmed::Unconfirmed;
 use crate::api::{self, Answer, Api, Failure, Headers, NodeStatus, Now, rate_limit::RateLimiter};
+use crate::chain::Switch;
 use crate::clock::NetworkClock;
 use crate::codec::Context;
 use crate::config::{Boot, Settings};
-use crate::model::{Address, Height, Network, NetworkByte, Timestamp, Transaction};
+use crate::model::{Address, Height, Network, NetworkByte, Timestamp};
 use crate::net::http::{Reply, Request};
 use crate::net::websocket::{handshake, negotiate_subprotocol};
 use crate::net::{Caller, ConnectionId, Outbox as NetOutbox, Outgoing, Service};
@@ -207,17 +208,27 @@ impl<'s> Node<'s> {
         self.reader.release();
     }
 
-    /// Takes note of blocks that have become visible and durable, and of transactions that have lost theirs.
-    pub fn committed(&mut self, first: Height, last: Height, returned: Vec<Transaction>) {
+    /// Takes note of blocks that were added to the chain and have become visible and durable.
+    pub fn committed(&mut self, first: Height, last: Height) {
+        self.rise(first, last);
+        let time = self.time();
+        let Node { reader, network, height, status, unconfirmed, .. } = self;
+        let told = ledger(reader, network, *height, *status)
+            .and_then(|ledger| Ok(unconfirmed.blocks_added(first, &ledger.confirmed(time))?));
+        self.report(told);
+    }
+
+    /// Takes note of a change of the chain that has become visible and durable.
+    fn switched(&mut self, switch: Switch) {
+        self.rise(switch.common.next(), switch.last);
+        self.unconfirmed.chain_changed(&switch.confirmed, switch.returned);
+    }
+
+    fn rise(&mut self, first: Height, last: Height) {
         self.reader.release();
         self.height = last;
         let begin = if self.unpublished.is_empty() { first.0 } else { *self.unpublished.start() };
         self.unpublished = begin..=last.0;
-        let time = self.time();
-        let Node { reader, network, height, status, unconfirmed, .. } = self;
-        let told = ledger(reader, network, *height, *status)
-            .and_then(|ledger| Ok(unconfirmed.blocks_added(first, returned, &ledger.confirmed(time))?));
-        self.report(told);
     }
 
     /// Does for a while the work that time and a change of the chain leave in the pool.
@@ -250,7 +261,7 @@ impl<'s> Node<'s> {
                 Ok(harvester.step(running, &ledger.confirmed(time), || unconfirmed.in_fee_order())?)
             });
             match step {
-                Ok(Some(switch)) => self.committed(switch.common.next(), switch.last, switch.returned),
+                Ok(Some(switch)) => self.switched(switch),
                 Ok(None) => {}
                 Err(failure) => return self.report(Err(failure)),
             }

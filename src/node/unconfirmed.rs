@@ -51,14 +51,16 @@ impl Unconfirmed {
         self.pool.drop_expired(now);
     }
 
-    /// Blocks from `first` on have become part of the chain; `returned` have lost their block.
-    pub fn blocks_added(
-        &mut self,
-        first: Height,
-        returned: Vec<Transaction>,
-        confirmed: &Confirmed<'_>,
-    ) -> Result<(), StoreError> {
-        if self.pool.is_empty() && !self.pool.has_work() && returned.is_empty() {
+    /// The chain has changed: transactions with these hashes are confirmed, `returned` have lost their block.
+    pub fn chain_changed(&mut self, confirmed: &BTreeSet<Hash256>, returned: Vec<Transaction>) {
+        if !self.is_idle() || !returned.is_empty() {
+            self.pool.on_chain_change(confirmed, returned);
+        }
+    }
+
+    /// Blocks from `first` on have been added to the chain.
+    pub fn blocks_added(&mut self, first: Height, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
+        if self.is_idle() {
             return Ok(());
         }
         let mut hashes: BTreeSet<Hash256> = BTreeSet::new();
@@ -67,8 +69,12 @@ impl Unconfirmed {
             let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
             hashes.extend(transactions.map(|transaction| transaction.hash()));
         }
-        self.pool.on_chain_change(&hashes, returned);
+        self.chain_changed(&hashes, Vec::new());
         Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.pool.is_empty() && !self.pool.has_work()
     }
 
     /// A transaction that has come in and nobody was told of yet, the oldest first.

@@ -125,8 +125,9 @@ impl Content {
             Body::Cosignature(body) => {
                 let is_cosignatory = state::cosignatories(confirmed.snapshot, &body.other_account)?;
                 let is_cosignatory = is_cosignatory.contains(&transaction.signer_address(confirmed.network.byte));
-                let matching = || self.roots.values().find(|m| m.matches(&transaction, confirmed.network.byte));
-                let number = matching().filter(|_| is_cosignatory).map(|found| found.number);
+                let mut waiting = self.of_account(&body.other_account);
+                let matching = waiting.find(|root| root.matches(&transaction, confirmed.network.byte));
+                let number = matching.filter(|_| is_cosignatory).map(|found| found.number);
                 Some(number.ok_or(ValidationResult::FailureMultisigNoMatchingMultisig)?)
             }
             _ => None,

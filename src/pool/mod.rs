@@ -13,6 +13,7 @@ mod root;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -22,7 +23,7 @@ pub use root::Root;
 use self::push_memory::PushMemory;
 use self::rebuild::Rebuild;
 use crate::model::transaction::Hashes;
-use crate::model::{Address, Hash256, Height, Network, Timestamp, Transaction};
+use crate::model::{Address, Amount, Hash256, Height, Network, Timestamp, Transaction};
 use crate::store::{Changes, Snapshot};
 
 /// Most bytes of transactions and of the state that they make; further transactions are refused as if the pool were
@@ -63,6 +64,8 @@ struct Content {
     next_number: u64,
     /// Numbers by hash.
     by_hash: BTreeMap<Hash256, u64>,
+    /// Numbers in the order of blocks: those that pay most first, and of these the oldest first.
+    by_fee: BTreeSet<(Reverse<Amount>, Timestamp, u64)>,
     /// Numbers by the accounts that are concerned.
     by_account: BTreeSet<(Address, u64)>,
     /// How many an account pays for, of multisig transactions and of others.
@@ -112,6 +115,7 @@ impl Content {
         root.number = number;
         self.bytes += root.bytes;
         self.by_hash.insert(root.hashes.own, number);
+        self.by_fee.insert(root.rank());
         self.by_account.extend(root.accounts.iter().map(|account| (*account, number)));
         *self.by_debtor.entry((root.is_multisig(), root.debtor)).or_default() += 1;
         self.multisigs += usize::from(root.is_multisig());
@@ -123,6 +127,7 @@ impl Content {
     fn remove(&mut self, number: u64) {
         let Some(root) = self.roots.remove(&number) else { return };
         self.by_hash.remove(&root.hashes.own);
+        self.by_fee.remove(&root.rank());
         for account in &root.accounts {
             self.by_account.remove(&(*account, number));
         }
@@ -142,9 +147,7 @@ impl Content {
     }
 
     /// All, those that pay most first, and of these the oldest first.
-    fn by_fee(&self) -> Vec<&Root> {
-        let mut roots: Vec<&Root> = self.roots.values().collect();
-        roots.sort_by_key(|root| (std::cmp::Reverse(root.transaction.fee), root.transaction.timestamp));
-        roots
+    fn by_fee(&self) -> impl Iterator<Item = &Root> + Clone {
+        self.by_fee.iter().filter_map(|(.., number)| self.roots.get(number))
     }
 }

@@ -42,20 +42,19 @@ impl Pool {
     }
 
     /// All transactions, those that pay most first, and of these the oldest first.
-    pub fn by_fee(&self) -> Vec<&Root> {
+    pub fn by_fee(&self) -> impl Iterator<Item = &Root> + Clone {
         self.content.by_fee()
     }
 
     /// All transactions, in the order in which they are chosen for a block.
     pub fn in_fee_order(&self) -> Vec<Rc<Transaction>> {
-        self.content.by_fee().into_iter().map(|root| Rc::clone(&root.transaction)).collect()
+        self.by_fee().map(|root| Rc::clone(&root.transaction)).collect()
     }
 
     /// Short names of all transactions, then of all attached cosignatures.
     pub fn short_ids(&self) -> Vec<ShortId> {
-        let roots = self.content.by_fee();
-        let own = roots.iter().map(|root| short_id(&root.hashes.own));
-        let cosignatures = roots.iter().flat_map(|root| {
+        let own = self.by_fee().map(|root| short_id(&root.hashes.own));
+        let cosignatures = self.by_fee().flat_map(|root| {
             let count = root.transaction.cosignatures().len();
             root.hashes.children.iter().take(count).map(short_id)
         });

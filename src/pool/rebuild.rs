@@ -27,7 +27,7 @@ impl Pool {
         if let Some(unfinished) = &mut self.rebuild {
             unfinished.returned.retain(|transaction| !confirmed.contains(&transaction.hash()));
         }
-        let pending = self.content.by_fee().into_iter().map(|root| root.number).collect();
+        let pending = self.content.by_fee.iter().map(|(.., number)| *number).collect();
         self.begin_rebuild(pending, returned);
     }
 

@@ -1,10 +1,11 @@
 //! A transaction in the pool.
 
+use std::cmp::Reverse;
 use std::rc::Rc;
 
 use crate::codec::Form;
 use crate::model::transaction::Hashes;
-use crate::model::{Address, Body, NetworkByte, Timestamp, Transaction};
+use crate::model::{Address, Amount, Body, NetworkByte, Timestamp, Transaction};
 use crate::rules;
 
 /// A transaction that stands in the pool itself, with what is asked of it often.
@@ -26,8 +27,7 @@ pub struct Root {
 impl Root {
     /// A transaction and what follows from it.
     pub fn new(transaction: Transaction, network: NetworkByte) -> Root {
-        let children = transaction.children().map(Transaction::hash).collect();
-        let hashes = Hashes { own: transaction.hash(), children };
+        let hashes = transaction.hashes();
         let debtor = match &transaction.body {
             Body::Multisig(body) => body.inner.signer_address(network),
             Body::Cosignature(body) => body.other_account,
@@ -36,6 +36,11 @@ impl Root {
         let accounts = rules::accounts_of(&transaction, network);
         let bytes = transaction.to_bytes(Form::Verifiable).len();
         Root { transaction: Rc::new(transaction), hashes, debtor, accounts, bytes, number: 0 }
+    }
+
+    /// Its place among others in the order of blocks.
+    pub(super) fn rank(&self) -> (Reverse<Amount>, Timestamp, u64) {
+        (Reverse(self.transaction.fee), self.transaction.timestamp, self.number)
     }
 
     /// Whether it is a multisig transaction: these have a limit of their own.

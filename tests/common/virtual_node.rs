@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use nisd::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocked};
-use nisd::chain::{PartProgress, Switch, pushed_part};
+use nisd::chain::{PartProgress, Switch, harvested_part};
 use nisd::crypto::{KeyPair, Verifier};
 use nisd::model::{Address, Block, Network, Timestamp, Transaction};
 use nisd::pool::{Confirmed, Pool};
@@ -65,10 +65,12 @@ impl<'n> VirtualNode<'n> {
         self.now.0 += 1;
         self.pool.drop_expired(self.now);
         self.keep_pool();
-        let Harvested { block, .. } = self.tick()?;
+        let harvested = self.tick()?;
         let (waiting, discarded) = (self.pool.in_fee_order(), std::mem::take(&mut self.discarded));
-        let switch = self.process(block.clone());
+        let block = harvested.block.clone();
+        let switch = self.process(harvested);
         let confirmed: BTreeSet<_> = block.transactions.iter().map(Transaction::hash).collect();
+        assert_eq!(switch.confirmed, confirmed);
         self.pool.on_chain_change(&confirmed, switch.returned);
         self.keep_pool();
         Some(Made { block, header: self.tip(), waiting, discarded })
@@ -98,8 +100,8 @@ impl<'n> VirtualNode<'n> {
         }
     }
 
-    fn process(&self, block: Block) -> Switch {
-        let mut part = pushed_part(self.store, self.network, block).unwrap();
+    fn process(&self, harvested: Harvested) -> Switch {
+        let mut part = harvested_part(self.store, self.network, harvested).unwrap();
         loop {
             match part.step(self.now).unwrap() {
                 PartProgress::Working(more) => part = more,

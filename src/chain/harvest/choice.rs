@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::chain::apply::apply_transaction;
 use crate::model::network::Forks;
+use crate::model::transaction::Hashes;
 use crate::model::{Address, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{Context, Refusal, Use, check_block_content, check_transaction};
 use crate::state::{BlockContext, Ledger};
@@ -22,6 +23,8 @@ pub struct Choice {
 /// What is chosen so far.
 struct Draft {
     chosen: Vec<Rc<Transaction>>,
+    /// Their hashes.
+    hashes: Vec<Hashes>,
     /// Transactions in it, those nested in others included.
     count: usize,
     /// What they do to the state.
@@ -32,7 +35,7 @@ struct Draft {
 impl Draft {
     fn new(height: Height, timestamp: Timestamp) -> Draft {
         let block = BlockContext::new(height, timestamp);
-        Draft { chosen: Vec::new(), count: 0, changes: Changes::default(), block }
+        Draft { chosen: Vec::new(), hashes: Vec::new(), count: 0, changes: Changes::default(), block }
     }
 }
 
@@ -52,6 +55,7 @@ impl Choice {
         let mut candidates = unconfirmed;
         if height.0 == network.chain.forks.treasury_reissuance {
             draft.chosen = agreed(std::mem::take(&mut candidates), &network.chain.forks);
+            draft.hashes = draft.chosen.iter().map(|transaction| transaction.hashes()).collect();
         }
         candidates.retain(|transaction| {
             transaction.timestamp < timestamp
@@ -73,9 +77,10 @@ impl Choice {
         }
     }
 
-    /// What is chosen, in the order of the block.
-    pub fn into_transactions(self) -> Vec<Transaction> {
-        self.draft.chosen.into_iter().map(Rc::unwrap_or_clone).collect()
+    /// What is chosen, in the order of the block, and the hashes of it.
+    pub fn into_parts(self) -> (Vec<Transaction>, Vec<Hashes>) {
+        let Draft { chosen, hashes, .. } = self.draft;
+        (chosen.into_iter().map(Rc::unwrap_or_clone).collect(), hashes)
     }
 
     fn add(&mut self, transaction: Rc<Transaction>, base: &Snapshot<'_>, network: &Network) -> Result<(), Refusal> {
@@ -97,6 +102,7 @@ impl Choice {
         }
         drop(effects);
         draft.count = count;
+        draft.hashes.push(transaction.hashes());
         draft.chosen.push(transaction);
         Ok(())
     }

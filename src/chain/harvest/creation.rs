@@ -68,10 +68,11 @@ pub fn draw(
     Ok(proof::is_hit(hit, &target).then_some(Draw { hit, importance }))
 }
 
-/// Makes a block, and checks it by all rules for blocks on the state before it.
+/// Makes a block of transactions with these hashes, and checks it by all rules for blocks on the state before it.
 pub fn create(
     key: &KeyPair,
     transactions: Vec<Transaction>,
+    hashes: &[Hashes],
     place: &Place,
     state: &impl Read,
     network: &Network,
@@ -87,12 +88,7 @@ pub fn create(
         transactions,
     };
     block.signature = Some(key.sign(&block.to_bytes(Form::NonVerifiable)));
-    let hashes: Vec<Hashes> = block.transactions.iter().map(hashes).collect();
     let context = Context { state, network, height: block.height, now: block.timestamp, usage: Use::NewBlock };
-    check_block(&block, &hashes, &context).map_err(|refusal| BlockError::by_rule(refusal, None))?;
+    check_block(&block, hashes, &context).map_err(|refusal| BlockError::by_rule(refusal, None))?;
     Ok(block)
-}
-
-fn hashes(transaction: &Transaction) -> Hashes {
-    Hashes { own: transaction.hash(), children: transaction.children().map(Transaction::hash).collect() }
 }

@@ -167,7 +167,7 @@ impl Scene {
         let state = self.state();
         while choice.step(&state, &self.network).unwrap() {}
         let place = |chosen: Transaction| unconfirmed.iter().position(|one| *one == chosen).unwrap();
-        choice.into_transactions().into_iter().map(place).collect()
+        choice.into_parts().0.into_iter().map(place).collect()
     }
 
     fn unlocked(&self, names: &[u8]) -> Unlocked {
@@ -429,7 +429,8 @@ fn an_account_that_hits_makes_a_block_that_is_signed_and_names_the_last_one() {
     let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
     let (harvested, discarded) = scene.tick(&mut unlocked);
-    let Harvested { block, score } = harvested.unwrap();
+    let Harvested { block, hashes, score } = harvested.unwrap();
+    assert_eq!(hashes, block.transactions.iter().map(Transaction::hashes).collect::<Vec<_>>());
     assert!(discarded.is_empty());
     assert_eq!((block.height, block.timestamp, block.signer), (LAST.next(), NOW, public(1)));
     assert_eq!(block.previous_hash, Hash256([LAST.0 as u8; 32]));

@@ -8,6 +8,7 @@ use super::unlocked::Unlocked;
 use crate::chain::difficulty::Window;
 use crate::chain::error::BlockError;
 use crate::crypto::KeyPair;
+use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Network, Timestamp, Transaction};
 use crate::state;
 use crate::store::{Snapshot, StoreError, tip};
@@ -17,6 +18,8 @@ use crate::store::{Snapshot, StoreError, tip};
 pub struct Harvested {
     /// The block.
     pub block: Block,
+    /// The hashes of its transactions, whose signatures are good as they come from the pool.
+    pub hashes: Vec<Hashes>,
     /// What it adds to the score of the chain.
     pub score: i64,
 }
@@ -143,7 +146,8 @@ impl Tick {
         }
         // It may have been locked meanwhile.
         let Some(key) = unlocked.key(&address) else { return Ok(TickProgress::Working) };
-        let block = create(key, choice.into_transactions(), &self.place, state, network)?;
-        Ok(TickProgress::Done(Some(Harvested { block, score: self.place.score() })))
+        let (transactions, hashes) = choice.into_parts();
+        let block = create(key, transactions, &hashes, &self.place, state, network)?;
+        Ok(TickProgress::Done(Some(Harvested { block, hashes, score: self.place.score() })))
     }
 }
