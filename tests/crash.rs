@@ -1,17 +1,23 @@
-//! `kill -9` while a chain is taken in: nothing that was told is lost, nothing half done is kept. (The system
-//! outlives the process here, so that this says nothing about a power cut.)
+//! `kill -9` while a chain is taken in, while a node harvests and is announced to, and while a private network is made:
+//! nothing that was told is lost, nothing half done is kept. (The system outlives the process here, so that this says
+//! nothing about a power cut.)
 //!
 //! `NISD_CRASHES` sets their number (5 without it), `NISD_SEED` repeats a run.
 
 mod common;
 
 use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::daemon::{Node, Process, nisd, run};
-use common::http_client::Client;
+use common::http_client::{Client, post};
+use common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
 use common::{Random, from_environment, loudly, shared};
+use nisd::codec::Form;
+use nisd::model::Amount;
 use tempfile::TempDir;
 
 /// Crashes if nothing else is asked for.
@@ -38,6 +44,15 @@ impl Victim {
         let folder = tempfile::tempdir().expect("a folder");
         Victim { data: folder.path().join("store"), _folder: folder, reported: 0 }
     }
+}
+
+/// How many crashes there are to be, and what decides about their moments.
+fn chance() -> (u32, Random) {
+    let crashes = from_environment("NISD_CRASHES").unwrap_or(CRASHES);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let seed = from_environment("NISD_SEED").unwrap_or(now);
+    loudly(&format!("{crashes} crashes, NISD_SEED={seed}"));
+    (crashes, Random(seed))
 }
 
 fn up_to(random: &mut Random, most: Duration) -> Duration {
@@ -114,12 +129,9 @@ fn compare(chain: &Chain, found: &BTreeMap<u64, String>) {
 fn a_kill_at_any_moment_of_an_import_loses_nothing_that_was_committed() {
     let Some(folder) = shared("data/chains/all-forks") else { return };
     let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
-    let crashes = from_environment("NISD_CRASHES").unwrap_or(CRASHES);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let seed = from_environment("NISD_SEED").unwrap_or(now);
-    let mut random = Random(seed);
+    let (crashes, mut random) = chance();
     let (taken, tip, whole) = measure(&chain);
-    loudly(&format!("{crashes} crashes, NISD_SEED={seed}; an import takes {taken:?}"));
+    loudly(&format!("an import takes {taken:?}"));
 
     let mut victim = Victim::new();
     let mut found = BTreeMap::new();
@@ -152,4 +164,173 @@ fn a_kill_at_any_moment_of_an_import_loses_nothing_that_was_committed() {
     assert_eq!(digest(&victim.data), (tip, whole));
     loudly(&format!("heights after crashes: {:?}", found.keys().collect::<Vec<_>>()));
     compare(&chain, &found);
+}
+
+/// Accounts that send; their keys have the numbers from 2 on. The first key harvests.
+const SENDERS: u64 = 50;
+/// From a log line that tells of a block that was made, to a crash that may hit it on its way onto the chain.
+const WHILE_IT_IS_TAKEN: Duration = Duration::from_millis(40);
+/// From that line to any other crash.
+const BETWEEN_BLOCKS: Duration = Duration::from_millis(1_200);
+/// Within this a node harvests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A network that makes a block of up to 2,000 transactions every second.
+fn lively_network(folder: &Path) -> PathBuf {
+    let amount = |number| Amount::whole(if number == 1 { 8_000_000_000 } else { 1_000_000 });
+    let funded: Vec<_> = (1..SENDERS + 2).map(|number| (address(&key_pair(number)), amount(number))).collect();
+    let limits = [("nis.maxTransactionsPerBlock", "2000"), ("nis.maxTransactions", "20000")];
+    Genesis::new(now(), &funded).write_hasty(folder, &private_key(1).printed(), &limits)
+}
+
+/// Announces payments one after the other until the node is gone; hashes of those that were accepted.
+fn announce_until_it_ends(node: SocketAddr, first: u64) -> Vec<String> {
+    let mut accepted = Vec::new();
+    let mut stream = TcpStream::connect(node).expect("a connection");
+    let mut answers = BufReader::new(stream.try_clone().expect("a connection"));
+    let senders: Vec<_> = (2..SENDERS + 2).map(key_pair).collect();
+    let recipient = address(&key_pair(1));
+    for (number, sender) in (first..).zip(senders.iter().cycle()) {
+        let payment = transfer(sender, recipient, Amount(number), Amount(50_000), now());
+        let data = hex::encode(payment.to_bytes(Form::NonVerifiable));
+        let body = format!(r#"{{"data":"{data}","signature":"{}"}}"#, payment.signature.expect("signed"));
+        let sent = stream.write_all(post("/transaction/announce", &body).as_bytes());
+        match sent.and_then(|()| next_body(&mut answers)) {
+            Ok(answer) if answer.contains("\"SUCCESS\"") => accepted.push(payment.hash().to_string()),
+            // What waits already is enough for ten blocks.
+            Ok(answer) => assert!(answer.contains("CACHE_TOO_FULL"), "{answer}"),
+            Err(_) => break,
+        }
+    }
+    accepted
+}
+
+/// The body of the next answer.
+fn next_body(answers: &mut impl BufRead) -> io::Result<String> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if answers.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().unwrap_or(0),
+            Some(_) => {}
+            None if line == "\r\n" => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    answers.read_exact(&mut body)?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+/// What clients were told before a crash, and must find after it.
+#[derive(Default)]
+struct Told {
+    height: u64,
+    /// The last block.
+    block: String,
+    /// A payment, and the block that it is in.
+    payment: Option<(String, u64)>,
+}
+
+impl Told {
+    fn ask(client: &mut Client, accepted: &[String]) -> Told {
+        let height = client.height();
+        let block = client.block(height).text().to_owned();
+        let payment = accepted.iter().rev().find_map(|hash| {
+            let answer = client.get(&format!("/transaction/get?hash={hash}"));
+            let height = (answer.status == 200).then(|| answer.json()["meta"]["height"].as_u64())??;
+            Some((hash.clone(), height))
+        });
+        Told { height, block, payment }
+    }
+
+    fn expect_kept(&self, client: &mut Client) {
+        if self.height > 0 {
+            assert!(client.height() >= self.height);
+            assert_eq!(client.block(self.height).text(), self.block);
+        }
+        if let Some((hash, height)) = &self.payment {
+            let answer = client.get(&format!("/transaction/get?hash={hash}"));
+            assert_eq!(answer.json()["meta"]["height"], *height, "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_kill_while_a_node_harvests_and_is_announced_to_loses_no_block_that_was_told() {
+    let (crashes, mut random) = chance();
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = lively_network(folder.path());
+    let (config, data) = (path(&config), folder.path().join("store"));
+    let (mut told, mut announced) = (Told::default(), 0);
+    for crash in 0..crashes {
+        let mut node = Node::start(&["--config", config]);
+        let mut client = Client::connect(node.http);
+        told.expect_kept(&mut client);
+        let (address, first) = (node.http, 1 + announced);
+        let announcing = std::thread::spawn(move || announce_until_it_ends(address, first));
+        // The first block of this run, then some more, and then the one that is hit.
+        let blocks = 1 + random.below(3);
+        let start = Instant::now();
+        while node.process.log().matches("harvested block").count() < blocks {
+            told.height = told.height.max(client.height());
+            assert!(start.elapsed() < PATIENCE, "no blocks are made");
+            std::thread::sleep(ASK_EVERY);
+        }
+        let while_taken = random.coin();
+        let delay = up_to(&mut random, if while_taken { WHILE_IT_IS_TAKEN } else { BETWEEN_BLOCKS });
+        std::thread::sleep(delay);
+        told.height = told.height.max(client.height());
+        node.process.kill();
+        let accepted = announcing.join().expect("a client");
+        announced += accepted.len() as u64;
+
+        let (height, digest) = digest(&data);
+        assert!(told.height <= height, "{} was told, but {height} is left", told.height);
+        let checked = run(["check", "--data", path(&data)]).expect_success().text();
+        assert_eq!(checked.trim_end(), format!("{height} {digest}"));
+        loudly(&format!(
+            "crash {crash}, {delay:?} after a block was made: height {height}, told {}, {} payments accepted",
+            told.height,
+            accepted.len()
+        ));
+        // What is on the chain now stays there.
+        let mut node = Node::start(&["--config", config]);
+        told = Told::ask(&mut Client::connect(node.http), &accepted);
+        node.process.kill();
+    }
+    let node = Node::start(&["--config", config]);
+    let mut client = Client::connect(node.http);
+    told.expect_kept(&mut client);
+    let start = Instant::now();
+    while client.height() < told.height + 2 {
+        assert!(start.elapsed() < PATIENCE, "the chain does not go on");
+        std::thread::sleep(ASK_EVERY);
+    }
+    loudly(&format!("{announced} payments were accepted in all, and the chain goes on above {}", told.height));
+}
+
+#[test]
+fn a_kill_while_a_private_network_is_made_leaves_one_that_is_completed() {
+    let (crashes, mut random) = chance();
+    for _ in 0..crashes {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("devnet");
+        let ports = ["run", "--http-port", "0", "--websocket-port", "0", "--bind", "127.0.0.1", "--data", path(&data)];
+        let mut process = Process::start(nisd(ports));
+        let delay = up_to(&mut random, Duration::from_millis(25));
+        std::thread::sleep(delay);
+        process.kill();
+        let mut files: Vec<_> =
+            std::fs::read_dir(&data).into_iter().flatten().flatten().map(|one| one.file_name()).collect();
+        files.sort();
+        loudly(&format!("killed after {delay:?}, which left {files:?}"));
+        let node = Node::start(&["--data", path(&data)]);
+        assert!(Client::connect(node.http).height() >= 1);
+        let shown = run(["devnet", "show", "--data", path(&data)]).expect_success().text();
+        assert!(shown.contains("WORTHLESS") && shown.contains("alice"), "{shown}");
+    }
 }
