@@ -14,6 +14,8 @@ use crate::store::{Changes, Overlay, Snapshot, StoreError};
 pub struct Choice {
     height: Height,
     timestamp: Timestamp,
+    /// The account to which the block is credited.
+    owner: Address,
     /// Those that may be chosen, in the order in which they are tried.
     candidates: Vec<Rc<Transaction>>,
     next: usize,
@@ -57,19 +59,16 @@ impl Choice {
             draft.chosen = agreed(std::mem::take(&mut candidates), &network.chain.forks);
             draft.hashes = draft.chosen.iter().map(|transaction| transaction.hashes()).collect();
         }
-        candidates.retain(|transaction| {
-            transaction.timestamp < timestamp
-                && transaction.deadline >= timestamp
-                && !matches!(transaction.body, Body::Cosignature(_))
-                && transaction.signer_address(network.byte) != *owner
-        });
-        Choice { height, timestamp, candidates, next: 0, draft }
+        Choice { height, timestamp, owner: *owner, candidates, next: 0, draft }
     }
 
     /// Tries one transaction; whether there may be more. Fails only if the store does.
     pub fn step(&mut self, base: &Snapshot<'_>, network: &Network) -> Result<bool, StoreError> {
         let Some(transaction) = self.candidates.get(self.next).map(Rc::clone) else { return Ok(false) };
         self.next += 1;
+        if !self.may_be_chosen(&transaction, network) {
+            return Ok(true);
+        }
         match self.add(transaction, base, network) {
             Err(Refusal::Store(error)) => Err(error),
             // What a rule refuses waits for another block, also where the protocol has no result for it.
@@ -81,6 +80,13 @@ impl Choice {
     pub fn into_parts(self) -> (Vec<Transaction>, Vec<Hashes>) {
         let Draft { chosen, hashes, .. } = self.draft;
         (chosen.into_iter().map(Rc::unwrap_or_clone).collect(), hashes)
+    }
+
+    fn may_be_chosen(&self, transaction: &Transaction, network: &Network) -> bool {
+        transaction.timestamp < self.timestamp
+            && transaction.deadline >= self.timestamp
+            && !matches!(transaction.body, Body::Cosignature(_))
+            && transaction.signer_address(network.byte) != self.owner
     }
 
     fn add(&mut self, transaction: Rc<Transaction>, base: &Snapshot<'_>, network: &Network) -> Result<(), Refusal> {
