@@ -56,7 +56,8 @@ pub struct Pool {
     arrivals: VecDeque<Rc<Transaction>>,
 }
 
-/// Transactions, and the state in which they were carried out.
+/// Transactions, and the state in which they were carried out. One that has left is gone from `roots`; its number is
+/// still found by other ways, and what it does to the state stays, until the pool is built anew, which follows at once.
 #[derive(Default)]
 struct Content {
     /// By number, which is the order in which they came in.
@@ -121,23 +122,6 @@ impl Content {
         self.multisigs += usize::from(root.is_multisig());
         self.children.extend(&root.hashes.children);
         self.roots.insert(number, root);
-    }
-
-    /// Takes a transaction out; what it does to the state stays until the pool is built anew.
-    fn remove(&mut self, number: u64) {
-        let Some(root) = self.roots.remove(&number) else { return };
-        self.by_hash.remove(&root.hashes.own);
-        self.by_fee.remove(&root.rank());
-        for account in &root.accounts {
-            self.by_account.remove(&(*account, number));
-        }
-        if let Some(count) = self.by_debtor.get_mut(&(root.is_multisig(), root.debtor)) {
-            *count -= 1;
-        }
-        self.multisigs -= usize::from(root.is_multisig());
-        for hash in &root.hashes.children {
-            self.children.remove(hash);
-        }
     }
 
     /// Those that concern an account, in the order in which they came in.

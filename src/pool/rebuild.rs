@@ -33,10 +33,10 @@ impl Pool {
 
     /// Drops transactions whose deadlines have passed, with all that depends on them.
     pub fn drop_expired(&mut self, now: Timestamp) {
-        let expired = self.content.roots.values().filter(|root| root.is_expired(now));
-        let expired: Vec<u64> = expired.map(|root| root.number).collect();
-        if !expired.is_empty() {
-            expired.into_iter().for_each(|number| self.content.remove(number));
+        let roots = &mut self.content.roots;
+        let count = roots.len();
+        roots.retain(|_, root| !root.is_expired(now));
+        if roots.len() < count {
             let pending = self.content.roots.keys().copied().collect();
             self.begin_rebuild(pending, Vec::new());
         }
@@ -95,7 +95,8 @@ impl Pool {
 
 impl Content {
     fn remove_confirmed(&mut self, confirmed: &BTreeSet<Hash256>) {
-        let numbers: Vec<u64> = confirmed.iter().filter_map(|hash| self.by_hash.get(hash).copied()).collect();
-        numbers.into_iter().for_each(|number| self.remove(number));
+        for number in confirmed.iter().filter_map(|hash| self.by_hash.get(hash)) {
+            self.roots.remove(number);
+        }
     }
 }

@@ -56,7 +56,7 @@ fn main() {
     println!("{}", common::machine());
     let count = from_environment("NISD_TRANSACTIONS").unwrap_or(20_000);
     let rounds = from_environment("NISD_ROUNDS").unwrap_or(3);
-    let per_block: u32 = from_environment("NISD_BLOCK").unwrap_or(5_000);
+    let per_block: u32 = from_environment("NISD_BLOCK").unwrap_or(2_500);
     let folder = common::folder();
     let node = start(folder.path(), per_block);
     let mut watcher = node.first_answer();
@@ -102,7 +102,7 @@ fn start(folder: &Path, per_block: u32) -> Node {
 
 /// Transfers whose amounts number them.
 fn sign(senders: &[KeyPair], count: u64, recipient: Address) -> Vec<Transaction> {
-    let (time, fee) = (now(), Amount(50_000));
+    let (time, fee) = (now(), Amount(500_000));
     let senders = senders.iter().cycle().zip(0..count);
     senders.map(|(from, number)| transfer(from, recipient, Amount(1_000_000 + number), fee, time)).collect()
 }
