@@ -15,46 +15,63 @@ const PURGE_INTERVAL: i32 = 60;
 /// Most answers that are remembered; at the limit the oldest is forgotten.
 const MAX_ANSWERS: usize = 100_000;
 
+/// Answers that are too old and are removed whenever one is asked for.
+const REMOVED_AT_ONCE: usize = 16;
+
 /// Answers by hash.
 #[derive(Default)]
 pub struct PushMemory {
-    answers: BTreeMap<Hash256, ValidationResult>,
+    answers: BTreeMap<Hash256, Answer>,
     /// Hashes in the order in which they came in, and when they did.
     order: VecDeque<(Timestamp, Hash256)>,
-    purged: Timestamp,
+    /// The last look for answers that are too old. They are forgotten then, though they are removed later.
+    looked: Timestamp,
+}
+
+struct Answer {
+    since: Timestamp,
+    result: ValidationResult,
 }
 
 impl PushMemory {
     /// The answer that was given, if it is remembered.
     pub fn answer(&mut self, hash: &Hash256, now: Timestamp) -> Option<ValidationResult> {
-        if now.0.saturating_sub(self.purged.0) > PURGE_INTERVAL {
-            self.purged = now;
-            while self.order.front().is_some_and(|(since, _)| since.0.saturating_add(LIFE) <= now.0) {
-                self.forget_oldest();
+        if now.0.saturating_sub(self.looked.0) > PURGE_INTERVAL {
+            self.looked = now;
+        }
+        for _ in 0..REMOVED_AT_ONCE {
+            if self.order.front().is_some_and(|(since, _)| self.is_forgotten(*since)) {
+                self.remove_oldest();
             }
         }
-        self.answers.get(hash).copied()
+        self.answers.get(hash).filter(|answer| !self.is_forgotten(answer.since)).map(|answer| answer.result)
     }
 
-    /// Remembers that a transaction has come in, as neutral until there is an answer.
+    fn is_forgotten(&self, since: Timestamp) -> bool {
+        since.0.saturating_add(LIFE) <= self.looked.0
+    }
+
+    /// Remembers that a transaction has come in to which there was no answer; it is neutral until there is one.
     pub fn remember(&mut self, hash: Hash256, now: Timestamp) {
         if self.order.len() == MAX_ANSWERS {
-            self.forget_oldest();
+            self.remove_oldest();
         }
-        if self.answers.insert(hash, ValidationResult::Neutral).is_none() {
-            self.order.push_back((now, hash));
-        }
+        self.answers.insert(hash, Answer { since: now, result: ValidationResult::Neutral });
+        self.order.push_back((now, hash));
     }
 
     /// Sets the answer to a transaction that is remembered. To one that was accepted it is neutral from now on.
     pub fn set(&mut self, hash: &Hash256, result: ValidationResult) {
         if let Some(answer) = self.answers.get_mut(hash) {
-            *answer = if result.is_success() { ValidationResult::Neutral } else { result };
+            answer.result = if result.is_success() { ValidationResult::Neutral } else { result };
         }
     }
 
-    fn forget_oldest(&mut self) {
-        if let Some((_, hash)) = self.order.pop_front() {
+    fn remove_oldest(&mut self) {
+        if let Some((since, hash)) = self.order.pop_front()
+            // It may have come in again after it was forgotten.
+            && self.answers.get(&hash).is_some_and(|answer| answer.since == since)
+        {
             self.answers.remove(&hash);
         }
     }
@@ -76,6 +93,22 @@ mod tests {
         // The last look was less than a minute ago.
         assert_eq!(memory.answer(&HASH, Timestamp(1650)), Some(ValidationResult::FailurePastDeadline));
         assert_eq!(memory.answer(&HASH, Timestamp(1660)), None);
+    }
+
+    #[test]
+    fn what_comes_again_after_it_was_forgotten_is_remembered_anew() {
+        let mut memory = PushMemory::default();
+        let hash = |number: u8| Hash256([number; 32]);
+        (0..100).for_each(|number| memory.remember(hash(number), Timestamp(1000)));
+        // Not all that is forgotten is removed at once.
+        assert_eq!(memory.answer(&hash(99), Timestamp(1700)), None);
+        assert!(memory.answers.contains_key(&hash(99)));
+        memory.remember(hash(99), Timestamp(1700));
+        for _ in 0..100 {
+            assert_eq!(memory.answer(&hash(99), Timestamp(1700)), Some(ValidationResult::Neutral));
+            assert_eq!(memory.answer(&hash(50), Timestamp(1700)), None);
+        }
+        assert_eq!((memory.answers.len(), memory.order.len()), (1, 1));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! round a client on one connection announces 20,000 transfers that were signed before, once waiting for every answer
 //! and once with 32 requests on their way; every answer must be SUCCESS. Meanwhile, and until all are confirmed,
 //! another client asks 200 queries a second on a fixed schedule, and a session that has subscribed to `/unconfirmed`
-//! must be told of every transfer exactly once. In the same round this process verifies the same signatures back to
+//! must be told of every transfer exactly once. A thread that does nothing but wake up on the same schedule shows how
+//! late the machine itself is. In the same round this process verifies the same signatures back to
 //! back, before and after. NISD_TRANSACTIONS, NISD_ROUNDS and NISD_BLOCK (most transactions in a block) change the size.
 
 mod common;
@@ -65,23 +66,27 @@ fn main() {
         node.memory()
     );
     let senders: Vec<KeyPair> = (2..SENDERS + 2).map(key_pair).collect();
-    let (mut found, mut waits) = (Vec::new(), Vec::new());
+    let (mut found, mut waits, mut late) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds * WINDOWS.len() {
         let recipient = address(&key_pair(1_000_000 + round as u64));
         let transfers = sign(&senders, count, recipient);
         let before = verify_all(&transfers);
         wait_for_old_block(&mut watcher);
-        let (mut one, mut those) = play(&node, &mut watcher, &transfers, WINDOWS[round % WINDOWS.len()], &recipient);
+        let (mut one, mut those, mut woken) =
+            play(&node, &mut watcher, &transfers, WINDOWS[round % WINDOWS.len()], &recipient);
         let after = verify_all(&transfers);
         one.verified = [0, 1].map(|kind| (before[kind] + after[kind]) / 2.0);
         report(&one, &mut those, &node);
+        println!("  a thread that only wakes up is late by: {}", common::in_millis(&mut woken));
         found.push(one);
         waits.append(&mut those);
+        late.append(&mut woken);
     }
     println!();
     WINDOWS.iter().for_each(|window| summarise(found.iter().filter(|round| round.window == *window)));
     let mut all: Vec<f64> = waits.iter().map(|wait| wait.took).collect();
     println!("{} queries in all: {}", all.len(), common::in_millis(&mut all));
+    println!("a thread that only wakes up is late by: {}", common::in_millis(&mut late));
     println!("memory at the end: {}", node.memory());
 }
 
@@ -136,7 +141,7 @@ fn play(
     transfers: &[Transaction],
     window: usize,
     recipient: &Address,
-) -> (Round, Vec<Wait>) {
+) -> (Round, Vec<Wait>, Vec<f64>) {
     let requests: Vec<String> = transfers.iter().map(request).collect();
     let mut client = Client::connect(node.http).expect("a connection");
     let mut socket = Socket::open(node.websocket);
@@ -147,6 +152,7 @@ fn play(
     std::thread::scope(|scope| {
         let (begun, processor) = (Instant::now(), node.cpu_seconds());
         let queries = scope.spawn(move || ask_on_schedule(node, transfers, begun, done));
+        let woken = scope.spawn(move || wake_on_schedule(begun, done));
         let told = scope.spawn(move || numbers_told(&mut socket, count));
         announce(&mut client, &requests, window);
         let announced = begun.elapsed().as_secs_f64();
@@ -155,7 +161,8 @@ fn play(
         done.store(true, Ordering::Relaxed);
         assert_eq!(told.join().expect("a subscriber"), (0..count).collect(), "told of every transfer exactly once");
         let waits = queries.join().expect("a client");
-        (Round { window, announced, processor, verified: [0.0; 2] }, waits)
+        let woken = woken.join().expect("a thread");
+        (Round { window, announced, processor, verified: [0.0; 2] }, waits, woken)
     })
 }
 
@@ -224,12 +231,7 @@ fn watch_blocks(watcher: &mut Client, recipient: &Address, count: u64, begun: In
 fn ask_on_schedule(node: &Node, transfers: &[Transaction], begun: Instant, done: &AtomicBool) -> Vec<Wait> {
     let mut client = Client::connect(node.http).expect("a connection");
     let mut waits = Vec::new();
-    for (number, transfer) in (1..).zip(transfers.iter().cycle()) {
-        let due = Duration::from_micros(1_000_000 / PER_SECOND * number);
-        std::thread::sleep(due.saturating_sub(begun.elapsed()));
-        if done.load(Ordering::Relaxed) {
-            break;
-        }
+    for ((number, due), transfer) in (1u64..).zip(schedule(begun, done)).zip(transfers.iter().cycle()) {
         let target = match number % 2 {
             0 => "/chain/height".to_owned(),
             _ => format!("/account/get?address={}", transfer.signer_address(private_network::NETWORK)),
@@ -239,6 +241,20 @@ fn ask_on_schedule(node: &Node, transfers: &[Transaction], begun: Instant, done:
         waits.push(Wait { due: due.as_secs_f64(), took: (begun.elapsed() - due).as_secs_f64() });
     }
     waits
+}
+
+/// Sleeps until each query is due, and says when that is; ends once all is done.
+fn schedule(begun: Instant, done: &AtomicBool) -> impl Iterator<Item = Duration> {
+    let due = (1..).map(|number| Duration::from_micros(1_000_000 / PER_SECOND * number));
+    due.take_while(move |due| {
+        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        !done.load(Ordering::Relaxed)
+    })
+}
+
+/// How late a thread wakes up that has nothing to do with the node.
+fn wake_on_schedule(begun: Instant, done: &AtomicBool) -> Vec<f64> {
+    schedule(begun, done).map(|due| (begun.elapsed() - due).as_secs_f64()).collect()
 }
 
 fn report(round: &Round, waits: &mut [Wait], node: &Node) {
