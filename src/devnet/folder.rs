@@ -188,7 +188,7 @@ fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String>
     text.push_str(HEADER);
     text.push_str(&network_properties(network, NEMESIS_FILE));
     text.push_str(NODE_HEADER);
-    text.push_str("nisd.data = .\nnis.bootName = devnet\nnis.ipDetectionMode = Disabled\nnis.bootKey = ");
+    text.push_str("nisd.data = .\nnis.bootName = devnet\nnis.bootKey = ");
     text.push_str(&harvester.printed());
     text.push('\n');
     text
