@@ -14,7 +14,7 @@ use nisd::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocked
 use nisd::chain::{ChainPart, Intake, IntakeOptions, PartProgress, Progress, pushed_part};
 use nisd::codec::{Context, Form};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
-use nisd::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
+use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
 use nisd::model::{Address, Amount, Block, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
 use nisd::rules::ValidationResult;
 use nisd::state;
@@ -106,26 +106,11 @@ fn network(data: &Value) -> Network {
         nemesis_signer: Address::parse(data["nemesisSigner"].as_str().unwrap(), byte).unwrap(),
         total_amount: Amount::whole(8_999_999_999),
         chain: ChainParameters {
-            target_time: 60,
             rewrite_limit: 10,
-            max_transactions_per_block: 120,
             max_transactions: 1200,
-            ignore_fees: false,
-            hash_retention_hours: Some(36),
             importance: ImportanceScheme::ProofOfStake,
             vesting: Vesting::Immediate,
-            stabilize_block_times: false,
-            forks: Forks {
-                multisig_m_of_n: 1,
-                mosaics: 1,
-                first_fee: 1,
-                remote_account: 1,
-                mosaic_redefinition: 1,
-                second_fee: 1,
-                treasury_reissuance: 1,
-                treasury_hashes: Vec::new(),
-                treasury_fallback_hashes: Vec::new(),
-            },
+            ..ChainParameters::after_all_forks()
         },
     }
 }

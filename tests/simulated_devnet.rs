@@ -27,7 +27,7 @@ use nisd::chain::{Intake, IntakeOptions, Progress, StoredBlocks};
 use nisd::codec::Form;
 use nisd::codec::block_file::BlockFile;
 use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
+use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
 use nisd::model::transaction::{Transfer, wire_version};
 use nisd::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
@@ -111,24 +111,11 @@ impl Scenario {
             chain: ChainParameters {
                 target_time: self.target_time,
                 rewrite_limit: self.rewrite_limit,
-                max_transactions_per_block: 120,
                 max_transactions: 1200,
-                ignore_fees: false,
-                hash_retention_hours: Some(36),
                 importance: self.importance,
                 vesting: self.vesting,
                 stabilize_block_times: self.stabilized,
-                forks: Forks {
-                    multisig_m_of_n: 1,
-                    mosaics: 1,
-                    first_fee: 1,
-                    remote_account: 1,
-                    mosaic_redefinition: 1,
-                    second_fee: 1,
-                    treasury_reissuance: 1,
-                    treasury_hashes: Vec::new(),
-                    treasury_fallback_hashes: Vec::new(),
-                },
+                ..ChainParameters::after_all_forks()
             },
         }
     }

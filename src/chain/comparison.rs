@@ -238,14 +238,14 @@ pub fn decide(our_score: i64, peer_score: i64) -> Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::test_chain;
+    use crate::model::network::ChainParameters;
 
     fn block(height: u64, number: u8) -> LastBlock {
         LastBlock { height: Height(height), hash: Hash256([number; 32]), signature: Some(Signature([number; 64])) }
     }
 
     fn at(height: u64) -> Comparison {
-        Comparison::new(1000, block(height, 1), &test_chain())
+        Comparison::new(1000, block(height, 1), &ChainParameters::after_all_forks())
     }
 
     fn hashes(count: usize, number: u8) -> Vec<Hash256> {

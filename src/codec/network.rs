@@ -109,7 +109,7 @@ pub fn network_from_text(text: &str) -> Option<Network> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::test_chain;
+    use crate::model::network::ChainParameters;
 
     #[test]
     fn a_network_comes_back_from_its_text_with_all_its_parameters() {
@@ -120,7 +120,7 @@ mod tests {
             importance: ImportanceScheme::ProofOfStake,
             vesting: Vesting::Immediate,
             stabilize_block_times: true,
-            ..test_chain()
+            ..ChainParameters::after_all_forks()
         };
         let network = Network {
             name: "devnet".to_owned(),
@@ -131,7 +131,7 @@ mod tests {
             chain,
         };
         assert_eq!(network_from_text(&network_to_text(&network)), Some(network.clone()));
-        let usual = Network { chain: test_chain(), ..network };
+        let usual = Network { chain: ChainParameters::after_all_forks(), ..network };
         assert_eq!(network_from_text(&network_to_text(&usual)), Some(usual));
     }
 }

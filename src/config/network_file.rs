@@ -70,7 +70,7 @@ mod tests {
 
     use super::super::build;
     use super::*;
-    use crate::model::network::test_chain;
+    use crate::model::network::ChainParameters;
     use crate::model::{Address, Amount, NetworkByte};
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
             generation_hash: Hash256([7; 32]),
             nemesis_signer: Address::from_public_key(&crate::model::network::MOSAIC_SINK, NetworkByte::TESTNET),
             total_amount: Amount::whole(8_999_999_999),
-            chain: test_chain(),
+            chain: ChainParameters::after_all_forks(),
         };
         let mut other = network.clone();
         other.chain = ChainParameters {

@@ -78,6 +78,22 @@ impl ChainParameters {
         self.max_blocks_per_sync() / 4
     }
 
+    /// The defaults, on a chain that has all forks behind it.
+    pub fn after_all_forks() -> ChainParameters {
+        ChainParameters {
+            target_time: 60,
+            rewrite_limit: 360,
+            max_transactions_per_block: 120,
+            max_transactions: 10_000,
+            ignore_fees: false,
+            hash_retention_hours: Some(36),
+            importance: ImportanceScheme::ProofOfImportance,
+            vesting: Vesting::TimeBased,
+            stabilize_block_times: false,
+            forks: Forks::behind(),
+        }
+    }
+
     /// Transactions in a synchronisation attempt for which no number is asked.
     pub fn default_transactions_per_sync(&self) -> u32 {
         self.max_transactions / 2
@@ -130,6 +146,23 @@ pub struct Forks {
     pub treasury_fallback_hashes: Vec<Hash256>,
 }
 
+impl Forks {
+    /// All of them have happened, and the treasury has nothing to issue anew.
+    pub fn behind() -> Forks {
+        Forks {
+            multisig_m_of_n: 1,
+            mosaics: 1,
+            first_fee: 1,
+            remote_account: 1,
+            mosaic_redefinition: 1,
+            second_fee: 1,
+            treasury_reissuance: 1,
+            treasury_hashes: Vec::new(),
+            treasury_fallback_hashes: Vec::new(),
+        }
+    }
+}
+
 /// Public key of the namespace rental fee sink, owner of the namespace `nem` (the same on every network).
 pub const NAMESPACE_SINK: PublicKey = PublicKey([
     0x3e, 0x82, 0xe1, 0xc1, 0xe4, 0xa7, 0x5a, 0xda, 0xa3, 0xcb, 0xa8, 0xc1, 0x01, 0xc3, 0xcd, 0x31, 0xd9, 0x81, 0x7a,
@@ -154,30 +187,16 @@ impl Network {
     }
 }
 
-/// The default parameters of a private network, for tests.
+/// A network on which all forks have happened, for tests.
 #[cfg(test)]
-pub(crate) fn test_chain() -> ChainParameters {
-    ChainParameters {
-        target_time: 60,
-        rewrite_limit: 360,
-        max_transactions_per_block: 120,
-        max_transactions: 10_000,
-        ignore_fees: false,
-        hash_retention_hours: Some(36),
-        importance: ImportanceScheme::ProofOfImportance,
-        vesting: Vesting::TimeBased,
-        stabilize_block_times: false,
-        forks: Forks {
-            multisig_m_of_n: 1,
-            mosaics: 1,
-            first_fee: 1,
-            remote_account: 1,
-            mosaic_redefinition: 1,
-            second_fee: 1,
-            treasury_reissuance: 1,
-            treasury_hashes: Vec::new(),
-            treasury_fallback_hashes: Vec::new(),
-        },
+pub(crate) fn test_network(byte: NetworkByte, nemesis_signer: Address) -> Network {
+    Network {
+        name: "test".to_owned(),
+        byte,
+        generation_hash: Hash256::default(),
+        nemesis_signer,
+        total_amount: Amount::whole(9_000_000_000),
+        chain: ChainParameters::after_all_forks(),
     }
 }
 
@@ -187,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_default_parameters_have_the_derived_values_of_the_specification() {
-        let chain = test_chain();
+        let chain = ChainParameters::after_all_forks();
         assert_eq!(
             (chain.blocks_per_day(), chain.blocks_per_month(), chain.blocks_per_year()),
             (1440, 43_200, 525_600)

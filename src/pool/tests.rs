@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::crypto::{KeyPair, PrivateKey, Verifier};
-use crate::model::network::test_chain;
+use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, NetworkByte};
 use crate::rules::Outcome;
@@ -69,14 +69,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let network = Network {
-            name: "test".to_owned(),
-            byte: BYTE,
-            generation_hash: Hash256::default(),
-            nemesis_signer: address(255),
-            total_amount: Amount::whole(9_000_000_000),
-            chain: test_chain(),
-        };
+        let network = test_network(BYTE, address(255));
         let folder = tempfile::tempdir().unwrap();
         let identity = Identity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 22 }).unwrap();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::result::ExceptionKind;
 use super::*;
 use crate::crypto::{PublicKey, Signature};
-use crate::model::network::test_chain;
+use crate::model::network::test_network;
 use crate::model::transaction::{
     AggregateModification, Cosignature, Hashes, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
     ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
@@ -88,14 +88,7 @@ struct Scene {
 impl Scene {
     /// Alice has 1000 units; no rule is about to change.
     fn new() -> Scene {
-        let network = Network {
-            name: "testnet".to_owned(),
-            byte: NetworkByte::TESTNET,
-            generation_hash: Hash256::default(),
-            nemesis_signer: address(&NEMESIS),
-            total_amount: Amount::whole(9_000_000_000),
-            chain: test_chain(),
-        };
+        let network = test_network(NetworkByte::TESTNET, address(&NEMESIS));
         let mut scene = Scene { state: Memory::default(), network, height: HEIGHT, usage: Use::ChainPart };
         scene.pay(&ALICE, 1000);
         scene

@@ -87,11 +87,11 @@ impl VestedBalance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::test_chain;
+    use crate::model::network::ChainParameters;
 
     #[test]
     fn a_tenth_vests_every_day() {
-        let chain = test_chain();
+        let chain = ChainParameters::after_all_forks();
         let mut balance = VestedBalance::default();
         balance.receive(Height(1), 123_000_000, &chain).unwrap();
         let vested = |height| balance.at(Height(height), &chain).vested;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn sending_takes_from_both_parts_with_the_rounding_of_doubles() {
-        let chain = test_chain();
+        let chain = ChainParameters::after_all_forks();
         let mut balance = VestedBalance { height: 5, unvested: 900_000_000, vested: 100_000_001 };
         balance.send(Height(5), 333_333_333, &chain).unwrap();
         assert_eq!(balance, VestedBalance { height: 5, unvested: 600_000_001, vested: 66_666_667 });
@@ -116,6 +116,6 @@ mod tests {
     #[test]
     fn more_than_the_balance_cannot_be_sent() {
         let mut balance = VestedBalance { height: 5, unvested: 15, vested: 7 };
-        assert!(balance.send(Height(5), 23, &test_chain()).is_err());
+        assert!(balance.send(Height(5), 23, &ChainParameters::after_all_forks()).is_err());
     }
 }

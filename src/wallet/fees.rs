@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::packet::nobody;
-use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
+use crate::model::network::ChainParameters;
 use crate::model::{Address, Amount, Hash256, Height, MosaicId, Network, NetworkByte, Timestamp, Transaction};
 use crate::rules::{self, Context, Refusal, Use};
 use crate::state::{Account, Lease, MosaicEntry, View};
@@ -56,36 +56,13 @@ impl View for Told {
 /// Calls `ask` with circumstances in which all forks have happened.
 fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Context<'_, Told>) -> T) -> T {
     let byte = NetworkByte::MAINNET;
-    let forks = Forks {
-        multisig_m_of_n: 1,
-        mosaics: 1,
-        first_fee: 1,
-        remote_account: 1,
-        mosaic_redefinition: 1,
-        second_fee: 1,
-        treasury_reissuance: 1,
-        treasury_hashes: Vec::new(),
-        treasury_fallback_hashes: Vec::new(),
-    };
-    let chain = ChainParameters {
-        target_time: 60,
-        rewrite_limit: 360,
-        max_transactions_per_block: 120,
-        max_transactions: 10_000,
-        ignore_fees: false,
-        hash_retention_hours: Some(36),
-        importance: ImportanceScheme::ProofOfImportance,
-        vesting: Vesting::TimeBased,
-        stabilize_block_times: false,
-        forks,
-    };
     let network = Network {
         name: String::new(),
         byte,
         generation_hash: Hash256::default(),
         nemesis_signer: nobody(byte),
         total_amount: Amount::whole(8_999_999_999),
-        chain,
+        chain: ChainParameters::after_all_forks(),
     };
     let (height, now, usage) = (Height(2), Timestamp(0), Use::Pool);
     ask(&Context { state: &Told(mosaics.to_vec()), network: &network, height, now, usage })

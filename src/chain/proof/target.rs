@@ -47,12 +47,12 @@ pub fn is_hit(hit: u64, target: &Target) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::test_chain;
+    use crate::model::network::ChainParameters;
 
     #[test]
     fn no_time_or_time_that_runs_backwards_makes_no_target() {
         for stabilize_block_times in [false, true] {
-            let chain = ChainParameters { stabilize_block_times, ..test_chain() };
+            let chain = ChainParameters { stabilize_block_times, ..ChainParameters::after_all_forks() };
             for elapsed in [0, -1, i32::MIN] {
                 assert_eq!(target(elapsed, u64::MAX, 1, &chain), Target::ZERO);
             }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_greatest_arguments_do_not_overflow() {
-        let chain = ChainParameters { stabilize_block_times: true, ..test_chain() };
+        let chain = ChainParameters { stabilize_block_times: true, ..ChainParameters::after_all_forks() };
         let greatest = target(i32::MAX, i64::MAX as u64, 1, &chain);
         let product = U256::from(i32::MAX) * U256::from(i64::MAX) * (U256::from(100) << 64);
         assert_eq!(greatest, product);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn only_a_hit_below_the_target_is_one() {
-        let target = target(60, 9_000_000, 100_000_000_000_000, &test_chain());
+        let target = target(60, 9_000_000, 100_000_000_000_000, &ChainParameters::after_all_forks());
         assert!(is_hit(99_612_417_998_030, &target));
         assert!(!is_hit(99_612_417_998_031, &target));
     }
