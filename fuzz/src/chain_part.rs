@@ -96,7 +96,7 @@ impl Node {
     fn new() -> Node {
         let settings = config::load(Some(&tiny("config.json")), Vec::new(), Some(&tiny("")));
         let Settings { network, nemesis, .. } = settings.expect("the configuration of the chain");
-        let nemesis = nemesis.read().expect("its nemesis block").into_owned();
+        let nemesis = nemesis.read().expect("its nemesis block");
         let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
         let options = Options { map_size: MAP_SIZE };
         let store = Store::open(memory.path(), &Identity::of(&network), options).expect("a store");

@@ -1,6 +1,6 @@
 //! The reader of HTTP requests.
 
-use nisd::net::http::{HEAD_LIMIT, HttpError, RequestReader};
+use nisd::net::http::{HEAD_LIMIT, HttpError, Request, RequestReader};
 
 use crate::pieces::{MAX_PIECE, Pieces};
 
@@ -20,6 +20,20 @@ struct Seen {
     keep_alive: bool,
     is_http_10: bool,
     headers: Vec<(String, Vec<u8>)>,
+}
+
+impl Seen {
+    fn new(request: &Request<'_>) -> Seen {
+        Seen {
+            method: request.method.to_owned(),
+            path: request.path.to_owned(),
+            query: request.query.map(str::to_owned),
+            body: request.body.to_vec(),
+            keep_alive: request.keep_alive,
+            is_http_10: request.is_http_10,
+            headers: request.headers().map(|(name, value)| (name.to_owned(), value.to_vec())).collect(),
+        }
+    }
 }
 
 /// However a stream is cut, its reader gives the same requests and in the end the same error, and never holds
@@ -60,15 +74,13 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Seen>, Option<HttpEr
 fn drain(reader: &mut RequestReader, seen: &mut Vec<Seen>) -> Result<(), HttpError> {
     loop {
         match reader.next_request()? {
-            Some(request) => seen.push(Seen {
-                method: request.method.to_owned(),
-                path: request.path.to_owned(),
-                query: request.query.map(str::to_owned),
-                body: request.body.to_vec(),
-                keep_alive: request.keep_alive,
-                is_http_10: request.is_http_10,
-                headers: request.headers().map(|(name, value)| (name.to_owned(), value.to_vec())).collect(),
-            }),
+            Some(request) => {
+                let request = Seen::new(&request);
+                reader.put_back();
+                let again = reader.next_request()?.map(|request| Seen::new(&request));
+                assert_eq!(again.as_ref(), Some(&request), "what is put back comes again");
+                seen.push(request);
+            }
             None => {
                 reader.take_continue();
                 assert!(!reader.take_continue(), "100 Continue is due once");

@@ -238,7 +238,6 @@ pub fn decide(our_score: i64, peer_score: i64) -> Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::ChainParameters;
 
     fn block(height: u64, number: u8) -> LastBlock {
         LastBlock { height: Height(height), hash: Hash256([number; 32]), signature: Some(Signature([number; 64])) }

@@ -47,7 +47,6 @@ pub fn is_hit(hit: u64, target: &Target) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::ChainParameters;
 
     #[test]
     fn no_time_or_time_that_runs_backwards_makes_no_target() {

@@ -296,6 +296,29 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_put_back_comes_again_and_so_does_what_follows_it() {
+        let (body, next) = (b"hello, world".as_slice(), request_bytes("/next", b"more", None));
+        for chunks in [None, Some([2, 3].as_slice())] {
+            let mut spare = Vec::with_capacity(64);
+            let mut reader = RequestReader::new(100);
+            reader.lend(&mut spare);
+            reader.receive(&[request_bytes("/first", body, chunks), next[..9].to_vec()].concat());
+            for _ in 0..3 {
+                let request = reader.next_request().unwrap().unwrap();
+                assert_eq!((request.path, request.body, request.headers().count()), ("/first", body, 3));
+                reader.put_back();
+                assert!(reader.is_partial());
+                reader.give_back(&mut spare);
+                reader.lend(&mut spare);
+            }
+            reader.receive(&next[9..]);
+            assert_eq!(reader.next_request().unwrap().unwrap().path, "/first");
+            assert_eq!(reader.next_request().unwrap().unwrap().path, "/next");
+            assert!(reader.next_request().unwrap().is_none() && !reader.is_partial());
+        }
+    }
+
+    #[test]
     fn a_chunked_body_split_at_every_byte_is_read_whole() {
         let bytes = request_bytes("/a?b=c", b"hello, chunked world", Some(&[1, 7, 2]));
         let whole = read_in_pieces(&bytes, &[]);
