@@ -3,11 +3,12 @@
 //! Nothing of what a key file holds is ever shown in an error.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 use crate::crypto::{KeyPair, PrivateKey};
@@ -118,14 +119,21 @@ fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), KeyFileError> {
     found.ok_or(KeyFileError::Empty)
 }
 
-/// Writes a new key file that only its owner may read.
+/// Writes a new key file that only its owner may read. It is there as a whole or not at all.
 pub fn write(path: &Path, key: &PrivateKey) -> Result<(), KeyFileError> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Only its owner may read a temporary file.
+    let mut file = NamedTempFile::new_in(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, "its folder is not there; make it first"),
+        kind => kind.into(),
+    })?;
     let public = KeyPair::new(key).public();
     writeln!(file, "# NEM private key; whoever reads it owns the account. Public key: {public}")?;
     file.write_all(key.printed().as_bytes())?;
     file.write_all(b"\n")?;
-    Ok(file.sync_all()?)
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path).map_err(|refused| refused.error)?;
+    Ok(())
 }
 
 #[cfg(test)]
