@@ -41,9 +41,6 @@ use crate::model::Timestamp;
 /// Raw paths, in any letter case, that are answered while the chain is loaded.
 const WHILE_LOADING: [&str; 2] = ["/status", "/chain/height"];
 
-/// Paths of requests that put a transaction into the pool.
-const INTO_THE_POOL: [&str; 2] = ["/transaction/announce", "/transaction/prepare-announce"];
-
 /// The present moment, by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -87,9 +84,12 @@ impl Api {
         writer.container_error(500);
     }
 
-    /// Whether a path, as most clients write it, is one of a request that puts a transaction into the pool.
-    pub fn is_into_the_pool(path: &str) -> bool {
-        INTO_THE_POOL.contains(&path)
+    /// Whether a request would put something into the pool.
+    pub fn is_into_the_pool(&self, request: &Request<'_>) -> bool {
+        match find(self.routes, request.path) {
+            Lookup::Found(mapped, _) => mapped.by_method(request.method).is_some_and(|route| route.fills_pool),
+            Lookup::Unknown | Lookup::Malformed => false,
+        }
     }
 
     /// Answers a request, in the order of specification 06 §1.11. What `answer` held before is forgotten.

@@ -33,24 +33,31 @@ pub struct Route {
     pub path: &'static str,
     /// Who may call it.
     pub access: Access,
+    /// Whether it puts something into the pool.
+    pub fills_pool: bool,
     /// What answers it.
     pub handler: Handler,
 }
 
 /// A public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::Get, path, access: Access::Public, handler }
+    Route { method: Method::Get, path, access: Access::Public, fills_pool: false, handler }
 }
 
 /// A public POST route.
 pub const fn post(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::Post, path, access: Access::Public, handler }
+    Route { method: Method::Post, path, access: Access::Public, fills_pool: false, handler }
 }
 
 impl Route {
     /// The same route, for local callers only.
     pub const fn local(self) -> Route {
         Route { access: Access::Local, ..self }
+    }
+
+    /// The same route, said to put something into the pool.
+    pub const fn into_the_pool(self) -> Route {
+        Route { fills_pool: true, ..self }
     }
 }
 

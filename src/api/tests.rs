@@ -295,16 +295,20 @@ impl<'a> Sent<'a> {
     }
 
     fn at(&self, api: &mut Api, ledger: &FakeLedger, desk: &mut FakeDesk) -> Answer {
+        let mut answer = Answer { body: b"left over".to_vec(), ..Answer::default() };
+        self.read(|request| api.answer(request, ledger, desk, NOW, &mut answer));
+        answer
+    }
+
+    /// Hands the request to somebody.
+    fn read<T>(&self, reader: impl FnOnce(&Request<'_>) -> T) -> T {
         let (method, target) = self.line.split_once(' ').unwrap();
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
         let headers = &Pairs(self.headers);
-        let request = Request { method, path, query, body: self.body, peer: IpAddr::from(self.peer), headers };
-        let mut answer = Answer { body: b"left over".to_vec(), ..Answer::default() };
-        api.answer(&request, ledger, desk, NOW, &mut answer);
-        answer
+        reader(&Request { method, path, query, body: self.body, peer: IpAddr::from(self.peer), headers })
     }
 
     fn answer(&self) -> Answer {
@@ -661,6 +665,27 @@ fn exotic_spellings_reach_their_route() {
     assert_eq!(Sent::new("GET /chain/height.xml").answer().status, 406);
     let refused = Sent::new("GET /chain/height%").answer();
     assert_eq!((refused.status, refused.close, headers(&refused, "Allow").len()), (400, true, 0));
+}
+
+#[test]
+fn what_goes_into_the_pool_is_known_however_its_path_is_spelt() {
+    let api = Api::new(settings());
+    let into_the_pool = |line: &'static str| Sent::new(line).read(|request| api.is_into_the_pool(request));
+    for line in [
+        "POST /transaction/announce",
+        "POST /transaction/announce/",
+        "POST /transaction//announce",
+        "POST /transaction/%61nnounce;a=b",
+        "POST /transaction/announce.json",
+        "POST /transaction/prepare-announce",
+    ] {
+        assert!(into_the_pool(line), "{line}");
+    }
+    for line in
+        ["GET /transaction/announce", "POST /transaction/prepare", "GET /chain/height", "POST /nosuch", "GET /%"]
+    {
+        assert!(!into_the_pool(line), "{line}");
+    }
 }
 
 #[test]

@@ -372,7 +372,7 @@ impl<'s> Node<'s> {
             headers: request,
         };
         // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
-        if self.unconfirmed.has_work() && Api::is_into_the_pool(view.path) {
+        if self.unconfirmed.has_work() && self.api.is_into_the_pool(&view) {
             reply.later = true;
             return;
         }
