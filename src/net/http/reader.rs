@@ -18,7 +18,7 @@ pub struct RequestReader {
     inbox: Inbox,
     stage: Stage,
     /// The request that was handed out last.
-    last: Option<Box<Whole>>,
+    last: Option<Whole>,
     body_limit: usize,
 }
 
@@ -33,7 +33,7 @@ enum Stage {
         body: Body,
         continue_due: bool,
     },
-    /// A whole request.
+    /// A whole request that was put back.
     Whole(Box<Whole>),
     Refused(HttpError),
 }
@@ -82,7 +82,7 @@ impl RequestReader {
     pub fn put_back(&mut self) {
         if let Some(whole) = self.last.take() {
             self.inbox.untake(whole.end);
-            self.stage = Stage::Whole(whole);
+            self.stage = Stage::Whole(Box::new(whole));
         }
     }
 
@@ -122,7 +122,7 @@ impl RequestReader {
     }
 
     /// Reads on until a request is complete.
-    fn advance(&mut self) -> Result<Option<Box<Whole>>, HttpError> {
+    fn advance(&mut self) -> Result<Option<Whole>, HttpError> {
         if let Stage::Head { searched } = self.stage {
             let Some(head) = self.read_head(searched)? else {
                 return Ok(None);
@@ -132,13 +132,13 @@ impl RequestReader {
                 && self.inbox.unread().len() >= head.len + length
             {
                 let (begin, end) = (head.len, head.len + length);
-                return Ok(Some(Box::new(Whole { head, body: begin..end, end })));
+                return Ok(Some(Whole { head, body: begin..end, end }));
             }
             self.begin_body(head);
         }
         let Stage::Body { head, body, .. } = &mut self.stage else {
             return match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
-                Stage::Whole(whole) => Ok(Some(whole)),
+                Stage::Whole(whole) => Ok(Some(*whole)),
                 Stage::Refused(error) => Err(error),
                 _ => Ok(None),
             };
@@ -164,7 +164,7 @@ impl RequestReader {
         };
         let stage = mem::replace(&mut self.stage, Stage::Head { searched: 0 });
         Ok(match stage {
-            Stage::Body { head, .. } => Some(Box::new(Whole { head: *head, body, end })),
+            Stage::Body { head, .. } => Some(Whole { head: *head, body, end }),
             _ => None,
         })
     }
@@ -197,9 +197,9 @@ impl RequestReader {
     }
 
     /// Hands out a complete request and moves on behind it.
-    fn take(&mut self, whole: Box<Whole>) -> Request<'_> {
+    fn take(&mut self, whole: Whole) -> Request<'_> {
         self.stage = Stage::Head { searched: 0 };
-        let Whole { head, body, end } = &**self.last.insert(whole);
+        let Whole { head, body, end } = &*self.last.insert(whole);
         let bytes = &*self.inbox.take(*end);
         let path = text(bytes, &head.path);
         Request {
