@@ -20,16 +20,20 @@
 //! the reactor lends its own for as long as a request or an answer is in one piece.
 
 pub mod client;
+pub mod fetch;
 pub mod http;
 pub mod websocket;
 
 mod connection;
 mod inbox;
 mod limits;
+pub mod machine;
 mod output;
 mod reactor;
 mod service;
+mod shared;
 
 pub use limits::Limits;
+pub use shared::{Shared, SharedPool};
 pub use reactor::{EXTERNAL_TOKENS, MAX_LISTENERS, Reactor, Stats, Turn};
 pub use service::{Caller, ConnectionId, Dropped, ListenerId, Outbox, Outgoing, Service};

@@ -30,6 +30,8 @@ pub struct Reply {
     /// There is no answer yet: the same request is to be made again in the next turn. What else is in the reply is
     /// forgotten, and the connection's further requests wait.
     pub later: bool,
+    /// The answer goes out in pieces while it is made, without its length: what is in `body` is the next of them.
+    pub pieces: bool,
     /// Close the connection after this answer.
     pub close: bool,
     /// Answer 101 and continue as a websocket; status and body are ignored then.
@@ -53,6 +55,7 @@ impl Reply {
             self.body = Vec::new();
         }
         self.later = false;
+        self.pieces = false;
         self.close = false;
         self.upgrade = None;
         self.compress = false;

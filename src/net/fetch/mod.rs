@@ -1,0 +1,86 @@
+//! Requests to other servers, while the loop goes on.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use super::client::Endpoint;
+
+/// A request to another server on its way, or done with. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FetchId(pub u64);
+
+/// Method of a request to another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// GET, without a body.
+    Get,
+    /// POST of a body.
+    Post,
+}
+
+/// A request to another server, and what it may cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Where to.
+    pub endpoint: Endpoint,
+    /// Method.
+    pub method: Method,
+    /// Path and query, in the form of the wire.
+    pub target: String,
+    /// Media type of the body, and that of the answer that is asked for.
+    pub media_type: &'static str,
+    /// Body of a POST.
+    pub body: Vec<u8>,
+    /// Bytes that the body of the answer may have, known before any of it is read.
+    pub body_limit: usize,
+    /// Time from the wish to the end of the answer: looking the name up, connecting and waiting for a connection
+    /// included.
+    pub time: Duration,
+    /// It may be made a second time if a connection that was kept is closed before the first byte of an answer.
+    pub is_idempotent: bool,
+}
+
+/// What another server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// The body, free of transfer codings.
+    pub body: Vec<u8>,
+}
+
+/// Why another server gave no answer.
+#[derive(Debug)]
+pub enum FetchError {
+    /// The name of the host is not known, or cannot be found out.
+    UnknownHost(String),
+    /// No connection.
+    Unreachable(io::Error),
+    /// The connection broke.
+    Broken(io::Error),
+    /// The time is over.
+    TimedOut(Duration),
+    /// The answer is not HTTP/1.1 or breaks its rules.
+    NotHttp(&'static str),
+    /// The answer is longer than it may be.
+    TooLarge,
+    /// Too many requests are on their way already, to this server or to all.
+    Busy,
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FetchError::UnknownHost(error) => write!(f, "the host is not known: {error}"),
+            FetchError::Unreachable(error) => write!(f, "no connection: {error}"),
+            FetchError::Broken(error) => write!(f, "the connection broke: {error}"),
+            FetchError::TimedOut(limit) => write!(f, "no complete answer within {} s", limit.as_secs()),
+            FetchError::NotHttp(reason) => write!(f, "the answer is not proper HTTP: {reason}"),
+            FetchError::TooLarge => f.write_str("the answer is too long"),
+            FetchError::Busy => f.write_str("too many requests are on their way"),
+        }
+    }
+}
+
+impl std::error::Error for FetchError {}

@@ -1,0 +1,74 @@
+//! Bytes that are made once and sent to many.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Deref;
+use std::rc::Rc;
+
+/// Bytes held once, however many outputs they wait in.
+#[derive(Clone)]
+pub struct Shared(Rc<Held>);
+
+struct Held {
+    bytes: Vec<u8>,
+    pool: Rc<Cell<usize>>,
+}
+
+/// Makes [`Shared`] bytes and counts those that are still held somewhere.
+#[derive(Clone, Default)]
+pub struct SharedPool(Rc<Cell<usize>>);
+
+impl SharedPool {
+    /// Takes bytes to be shared.
+    pub fn share(&self, bytes: Vec<u8>) -> Shared {
+        self.0.set(self.0.get() + bytes.capacity());
+        Shared(Rc::new(Held { bytes, pool: Rc::clone(&self.0) }))
+    }
+
+    /// Bytes of memory held by what was shared and is still waiting somewhere.
+    pub fn held_bytes(&self) -> usize {
+        self.0.get()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.pool.set(self.pool.get() - self.bytes.capacity());
+    }
+}
+
+impl Deref for Shared {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} shared bytes", self.len())
+    }
+}
+
+impl fmt::Debug for SharedPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes shared", self.held_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_count_once_and_until_the_last_holder_lets_go() {
+        let pool = SharedPool::default();
+        let first = pool.share(vec![7; 100]);
+        let second = first.clone();
+        drop(first);
+        assert_eq!((pool.held_bytes(), &second[..3]), (100, [7; 3].as_slice()));
+        drop(second);
+        assert_eq!(pool.held_bytes(), 0);
+    }
+}
