@@ -14,7 +14,7 @@ pub mod importance;
 pub mod logging;
 pub mod model;
 pub mod net;
-pub mod node;
+// pub mod node;
 pub mod pool;
 pub mod progress;
 pub mod push;

@@ -66,7 +66,7 @@ fn read_settings(command: &Command) -> Result<(Option<Devnet>, Settings), AnyErr
 
 fn execute(command: &Command, settings: Settings, devnet: Option<Devnet>) -> Result<(), AnyError> {
     match command {
-        Command::Run(run) => nisd::node::run(run, settings, devnet)?,
+        Command::Run(_) => todo!(),
         Command::Devnet(command) => commands::devnet(command, &settings, devnet.as_ref())?,
         Command::Import(import) => commands::import(import, &settings, CLOCKS)?,
         Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,

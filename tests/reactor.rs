@@ -2,66 +2,135 @@
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nisd::net::http::{Reply, Request};
+use nisd::net::machine::{ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message as Frame, Moment, Taken};
 use nisd::net::websocket::handshake;
-use nisd::net::{Caller, ConnectionId, Limits, Outbox, Reactor, Service, Stats};
+use nisd::net::{Fetcher, Limits, Reactor, SharedPool, Stats};
 use tungstenite::Message;
 
 /// No test waits longer than this for anything.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a body.
+const BODY_LIMIT: usize = 4 * 1024 * 1024;
+const LISTENER: ListenerId = ListenerId(0);
 
-/// Echoes: `METHOD path?query body` over HTTP, messages over websockets. `/big/N` answers N bytes.
-/// A websocket message `all N` sends N bytes to every websocket, `bye` closes the sender's.
+/// Echoes: `METHOD path?query body` over HTTP, messages over websockets. `/big/N` answers N bytes, `/pieces/N` N pieces
+/// of 10,000 bytes, `/steps/N` after N steps, `/park` when somebody asks for `/resume`, `/caller` who is asking.
+/// A websocket message `all N` sends N bytes to every websocket, `bye` closes the sender's, `steps N` takes N steps.
 #[derive(Default)]
 struct Echo {
-    open: HashMap<ConnectionId, u64>,
+    open: HashMap<ConnectionId, u32>,
     closed: Vec<ConnectionId>,
+    shared: SharedPool,
+    parked: Vec<ConnectionId>,
+    /// Steps that unfinished work still takes.
+    left: HashMap<ConnectionId, u32>,
 }
 
-impl Service for Echo {
-    fn request(&mut self, _: Caller, _: Instant, request: &Request<'_>, reply: &mut Reply, _: &mut Outbox) {
-        if request.path == "/ws" {
-            match handshake(request, 9) {
+impl Echo {
+    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Taken {
+        let Exchange { connection, caller, request, reply, is_resumed, is_refused } = exchange;
+        if is_refused {
+            reply.status = 429;
+        } else if request.path == "/ws" {
+            match handshake(request) {
                 Ok(upgrade) => reply.upgrade = Some(upgrade),
                 Err(refusal) => refusal.answer(reply),
             }
         } else if let Some(size) = request.path.strip_prefix("/big/") {
             reply.body.resize(size.parse().unwrap(), b'x');
+        } else if let Some(count) = request.path.strip_prefix("/pieces/") {
+            reply.pieces = true;
+            reply.body.extend_from_slice(&[b'p'; 10_000]);
+            return self.step(connection, is_resumed, count);
+        } else if let Some(count) = request.path.strip_prefix("/steps/") {
+            if self.step(connection, is_resumed, count) == Taken::Unfinished {
+                effects.charge(connection, 1000);
+                return Taken::Unfinished;
+            }
+            reply.body.extend_from_slice(b"done");
+        } else if request.path == "/park" {
+            if !is_resumed {
+                self.parked.push(connection);
+                return Taken::Parked;
+            }
+            reply.body.extend_from_slice(b"resumed");
+        } else if request.path == "/resume" {
+            self.parked.drain(..).for_each(|parked| effects.resume(parked));
+        } else if request.path == "/caller" {
+            write!(reply.body, "{} {}", caller.address, caller.is_forwarded).unwrap();
         } else {
             let query = request.query.unwrap_or("-");
             write!(reply.body, "{} {}?{query} ", request.method, request.path).unwrap();
             reply.body.extend_from_slice(request.body);
         }
+        Taken::Done
     }
 
-    fn websocket_opened(&mut self, id: ConnectionId, _: Caller, tag: u64, _: Instant, outbox: &mut Outbox) {
-        assert_eq!(self.open.insert(id, tag), None);
-        outbox.text(id, format!("welcome {tag}").into_bytes());
+    /// One of so many steps.
+    fn step(&mut self, connection: ConnectionId, is_resumed: bool, count: &str) -> Taken {
+        if !is_resumed {
+            self.left.insert(connection, count.parse().unwrap());
+        }
+        let left = self.left.get_mut(&connection).expect("it was begun");
+        *left -= 1;
+        if *left > 0 {
+            return Taken::Unfinished;
+        }
+        self.left.remove(&connection);
+        Taken::Done
     }
 
-    fn websocket_message(&mut self, id: ConnectionId, message: &[u8], _: bool, _: Instant, outbox: &mut Outbox) {
+    fn heard(&mut self, socket: ConnectionId, message: &[u8], effects: &mut dyn Effects) -> Taken {
         let text = std::str::from_utf8(message).unwrap_or_default();
         if let Some(size) = text.strip_prefix("all ") {
-            let text = vec![b'm'; size.parse().unwrap()];
+            let body = self.shared.share(vec![b'm'; size.parse().unwrap()]);
             for other in self.open.keys() {
-                outbox.text(*other, text.clone());
+                let _ = effects.send(*other, Frame { head: &[], body: Some(&body), tail: &[] });
             }
+        } else if let Some(count) = text.strip_prefix("steps ") {
+            return self.step(socket, false, count);
         } else if text == "bye" {
-            outbox.close(id, 4001, "as you wish");
-            outbox.text(id, b"never seen".to_vec());
+            effects.close(socket, 4001, "as you wish");
+            assert!(effects.send(socket, Frame::of(b"never seen")).is_err());
         } else {
-            outbox.text(id, message.to_vec());
+            let _ = effects.send(socket, Frame::of(message));
         }
+        Taken::Done
+    }
+}
+
+impl Machine for Echo {
+    fn handle(&mut self, event: Event<'_>, _: Moment, effects: &mut dyn Effects) -> Taken {
+        match event {
+            Event::Request(exchange) => return self.request(exchange, effects),
+            Event::Opened { socket, .. } => {
+                assert_eq!(self.open.insert(socket, 9), None);
+                effects.send(socket, Frame { head: b"wel", body: None, tail: b"come 9" }).unwrap();
+            }
+            Event::Heard { socket, message, .. } => return self.heard(socket, message, effects),
+            Event::Resumed { socket } => {
+                let taken = self.step(socket, true, "");
+                if taken == Taken::Done {
+                    effects.send(socket, Frame::of(b"done")).unwrap();
+                }
+                return taken;
+            }
+            Event::Gone { connection } => {
+                assert!(self.open.remove(&connection).is_some() || self.parked.contains(&connection));
+                self.closed.push(connection);
+            }
+            Event::Fetched { .. } | Event::Turn { .. } => {}
+        }
+        Taken::Done
     }
 
-    fn websocket_closed(&mut self, id: ConnectionId) {
-        assert!(self.open.remove(&id).is_some(), "closed once");
-        self.closed.push(id);
+    fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
+        if path == "/small" { 10 } else { BODY_LIMIT }
     }
 }
 
@@ -75,17 +144,19 @@ struct Server {
 
 impl Server {
     fn start(limits: Limits, max_connections: usize) -> Self {
-        let mut reactor = Reactor::new(limits).unwrap();
-        let listener = reactor.listen("127.0.0.1:0".parse().unwrap(), max_connections).unwrap();
-        let addr = reactor.local_addr(listener).unwrap();
         let (stop, stopped) = channel();
         let (report, stats) = channel();
+        let (bound, address) = channel();
+        // All that belongs to the reactor stays in its thread.
         let thread = std::thread::spawn(move || {
-            let mut echo = Echo::default();
+            let trusted = |address: IpAddr| address == IpAddr::from([127, 0, 0, 9]);
+            let mut reactor = Reactor::new(limits, Box::new(trusted), Fetcher::default()).unwrap();
+            bound.send(reactor.listen(LISTENER, "127.0.0.1:0".parse().unwrap(), max_connections).unwrap()).unwrap();
+            let mut echo = Echo { shared: reactor.shared_pool(), ..Echo::default() };
             let mut stopping: Option<Instant> = None;
             loop {
-                let turn = Some(Duration::from_millis(5));
-                reactor.turn(turn, &mut echo).unwrap();
+                reactor.turn(Duration::from_millis(5), &mut echo).unwrap();
+                reactor.work(&mut echo, 500, Duration::ZERO);
                 let stats = reactor.stats();
                 assert_eq!(stats.websockets, echo.open.len());
                 let _ = report.send((stats, echo.closed.len()));
@@ -100,7 +171,7 @@ impl Server {
                 }
             }
         });
-        Self { addr, stop, stats, thread: Some(thread) }
+        Self { addr: address.recv().unwrap(), stop, stats, thread: Some(thread) }
     }
 
     fn default() -> Self {
@@ -409,7 +480,7 @@ fn frames_sent_along_with_the_upgrade_request_are_not_lost() {
 }
 
 #[test]
-fn the_service_can_close_a_websocket_and_nothing_follows() {
+fn the_machine_can_close_a_websocket_and_nothing_follows() {
     let server = Server::default();
     let mut client = server.websocket();
     client.send(Message::text("bye")).unwrap();
@@ -477,8 +548,8 @@ fn a_slow_consumer_is_dropped_while_others_get_everything() {
 #[test]
 fn a_message_nobody_takes_ends_its_websocket_in_time() {
     let limits = Limits {
-        websocket_send_age: Duration::from_millis(200),
-        websocket_backlog_bytes: 100_000_000,
+        send_age: Duration::from_millis(200),
+        backlog_bytes: 100_000_000,
         ..Limits::default()
     };
     let server = Server::start(limits, 10);
@@ -528,4 +599,202 @@ fn shutting_down_says_goodbye() {
     let (stats, closed) = server.last_figures();
     assert_eq!((stats.connections, closed), (0, 1));
     assert!(TcpStream::connect(server.addr).is_err());
+}
+
+/// Connects from another address of this machine.
+fn connect_from(server: &Server, last: u8) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+    socket.connect(&server.addr.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+#[test]
+fn a_parked_request_is_answered_when_the_machine_says_so_and_nobody_else_waits() {
+    let server = Server::default();
+    let (mut parked, mut other) = (server.connect(), server.connect());
+    parked.write_all((get("/park") + &get("/after")).as_bytes()).unwrap();
+    for _ in 0..20 {
+        other.write_all(get("/").as_bytes()).unwrap();
+        assert_eq!(read_answer(&mut other).1, "GET /?- ");
+    }
+    other.write_all(get("/resume").as_bytes()).unwrap();
+    read_answer(&mut other);
+    assert_eq!(read_answer(&mut parked).1, "resumed");
+    assert_eq!(read_answer(&mut parked).1, "GET /after?- ");
+}
+
+#[test]
+fn a_request_that_is_parked_too_long_is_answered_and_the_machine_is_told() {
+    let limits = Limits { request_time: Duration::from_millis(300), ..Limits::default() };
+    let server = Server::start(limits, 10);
+    let answer = exchange(&server, get("/park").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    server.wait_for(|_, closed| closed == 1);
+    let mut gone = server.connect();
+    gone.write_all(get("/park").as_bytes()).unwrap();
+    server.wait_for(|stats, _| stats.buffered_bytes > 0);
+    drop(gone);
+    server.wait_for(|stats, closed| closed == 2 && stats.connections == 0);
+}
+
+#[test]
+fn a_request_in_many_steps_does_not_hold_up_others() {
+    let server = Server::default();
+    let (mut long, mut other) = (server.connect(), server.connect());
+    long.write_all(get("/steps/200").as_bytes()).unwrap();
+    other.write_all(get("/").as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut other).1, "GET /?- ");
+    assert_eq!(read_answer(&mut long).1, "done");
+    let mut socket = server.websocket();
+    socket.send(Message::text("steps 50")).unwrap();
+    socket.send(Message::text("after")).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::text("done"));
+    assert_eq!(socket.read().unwrap(), Message::text("after"));
+}
+
+#[test]
+fn an_answer_in_pieces_waits_for_the_client_to_take_them() {
+    let server = Server::default();
+    let mut stream = server.connect();
+    // More than the buffers of both sockets hold.
+    stream.write_all(get("/pieces/2000").as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    server.wait_for(|stats, _| {
+        assert!(stats.buffered_bytes < 400_000, "{stats:?}");
+        stats.buffered_bytes > 0
+    });
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n0\r\n\r\n") {
+        let mut piece = [0; 65_536];
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0);
+        answer.extend_from_slice(&piece[..count]);
+    }
+    assert_eq!(answer.iter().filter(|byte| **byte == b'p').count(), 20_000_000);
+    stream.write_all(get("/").as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut stream).1, "GET /?- ");
+}
+
+#[test]
+fn a_client_that_is_turned_away_can_read_why_even_while_it_sends() {
+    let server = Server::start(Limits::default(), 1);
+    let _first = server.connect();
+    server.wait_for(|stats, _| stats.connections == 1);
+    for _ in 0..20 {
+        let mut stream = server.connect();
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&[b'x'; 100_000]).unwrap();
+        let answer = read_to_end(&mut stream);
+        assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    }
+}
+
+#[test]
+fn one_caller_has_so_many_connections_and_others_are_let_in() {
+    let limits = Limits { connections_per_caller: 5, ..Limits::default() };
+    let server = Server::start(limits, 1000);
+    let mut held: Vec<TcpStream> = (0..5).map(|_| connect_from(&server, 2)).collect();
+    server.wait_for(|stats, _| stats.connections == 5);
+    assert!(read_to_end(&mut connect_from(&server, 2)).starts_with("HTTP/1.1 503 "));
+    for mut other in [connect_from(&server, 3), server.connect(), connect_from(&server, 9)] {
+        other.write_all(get("/").as_bytes()).unwrap();
+        assert_eq!(read_answer(&mut other).1, "GET /?- ");
+    }
+    held.pop();
+    server.wait_for(|stats, _| stats.connections < 5);
+    let mut again = connect_from(&server, 2);
+    again.write_all(get("/").as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut again).1, "GET /?- ");
+}
+
+#[test]
+fn a_caller_beyond_its_rate_is_refused_and_far_beyond_it_disconnected() {
+    let server = Server::default();
+    let mut hasty = connect_from(&server, 2);
+    let requests = get("/").repeat(2000);
+    let _ = hasty.write_all(requests.as_bytes());
+    let mut answers = Vec::new();
+    let _ = hasty.read_to_end(&mut answers);
+    let answers = String::from_utf8(answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 50);
+    let refused = answers.matches("HTTP/1.1 429 ").count();
+    assert!((1..=500).contains(&refused), "{refused}");
+    // For a while it is not heard again, while others are.
+    let mut again = connect_from(&server, 2);
+    let _ = again.write_all(get("/").as_bytes());
+    assert!(is_closed(&mut again));
+    let mut other = connect_from(&server, 3);
+    other.write_all(get("/").as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut other).1, "GET /?- ");
+}
+
+#[test]
+fn callers_behind_a_trusted_proxy_are_told_apart() {
+    let server = Server::default();
+    let ask = |last: u8, named: &str| {
+        let mut stream = connect_from(&server, last);
+        let request = format!("GET /caller HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {named}\r\n\r\n");
+        (0..60).map(|_| {
+            stream.write_all(request.as_bytes()).unwrap();
+            read_answer(&mut stream)
+        }).collect::<Vec<_>>()
+    };
+    let through_proxy = ask(9, "10.1.1.1");
+    assert_eq!(through_proxy[0].1, "10.1.1.1 true");
+    assert!(through_proxy[59].0.starts_with("HTTP/1.1 429 "));
+    assert_eq!(ask(9, "10.1.1.2")[0].1, "10.1.1.2 true");
+    // Who is not trusted gets no other name, and even the loopback address has a rate then.
+    assert_eq!(ask(4, "10.1.1.3")[0].1, "127.0.0.4 true");
+    let loopback = ask(1, "10.1.1.4");
+    assert_eq!(loopback[0].1, "127.0.0.1 true");
+    assert!(loopback[59].0.starts_with("HTTP/1.1 429 "));
+}
+
+#[test]
+fn the_caller_that_holds_most_pays_when_memory_is_short() {
+    let limits = Limits { buffered_bytes: 2_000_000, ..Limits::default() };
+    let server = Server::start(limits, 100);
+    let body = |stream: &mut TcpStream, length: usize, sent: usize| {
+        let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'y'; sent]))
+    };
+    let mut hogs: Vec<TcpStream> = (0..8).map(|_| connect_from(&server, 2)).collect();
+    for hog in &mut hogs {
+        let _ = body(hog, 300_000, 240_000);
+    }
+    server.wait_for(|stats, _| stats.buffered_bytes > 1_500_000);
+    // The one that comes last, with little, is not the one that goes.
+    let mut modest = connect_from(&server, 3);
+    body(&mut modest, 150_001, 150_000).unwrap();
+    for hog in &mut hogs {
+        let _ = hog.write_all(&[b'y'; 59_999]);
+    }
+    server.wait_for(|stats, _| stats.connections < 9 && stats.buffered_bytes <= 2_000_000);
+    modest.write_all(b"y").unwrap();
+    assert_eq!(read_answer(&mut modest).1.len(), 150_010);
+}
+
+#[test]
+fn what_waits_for_many_is_held_once() {
+    let limits = Limits { shared_bytes: 3_000_000, backlog_bytes: 100_000_000, ..Limits::default() };
+    let server = Server::start(limits, 300);
+    let mut deaf: Vec<_> = (0..100).map(|_| server.websocket()).collect();
+    let mut sender = server.websocket();
+    for _ in 0..40 {
+        sender.send(Message::text("all 400000")).unwrap();
+        assert_eq!(sender.read().unwrap().len(), 400_000);
+        server.wait_for(|stats, _| {
+            assert!(stats.buffered_bytes < 1_000_000, "{stats:?}");
+            true
+        });
+    }
+    // Those that do not read are dropped one after the other, as more waits for them than may in all.
+    server.wait_for(|stats, _| stats.websockets < 101);
+    deaf.clear();
+    server.wait_for(|stats, _| stats.websockets == 1);
 }

@@ -1,35 +1,29 @@
-//! One accepted connection: its protocol, its output, and what is due when.
+//! One accepted connection but for its input: the socket, its output, whom it belongs to, and what is due when.
 
 use std::io::{self, ErrorKind, Read};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::time::Instant;
 
 use mio::net::TcpStream;
 
-use super::http::{Gzip, HttpError, Reply, RequestReader};
+use super::callers::{AccountId, Credit};
+use super::http::{HttpError, Reply};
 use super::limits::Limits;
+use super::machine::{Caller, ConnectionId, ListenerId, Message};
 use super::output::Output;
-use super::service::{Caller, ConnectionId, Outbox, Service};
-use super::websocket::{WsConnection, WsEvent, write_close, write_text};
+use super::websocket::{write_close, write_text_head};
 
-/// Whether a read or write that moves fewer bytes than asked for means that the socket has no more
-/// for now, so that the call that would only say so can be saved. epoll(7) promises it for
-/// edge-triggered stream sockets; elsewhere only `WouldBlock` counts.
+/// Whether a read or write that moves fewer bytes than asked for means that the socket has no more for now, so that
+/// the call that would only say so can be saved. epoll(7) promises it for edge-triggered stream sockets; elsewhere
+/// only `WouldBlock` counts.
 const SHORT_IS_EXHAUSTED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// Close code for a client that does not keep up (specification 07 §13).
+/// Close code for a client that does not keep up.
 const TOO_SLOW: u16 = 4500;
-
-/// What the connection speaks.
-#[derive(Debug)]
-enum Protocol {
-    Http(RequestReader),
-    WebSocket(WsConnection),
-}
 
 /// How far the end of the connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Closing {
+pub(super) enum Closing {
     Open,
     /// Gone as soon as the output is sent.
     AfterOutput,
@@ -37,21 +31,15 @@ enum Closing {
     Linger,
 }
 
-/// What one [`Connection::answer`] has done.
+/// What the machine has left to do for a request or message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// A request or message was handled; there may be another.
-    Answered,
-    /// The connection has become a websocket.
-    Opened { tag: u64 },
-    /// The websocket has ended.
-    Closed,
-    /// More input is needed.
-    Waiting,
-    /// The client must take some output first.
-    Paused,
-    /// The connection has had its share of this turn.
-    Exhausted,
+pub(super) enum Work {
+    /// Nothing.
+    None,
+    /// It goes on at the next share.
+    Unfinished,
+    /// It goes on when the machine says so.
+    Parked,
 }
 
 /// What time has brought about.
@@ -61,67 +49,88 @@ pub(super) enum Due {
     Drop,
     /// The request is not complete in time.
     SlowRequest,
+    /// The answer is not there in time.
+    SlowAnswer,
     /// The websocket has been silent for too long.
     IdleWebSocket,
     /// The websocket's client does not take its messages.
     SlowConsumer,
 }
 
-/// What is needed to answer, shared by all connections.
-pub(super) struct Desk<'a, S> {
-    pub service: &'a mut S,
-    pub reply: &'a mut Reply,
-    pub gzip: &'a mut Gzip,
-    pub outbox: &'a mut Outbox,
-    pub limits: &'a Limits,
-    pub now: Instant,
-    /// The reactor is shutting down: every answer is the last of its connection.
-    pub is_draining: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct Connection {
     pub id: ConnectionId,
+    pub listener: ListenerId,
+    /// The other end.
+    pub peer: IpAddr,
+    /// Whom its costs are charged to.
+    pub account: AccountId,
+    /// Who made the last request.
     pub caller: Caller,
+    pub socket: TcpStream,
     pub output: Output,
-    /// In the reactor's queue of connections with input.
+    pub closing: Closing,
+    pub work: Work,
+    /// It has been a websocket, and its end has not been reported.
+    pub is_websocket: bool,
+    /// It was turned away when it came, and is not counted among its listener's.
+    pub is_turned_away: bool,
+    /// In the queue of connections to be served.
     pub is_ready: bool,
-    /// In the reactor's queue of connections with fresh output.
+    /// In the queue of connections with fresh output.
     pub is_dirty: bool,
-    /// Bytes of memory the reactor has counted for this connection.
+    /// Bytes of memory that have been counted for it.
     pub counted_bytes: usize,
-    socket: TcpStream,
-    protocol: Protocol,
-    closing: Closing,
+    /// Work that a websocket may cause.
+    pub credit: Credit,
+    /// Since when there has been a request that is not answered.
+    pub request_since: Option<Instant>,
     may_read: bool,
     may_write: bool,
     /// The client has closed its side, so reading goes on until that is seen.
     read_closed: bool,
     at_end: bool,
+    /// Both sides are closed, or the connection is broken: nothing can be sent any more.
+    is_broken: bool,
     last_active: Instant,
-    request_since: Option<Instant>,
     stalled_since: Option<Instant>,
     lingering_since: Option<Instant>,
 }
 
+/// Where a connection comes from.
+pub(super) struct Origin {
+    pub id: ConnectionId,
+    pub listener: ListenerId,
+    pub peer: IpAddr,
+    pub account: AccountId,
+}
+
 impl Connection {
-    pub fn new(id: ConnectionId, caller: Caller, socket: TcpStream, limits: &Limits, now: Instant) -> Self {
+    pub fn new(origin: Origin, socket: TcpStream, credit: Credit, now: Instant) -> Self {
+        let Origin { id, listener, peer, account } = origin;
         Self {
             id,
-            caller,
+            listener,
+            peer,
+            account,
+            caller: Caller { listener, address: peer, is_forwarded: false },
+            socket,
             output: Output::default(),
+            closing: Closing::Open,
+            work: Work::None,
+            is_websocket: false,
+            is_turned_away: false,
             is_ready: false,
             is_dirty: false,
             counted_bytes: 0,
-            socket,
-            protocol: Protocol::Http(RequestReader::new(limits.body_bytes)),
-            closing: Closing::Open,
+            credit,
+            request_since: None,
             may_read: false,
             may_write: true,
             read_closed: false,
             at_end: false,
+            is_broken: false,
             last_active: now,
-            request_since: None,
             stalled_since: None,
             lingering_since: None,
         }
@@ -132,16 +141,25 @@ impl Connection {
         self.read_closed |= event.is_read_closed() || event.is_error();
         self.may_read |= event.is_readable() || self.read_closed;
         self.may_write |= event.is_writable();
+        self.is_broken |= event.is_write_closed();
     }
 
-    /// Whether reading now can bring something that may be handled.
+    /// Whether reading now can bring something that may be handled. While a request is worked on, only the end of the
+    /// connection matters.
     pub fn wants_read(&self) -> bool {
-        self.may_read && !self.at_end && self.closing != Closing::AfterOutput
+        let is_free = self.work == Work::None || self.closing != Closing::Open;
+        self.may_read && !self.at_end && self.closing != Closing::AfterOutput && is_free
     }
 
-    /// Whether the connection has come to its end and everything has been sent.
+    /// Whether the client has sent all that it will send.
+    pub fn is_at_end(&self) -> bool {
+        self.at_end
+    }
+
+    /// Whether the connection has come to its end and everything has been sent that can be.
     pub fn is_finished(&self) -> bool {
         match self.closing {
+            _ if self.is_broken => true,
             Closing::Open => false,
             Closing::AfterOutput => self.output.is_empty(),
             Closing::Linger => self.at_end && self.output.is_empty(),
@@ -150,15 +168,7 @@ impl Connection {
 
     /// Whether this is a websocket that can be sent messages.
     pub fn is_open_websocket(&self) -> bool {
-        matches!(self.protocol, Protocol::WebSocket(_)) && self.closing == Closing::Open
-    }
-
-    /// Whether this is an open HTTP connection that has no request to answer.
-    pub fn is_between_requests(&self) -> bool {
-        match &self.protocol {
-            Protocol::Http(reader) => self.closing == Closing::Open && !reader.is_partial(),
-            Protocol::WebSocket(_) => false,
-        }
+        self.is_websocket && self.closing == Closing::Open
     }
 
     /// Reads once. Returns the number of bytes, none if there are none for now.
@@ -176,146 +186,45 @@ impl Connection {
             self.at_end = true;
             return Ok(0);
         }
-        // The end of the stream is reported only once, perhaps together with these bytes: if it
-        // has been, it must be read as well.
+        // The end of the stream is reported only once, perhaps together with these bytes: if it has been, it must be
+        // read as well.
         if count < buffer.len() && SHORT_IS_EXHAUSTED && !self.read_closed {
             self.may_read = false;
         }
         self.last_active = now;
-        if self.closing == Closing::Open {
-            match &mut self.protocol {
-                Protocol::Http(reader) => reader.receive(&buffer[..count]),
-                Protocol::WebSocket(websocket) => websocket.receive(&buffer[..count]),
-            }
-        }
         Ok(count)
     }
 
-    /// Handles the next request or message that has been received.
-    pub fn answer<S: Service>(&mut self, desk: &mut Desk<'_, S>) -> Step {
-        if self.closing != Closing::Open {
-            return Step::Waiting;
-        }
-        if self.output.pending() > desk.limits.output_bytes {
-            return Step::Paused;
-        }
-        let step = match self.protocol {
-            Protocol::Http(_) => self.answer_request(desk),
-            Protocol::WebSocket(_) => self.answer_message(desk),
-        };
-        if step == Step::Waiting && self.at_end {
-            self.closing = Closing::AfterOutput;
-            if matches!(self.protocol, Protocol::WebSocket(_)) {
-                return Step::Closed;
-            }
-        }
-        step
-    }
-
-    fn answer_request<S: Service>(&mut self, desk: &mut Desk<'_, S>) -> Step {
-        let Protocol::Http(reader) = &mut self.protocol else {
-            return Step::Waiting;
-        };
-        let request = match reader.next_request() {
-            Ok(Some(request)) => request,
-            Ok(None) => {
-                if reader.take_continue() {
-                    let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
-                    self.output.queue().extend_from_slice(interim);
-                }
-                self.request_since = match reader.is_partial() {
-                    true => self.request_since.or(Some(desk.now)),
-                    false => None,
-                };
-                return Step::Waiting;
-            }
-            Err(error) => {
-                self.refuse(error);
-                return Step::Waiting;
-            }
-        };
-        desk.reply.reset();
-        let (service, reply) = (&mut *desk.service, &mut *desk.reply);
-        service.request(self.caller, desk.now, &request, reply, desk.outbox);
-        if reply.later {
-            reader.put_back();
-            self.request_since = self.request_since.or(Some(desk.now));
-            return Step::Exhausted;
-        }
-        self.request_since = None;
-        reply.close |= desk.is_draining;
-        let close = reply.write(&request, desk.gzip, self.output.queue());
-        if let Some(upgrade) = reply.upgrade.take() {
-            let mut websocket = WsConnection::new();
-            websocket.receive(reader.rest());
-            self.protocol = Protocol::WebSocket(websocket);
-            self.output.mark(desk.now);
-            return Step::Opened { tag: upgrade.tag };
-        }
-        if close {
-            self.closing = Closing::AfterOutput;
-        }
-        Step::Answered
-    }
-
-    fn answer_message<S: Service>(&mut self, desk: &mut Desk<'_, S>) -> Step {
-        let Protocol::WebSocket(websocket) = &mut self.protocol else {
-            return Step::Waiting;
-        };
-        let step = match websocket.next_event(self.output.queue()) {
-            None => Step::Waiting,
-            Some(WsEvent::Message { data, is_text }) => {
-                let service = &mut *desk.service;
-                service.websocket_message(self.id, data, is_text, desk.now, desk.outbox);
-                Step::Answered
-            }
-            Some(WsEvent::Closed { code, reason, by_client }) => {
-                log::debug!("{:?}: websocket closed: {code} {reason}", self.id);
-                self.closing = match by_client {
-                    true => Closing::AfterOutput,
-                    false => Closing::Linger,
-                };
-                Step::Closed
-            }
-        };
-        self.output.mark(desk.now);
-        step
-    }
-
-    /// Answers what cannot be read, and ends the connection.
+    /// Answers what cannot be read or served, and ends the connection.
     pub fn refuse(&mut self, error: HttpError) {
         log::debug!("{:?}: refused: {error}", self.id);
         Reply::write_refusal(error, self.output.queue());
-        // Nothing of the request is needed any more.
-        self.protocol = Protocol::Http(RequestReader::new(0));
         self.closing = Closing::Linger;
     }
 
     /// Queues a text message for an open websocket.
-    pub fn queue_text(&mut self, text: &[u8], now: Instant) {
-        write_text(text, self.output.queue());
+    pub fn queue_text(&mut self, message: Message<'_>, now: Instant) {
+        let out = self.output.queue();
+        write_text_head(message.len(), out);
+        out.extend_from_slice(message.head);
+        if let Some(body) = message.body {
+            self.output.queue_shared(body.clone());
+        }
+        self.output.queue().extend_from_slice(message.tail);
         self.output.mark(now);
     }
 
     /// Ends an open websocket from this side.
     pub fn close_websocket(&mut self, code: u16, reason: &str, now: Instant) {
-        if let Protocol::WebSocket(websocket) = &mut self.protocol {
-            websocket.close();
-            write_close(code, reason, self.output.queue());
-            self.output.mark(now);
-            self.closing = Closing::Linger;
-        }
+        write_close(code, reason, self.output.queue());
+        self.output.mark(now);
+        self.closing = Closing::Linger;
     }
 
     /// Ends a websocket whose client does not keep up: what has not begun to go out is dropped.
     pub fn drop_slow_websocket(&mut self, now: Instant) {
         self.output.drop_unsent();
         self.close_websocket(TOO_SLOW, "", now);
-    }
-
-    /// Ends the connection after the output that is pending.
-    pub fn close_after_output(&mut self) {
-        self.closing = Closing::AfterOutput;
     }
 
     /// Writes what the socket takes.
@@ -346,7 +255,7 @@ impl Connection {
             return exceeds(since, limits.linger).then_some(Due::Drop);
         }
         if self.is_open_websocket() {
-            if self.output.age(now) >= limits.websocket_send_age {
+            if self.output.age(now) >= limits.send_age {
                 return Some(Due::SlowConsumer);
             }
             return exceeds(self.last_active, limits.websocket_idle).then_some(Due::IdleWebSocket);
@@ -355,35 +264,9 @@ impl Connection {
             return exceeds(since, limits.write_stall).then_some(Due::Drop);
         }
         if let Some(since) = self.request_since {
-            return exceeds(since, limits.request_time).then_some(Due::SlowRequest);
+            let due = if self.work == Work::None { Due::SlowRequest } else { Due::SlowAnswer };
+            return exceeds(since, limits.request_time).then_some(due);
         }
         exceeds(self.last_active, limits.keep_alive).then_some(Due::Drop)
-    }
-
-    /// Lends the reactor's buffers to this connection for the length of a turn.
-    pub fn lend(&mut self, input: &mut Vec<u8>, output: &mut Vec<u8>) {
-        match &mut self.protocol {
-            Protocol::Http(reader) => reader.lend(input),
-            Protocol::WebSocket(websocket) => websocket.lend(input),
-        }
-        self.output.lend(output);
-    }
-
-    /// Gives them back.
-    pub fn give_back(&mut self, input: &mut Vec<u8>, output: &mut Vec<u8>) {
-        match &mut self.protocol {
-            Protocol::Http(reader) => reader.give_back(input),
-            Protocol::WebSocket(websocket) => websocket.give_back(input),
-        }
-        self.output.give_back(output);
-    }
-
-    /// Bytes of memory held in buffers.
-    pub fn held_bytes(&self) -> usize {
-        let input = match &self.protocol {
-            Protocol::Http(reader) => reader.held_bytes(),
-            Protocol::WebSocket(websocket) => websocket.held_bytes(),
-        };
-        input + self.output.held_bytes()
     }
 }

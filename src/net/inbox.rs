@@ -3,23 +3,38 @@
 use std::mem;
 use std::ops::Range;
 
-/// The input of one connection. It needs memory of its own only between turns of the reactor, and
-/// only if something is unread then: see [`lend`](Self::lend).
+use zeroize::Zeroize;
+
+/// The input of one connection. It needs memory of its own only between turns of the reactor, and only if something
+/// is unread then: see [`lend`](Self::lend).
+///
+/// What was received may hold a private key, so no byte stays in memory that was given up: all of it is wiped where
+/// it is moved, taken or dropped.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     /// Offset of the first unread byte.
     start: usize,
+    /// Unread bytes that are expected in all; memory does not grow beyond them needlessly.
+    expected: usize,
 }
 
 impl Inbox {
     /// Appends received bytes, and forgets those that were taken.
     pub fn receive(&mut self, bytes: &[u8]) {
-        if self.start > 0 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
+        self.forget_taken();
+        let needed = self.bytes.len() + bytes.len();
+        if needed > self.bytes.capacity() {
+            // Twice as much each time, but not more than what is to come.
+            let doubled = (2 * self.bytes.capacity()).min(self.expected);
+            self.move_to(Vec::with_capacity(needed.max(doubled)));
         }
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Says how many unread bytes there will be in all.
+    pub fn expect(&mut self, count: usize) {
+        self.expected = count;
     }
 
     pub fn unread(&self) -> &[u8] {
@@ -49,7 +64,7 @@ impl Inbox {
 
     /// Removes a range of the unread bytes.
     pub fn remove(&mut self, range: Range<usize>) {
-        self.bytes.drain(self.start + range.start..self.start + range.end);
+        self.close_gap(self.start + range.start..self.start + range.end);
     }
 
     /// Bytes of memory held.
@@ -68,13 +83,43 @@ impl Inbox {
     pub fn give_back(&mut self, storage: &mut Vec<u8>) {
         let is_lent = storage.capacity() == 0;
         if is_lent {
-            let unread = self.bytes.split_off(self.start);
-            *storage = mem::replace(&mut self.bytes, unread);
-            storage.clear();
+            let mut lent = mem::take(&mut self.bytes);
+            self.bytes = lent[self.start..].to_vec();
+            lent.as_mut_slice().zeroize();
+            lent.clear();
+            *storage = lent;
             self.start = 0;
         } else if self.unread().is_empty() {
             *self = Self::default();
         }
+    }
+
+    fn forget_taken(&mut self) {
+        if self.start > 0 {
+            let start = mem::take(&mut self.start);
+            self.close_gap(0..start);
+        }
+    }
+
+    /// Removes a range of all bytes and wipes what moved away from the end.
+    fn close_gap(&mut self, range: Range<usize>) {
+        let (length, gap) = (self.bytes.len(), range.len());
+        self.bytes.copy_within(range.end.., range.start);
+        self.bytes[length - gap..].zeroize();
+        self.bytes.truncate(length - gap);
+    }
+
+    /// Moves what is held to other memory.
+    fn move_to(&mut self, mut other: Vec<u8>) {
+        other.extend_from_slice(&self.bytes);
+        self.bytes.as_mut_slice().zeroize();
+        self.bytes = other;
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.bytes.as_mut_slice().zeroize();
     }
 }
 
@@ -98,5 +143,30 @@ mod tests {
         assert_eq!(inbox.take(9), b"eh");
         inbox.give_back(&mut spare);
         assert_eq!((inbox.held_bytes(), spare.capacity()), (0, 1000));
+    }
+
+    #[test]
+    fn memory_follows_what_is_expected() {
+        let mut inbox = Inbox::default();
+        inbox.expect(1000);
+        for _ in 0..100 {
+            inbox.receive(&[7; 10]);
+        }
+        assert_eq!((inbox.unread().len(), inbox.held_bytes()), (1000, 1000));
+    }
+
+    #[test]
+    fn what_was_taken_is_wiped() {
+        let (mut inbox, mut spare) = (Inbox::default(), Vec::with_capacity(100));
+        inbox.lend(&mut spare);
+        inbox.receive(b"secret, open");
+        inbox.take(8);
+        inbox.receive(b"");
+        assert_eq!(inbox.bytes, b"open");
+        inbox.take(2);
+        inbox.give_back(&mut spare);
+        assert_eq!(inbox.unread(), b"en");
+        // What lies behind the end of the storage can be seen once it is filled up again.
+        assert!(spare.is_empty() && spare.capacity() == 100);
     }
 }

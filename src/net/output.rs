@@ -1,26 +1,49 @@
 //! Bytes on their way to a client.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::mem;
 use std::time::{Duration, Instant};
+
+use super::shared::Shared;
+
+/// Slices handed to the system in one call.
+const SLICES_PER_WRITE: usize = 32;
+
+/// Shared bytes that stand between the output's own.
+#[derive(Debug)]
+struct Splice {
+    /// How many own bytes stand before it, counted from the first own byte ever queued.
+    at: u64,
+    bytes: Shared,
+}
 
 /// The end of a piece of output that must be sent whole or not at all, and when it was queued.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     /// Counted from the first byte ever queued.
     end: u64,
+    /// The same among own bytes only.
+    own_end: u64,
     queued: Instant,
 }
 
-/// The output of one connection. Holds no memory while nothing is pending.
+/// The output of one connection: own bytes, and references to shared ones between them. Holds no memory while nothing
+/// is pending.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    buffer: Vec<u8>,
-    /// Bytes of `buffer` already sent.
-    sent: usize,
-    /// Bytes that were in `buffer` once and were removed from its front.
-    removed: u64,
+    own: Vec<u8>,
+    /// Bytes of `own` already sent.
+    own_sent: usize,
+    /// Own bytes that were in `own` once and were removed from its front.
+    own_removed: u64,
+    splices: VecDeque<Splice>,
+    /// Bytes of the first splice already sent.
+    splice_sent: usize,
+    /// Bytes ever sent.
+    sent: u64,
+    /// Bytes of splices not sent yet.
+    shared_pending: usize,
     marks: VecDeque<Mark>,
     /// End of the last piece that was sent whole.
     boundary: u64,
@@ -37,33 +60,47 @@ pub(super) struct Written {
 impl Output {
     /// Bytes not sent yet.
     pub fn pending(&self) -> usize {
-        self.buffer.len() - self.sent
+        self.own.len() - self.own_sent + self.shared_pending
     }
 
     pub fn is_empty(&self) -> bool {
         self.pending() == 0
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory held, without those that are shared.
     pub fn held_bytes(&self) -> usize {
-        self.buffer.capacity() + self.marks.capacity() * size_of::<Mark>()
+        self.own.capacity()
+            + self.marks.capacity() * size_of::<Mark>()
+            + self.splices.capacity() * size_of::<Splice>()
     }
 
-    /// Where to append output.
+    /// Where to append own bytes.
     pub fn queue(&mut self) -> &mut Vec<u8> {
-        if self.sent > 0 && self.sent >= self.pending() {
-            self.buffer.drain(..self.sent);
-            self.removed += self.sent as u64;
-            self.sent = 0;
+        if self.own_sent > 0 && 2 * self.own_sent >= self.own.len() {
+            self.own.drain(..self.own_sent);
+            self.own_removed += self.own_sent as u64;
+            self.own_sent = 0;
         }
-        &mut self.buffer
+        &mut self.own
+    }
+
+    /// Appends shared bytes.
+    pub fn queue_shared(&mut self, bytes: Shared) {
+        if !bytes.is_empty() {
+            self.shared_pending += bytes.len();
+            self.splices.push_back(Splice { at: self.own_end(), bytes });
+        }
+    }
+
+    fn own_end(&self) -> u64 {
+        self.own_removed + self.own.len() as u64
     }
 
     /// Makes everything queued since the last mark one piece.
     pub fn mark(&mut self, now: Instant) {
-        let end = self.removed + self.buffer.len() as u64;
+        let end = self.sent + self.pending() as u64;
         if self.marks.back().map_or(self.boundary, |mark| mark.end) < end {
-            self.marks.push_back(Mark { end, queued: now });
+            self.marks.push_back(Mark { end, own_end: self.own_end(), queued: now });
         }
     }
 
@@ -74,29 +111,33 @@ impl Output {
 
     /// Drops every piece of which nothing has been sent.
     pub fn drop_unsent(&mut self) {
-        let sent = self.removed + self.sent as u64;
-        let keep = match self.marks.front() {
-            Some(mark) if sent > self.boundary => mark.end,
-            _ => sent,
+        let under_way = self.marks.front().copied().filter(|_| self.sent > self.boundary);
+        self.marks.truncate(usize::from(under_way.is_some()));
+        let own_end = under_way.map_or(self.own_removed + self.own_sent as u64, |mark| mark.own_end);
+        self.own.truncate(usize::try_from(own_end - self.own_removed).unwrap_or(usize::MAX));
+        let kept = match under_way {
+            // A piece begins with own bytes, so one that stands at this piece's end is part of it.
+            Some(_) => self.splices.partition_point(|splice| splice.at <= own_end),
+            None => 0,
         };
-        self.marks.truncate(usize::from(keep > sent));
-        let keep = usize::try_from(keep - self.removed).unwrap_or(usize::MAX);
-        self.buffer.truncate(keep);
+        self.splices.truncate(kept);
+        self.shared_pending = self.splices.iter().map(|splice| splice.bytes.len()).sum::<usize>();
+        self.shared_pending -= if kept > 0 { self.splice_sent } else { mem::take(&mut self.splice_sent) };
     }
 
     /// Writes as much as `socket` takes.
     ///
-    /// With `short_is_full` a write that takes only a part means that the next would take nothing,
-    /// so it is not tried.
+    /// With `short_is_full` a write that takes only a part means that the next would take nothing, so it is not tried.
     pub fn write_to(&mut self, socket: &mut impl Write, short_is_full: bool) -> io::Result<Written> {
         let mut written = Written { bytes: 0, blocked: false };
-        while self.sent < self.buffer.len() {
-            match socket.write(&self.buffer[self.sent..]) {
+        while !self.is_empty() {
+            let (result, offered) = self.write_once(socket);
+            match result {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    self.sent += count;
+                    self.take(count);
                     written.bytes += count;
-                    written.blocked = short_is_full && self.sent < self.buffer.len();
+                    written.blocked = short_is_full && count < offered;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => written.blocked = true,
@@ -110,23 +151,74 @@ impl Output {
         Ok(written)
     }
 
+    /// Writes once; also gives the number of bytes that were offered.
+    fn write_once(&self, socket: &mut impl Write) -> (io::Result<usize>, usize) {
+        if self.splices.is_empty() {
+            let rest = &self.own[self.own_sent..];
+            return (socket.write(rest), rest.len());
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
+        let (mut count, mut offered) = (0, 0);
+        for slice in self.slices().filter(|slice| !slice.is_empty()).take(SLICES_PER_WRITE) {
+            slices[count] = IoSlice::new(slice);
+            count += 1;
+            offered += slice.len();
+        }
+        (socket.write_vectored(&slices[..count]), offered)
+    }
+
+    /// What is pending, in order.
+    fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let place = |at: u64| usize::try_from(at - self.own_removed).unwrap_or(usize::MAX);
+        let mut begin = self.own_sent;
+        let spliced = self.splices.iter().enumerate().flat_map(move |(index, splice)| {
+            let own = &self.own[begin..place(splice.at)];
+            begin = place(splice.at);
+            let sent = if index == 0 { self.splice_sent } else { 0 };
+            [own, &splice.bytes[sent..]]
+        });
+        let last = self.splices.back().map_or(self.own_sent, |splice| place(splice.at));
+        spliced.chain([&self.own[last..]])
+    }
+
+    /// Takes note of `count` bytes that were sent.
+    fn take(&mut self, mut count: usize) {
+        self.sent += count as u64;
+        while count > 0 {
+            let own_end = self.splices.front().map_or(self.own_end(), |splice| splice.at);
+            let own_left = usize::try_from(own_end - self.own_removed).unwrap_or(usize::MAX) - self.own_sent;
+            let own = count.min(own_left);
+            self.own_sent += own;
+            count -= own;
+            let Some(splice) = self.splices.front().filter(|_| count > 0) else { return };
+            let left = splice.bytes.len() - self.splice_sent;
+            let shared = count.min(left);
+            self.splice_sent += shared;
+            self.shared_pending -= shared;
+            count -= shared;
+            if shared == left {
+                self.splices.pop_front();
+                self.splice_sent = 0;
+            }
+        }
+    }
+
     fn forget_sent(&mut self) {
-        let sent = self.removed + self.sent as u64;
-        while let Some(mark) = self.marks.pop_front_if(|mark| mark.end <= sent) {
+        while let Some(mark) = self.marks.pop_front_if(|mark| mark.end <= self.sent) {
             self.boundary = mark.end;
         }
         if self.is_empty() {
-            self.boundary = sent;
-            self.removed = sent;
-            self.sent = 0;
-            self.buffer.clear();
+            self.boundary = self.sent;
+            self.own_removed = self.own_end();
+            self.own_sent = 0;
+            self.own.clear();
         }
     }
 
     /// Lends `storage` to an output that holds none.
     pub fn lend(&mut self, storage: &mut Vec<u8>) {
-        if self.buffer.capacity() == 0 {
-            mem::swap(&mut self.buffer, storage);
+        if self.own.capacity() == 0 {
+            mem::swap(&mut self.own, storage);
         }
     }
 
@@ -138,7 +230,10 @@ impl Output {
         if self.marks.capacity() > 0 {
             self.marks = VecDeque::new();
         }
-        let used = mem::take(&mut self.buffer);
+        if self.splices.capacity() > 0 {
+            self.splices = VecDeque::new();
+        }
+        let used = mem::take(&mut self.own);
         if storage.capacity() == 0 {
             *storage = used;
         }
@@ -147,17 +242,21 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
 
-    /// Takes `room` bytes, then blocks.
+    use super::*;
+    use crate::net::SharedPool;
+
+    /// Takes `room` bytes, at most `at_once` in one call, then blocks.
     struct Sink {
         taken: Vec<u8>,
         room: usize,
+        at_once: usize,
     }
 
     impl Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let count = bytes.len().min(self.room);
+            let count = bytes.len().min(self.room).min(self.at_once);
             if count == 0 {
                 return Err(ErrorKind::WouldBlock.into());
             }
@@ -166,13 +265,17 @@ mod tests {
             Ok(count)
         }
 
+        fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            self.write(&slices.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>())
+        }
+
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
 
     fn sink(room: usize) -> Sink {
-        Sink { taken: Vec::new(), room }
+        Sink { taken: Vec::new(), room, at_once: usize::MAX }
     }
 
     #[test]
@@ -224,5 +327,62 @@ mod tests {
         output.write_to(&mut sink(9), true).unwrap();
         output.give_back(&mut spare);
         assert_eq!((spare.capacity(), output.held_bytes()), (64, 0));
+    }
+
+    #[test]
+    fn many_outputs_hold_shared_bytes_once() {
+        let (pool, now) = (SharedPool::default(), Instant::now());
+        let body = pool.share(vec![b'x'; 10_000]);
+        let mut outputs: Vec<Output> = (0..100).map(|_| Output::default()).collect();
+        for output in &mut outputs {
+            output.queue().extend_from_slice(b"head");
+            output.queue_shared(body.clone());
+            output.mark(now);
+        }
+        drop(body);
+        let held: usize = outputs.iter().map(Output::held_bytes).sum();
+        assert!(held < 100 * 400 && pool.held_bytes() == 10_000, "{held}");
+        outputs.iter_mut().for_each(|output| assert_eq!(output.pending(), 10_004));
+        outputs.iter_mut().for_each(Output::drop_unsent);
+        assert_eq!(pool.held_bytes(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_queued_goes_out_in_order_however_the_socket_takes_it(
+            pieces in prop::collection::vec((1..20usize, 0..30usize, 0..5usize), 1..20),
+            rooms in prop::collection::vec((0..60usize, 1..40usize), 0..40),
+            drop_after in prop::option::of(0..40usize),
+        ) {
+            let (pool, now) = (SharedPool::default(), Instant::now());
+            let (mut output, mut wanted, mut ends) = (Output::default(), Vec::new(), vec![0]);
+            for (index, (head, body, tail)) in pieces.iter().enumerate() {
+                let letter = b'a' + (index % 26) as u8;
+                output.queue().extend(vec![letter; *head]);
+                output.queue_shared(pool.share(vec![letter.to_ascii_uppercase(); *body]));
+                output.queue().extend(vec![letter; *tail]);
+                output.mark(now);
+                wanted.extend(vec![letter; *head]);
+                wanted.extend(vec![letter.to_ascii_uppercase(); *body]);
+                wanted.extend(vec![letter; *tail]);
+                ends.push(wanted.len());
+            }
+            let mut socket = sink(0);
+            for (index, (room, at_once)) in rooms.iter().enumerate() {
+                (socket.room, socket.at_once) = (*room, *at_once);
+                output.write_to(&mut socket, index % 2 == 0).unwrap();
+                prop_assert_eq!(socket.taken.len() + output.pending(), wanted.len());
+                if drop_after == Some(index) {
+                    output.drop_unsent();
+                    let end = *ends.iter().find(|end| **end >= socket.taken.len()).unwrap();
+                    wanted.truncate(end);
+                    prop_assert_eq!(socket.taken.len() + output.pending(), wanted.len());
+                }
+            }
+            (socket.room, socket.at_once) = (usize::MAX, usize::MAX);
+            output.write_to(&mut socket, false).unwrap();
+            prop_assert_eq!(socket.taken, wanted);
+            prop_assert_eq!((output.pending(), pool.held_bytes()), (0, 0));
+        }
     }
 }

@@ -1,68 +1,57 @@
-//! The loop's end at the sockets: the one part of this room that touches them and the clock.
+//! The loop's end at the sockets.
 //!
-//! Sockets are registered once, edge-triggered, for reading and writing. What an edge promises is
-//! remembered in the connection until the socket is exhausted; a connection that has had its share
-//! of a turn waits in a queue, so that no edge is lost and no client holds up the others.
+//! Sockets are registered once, edge-triggered, for reading and writing. What an edge promises is remembered in the
+//! connection until the socket is exhausted; a connection that has had its share of a turn waits for the next one, so
+//! that no edge is lost and no client holds up the others.
 
-use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Registry, Token};
-use slab::Slab;
+use mio::{Events, Poll, Registry, Token};
+use zeroize::Zeroize;
 
-use super::connection::{Connection, Desk, Due, Step};
+use super::connection::{Closing, Due};
+use super::connections::{Connections, trim};
+use super::fetch::Fetcher;
+use super::forwarded::Trust;
 use super::http::{Gzip, HttpError, Reply};
-use super::limits::Limits;
-use super::service::{Caller, ConnectionId, Dropped, ListenerId, Outbox, Outgoing, Service};
+use super::input::{Input, Step, Tools};
+use super::limits::{IsTrusted, Limits};
+use super::listeners::Listeners;
+use super::machine::{Effects, Event, ListenerId, Machine, Moment};
+use super::shared::SharedPool;
 
-/// Tokens from 0 to this are left to the node, for signals and the like.
+/// Tokens from 0 to this are left to the loop, for signals and the like.
 pub const EXTERNAL_TOKENS: usize = 16;
 
-/// Listeners of one reactor; `listen` refuses a further one.
+/// Listening sockets of one reactor; `listen` refuses a further one.
 pub const MAX_LISTENERS: usize = 16;
 
-const FIRST_CONNECTION: usize = EXTERNAL_TOKENS + MAX_LISTENERS;
+/// Tokens of requests to other servers.
+pub const FETCH_TOKENS: usize = 4096;
+
+const FIRST_FETCH: usize = EXTERNAL_TOKENS + MAX_LISTENERS;
+const FIRST_CONNECTION: usize = FIRST_FETCH + FETCH_TOKENS;
 
 /// Events taken from one poll; the rest comes with the next.
 const EVENTS_PER_TURN: usize = 1024;
 
-/// Connections accepted from one listener in a turn.
-const ACCEPTS_PER_TURN: usize = 64;
+/// Time for which connections are served between two looks at the sockets, and for which output is written.
+const SERVING_TIME: Duration = Duration::from_millis(2);
+const FLUSHING_TIME: Duration = Duration::from_millis(1);
 
-/// Connections that the system keeps until they are accepted, as far as its own limit allows. Beyond it a
-/// client must try again after a second; the usual 128 are exceeded by clients that reconnect all at once.
-const ACCEPT_QUEUE: i32 = 4096;
-
-/// Requests or messages answered for one connection in a turn: the costly ones, each about a tenth of a millisecond,
-/// must not keep the others waiting.
-const ANSWERS_PER_TURN: usize = 16;
+/// Units of work for which one connection is served before the others have their turn.
+const SHARE: u32 = 100;
 
 /// Reads from one connection in a turn.
 const READS_PER_TURN: usize = 2;
 
-/// Connections whose fresh output is written in a turn, besides those with events.
-const FLUSHES_PER_TURN: usize = 256;
-
 /// Size of the buffer all reads go to.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Websocket output is collected until the end of the turn, but no more of it than this.
-const COALESCED_BYTES: usize = 16 * 1024;
-
-/// A larger buffer is freed instead of being lent again.
-const SPARE_BYTES: usize = 256 * 1024;
-
-struct Listener {
-    socket: TcpListener,
-    local_addr: SocketAddr,
-    max_connections: usize,
-    connections: usize,
-    /// There may be more to accept.
-    is_ready: bool,
-}
+/// Connections that are closed at a time because buffers exceed their limit.
+const EVICTED_AT_ONCE: usize = 16;
 
 /// Figures about a reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,206 +85,156 @@ impl Turn {
 
 /// Listeners, connections and their timers.
 pub struct Reactor {
-    limits: Limits,
     poll: Poll,
     events: Events,
-    listeners: Vec<Option<Listener>>,
-    connections: Slab<Connection>,
-    next_serial: u32,
-    /// Slots with input or room for output to deal with.
-    ready: VecDeque<usize>,
-    /// Slots with fresh output.
-    dirty: VecDeque<usize>,
-    /// Websockets whose end has not been reported.
-    closed: Vec<ConnectionId>,
+    listeners: Listeners,
+    connections: Connections,
+    /// By slot of the connection.
+    inputs: Vec<Option<Input>>,
+    trust: Trust,
+    started: Instant,
     next_sweep: Instant,
-    now: Instant,
     is_draining: bool,
-    /// Accepting has failed for lack of something; the next sweep tries again.
-    accept_failed: bool,
-    stats: Stats,
     reply: Reply,
     gzip: Gzip,
-    outbox: Outbox,
     read_buffer: Box<[u8]>,
     spare_input: Vec<u8>,
-    spare_output: Vec<u8>,
 }
 
 impl Reactor {
-    /// A reactor that listens on nothing yet.
-    pub fn new(limits: Limits) -> io::Result<Self> {
+    /// A reactor that listens on nothing yet. Proxies for which `trusted` says so name the callers whose requests they
+    /// pass on; `fetcher` makes requests to other servers.
+    pub fn new(limits: Limits, trusted: IsTrusted, fetcher: Fetcher) -> io::Result<Self> {
         let now = Instant::now();
+        let (next_sweep, listeners) = (now + limits.sweep_interval(), Listeners::default());
         Ok(Self {
-            next_sweep: now + limits.sweep_interval(),
-            limits,
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS_PER_TURN),
-            listeners: Vec::new(),
-            connections: Slab::new(),
-            next_serial: 1,
-            ready: VecDeque::new(),
-            dirty: VecDeque::new(),
-            closed: Vec::new(),
-            now,
+            listeners,
+            connections: Connections::new(limits, fetcher, SharedPool::default(), now),
+            inputs: Vec::new(),
+            trust: Trust(trusted),
+            started: now,
+            next_sweep,
             is_draining: false,
-            accept_failed: false,
-            stats: Stats::default(),
             reply: Reply::new(),
             gzip: Gzip::default(),
-            outbox: Outbox::default(),
             read_buffer: vec![0; READ_BYTES].into_boxed_slice(),
             spare_input: Vec::new(),
-            spare_output: Vec::new(),
         })
     }
 
-    /// Listens on `addr` for at most `max_connections` at a time (and never more than
-    /// [`Limits::connections`] over all listeners).
-    pub fn listen(&mut self, addr: SocketAddr, max_connections: usize) -> io::Result<ListenerId> {
-        let id = self.listeners.len();
-        if id >= MAX_LISTENERS {
+    /// Listens on `address`, where connections are known to come in by `id`. Several addresses may have the same id.
+    /// At most `max_connections` are open by that id at a time, and never more than [`Limits::connections`] in all.
+    pub fn listen(&mut self, id: ListenerId, address: SocketAddr, max_connections: usize) -> io::Result<SocketAddr> {
+        let index = self.listeners.len();
+        if index >= MAX_LISTENERS {
             let message = format!("no more than {MAX_LISTENERS} listeners");
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
-        let mut socket = TcpListener::bind(addr)?;
-        // Listening again changes nothing but the length of the queue.
-        rustix::net::listen(&socket, ACCEPT_QUEUE)?;
-        let token = Token(EXTERNAL_TOKENS + id);
-        self.registry().register(&mut socket, token, Interest::READABLE)?;
-        self.listeners.push(Some(Listener {
-            local_addr: socket.local_addr()?,
-            socket,
-            max_connections,
-            connections: 0,
-            is_ready: false,
-        }));
-        Ok(ListenerId(id))
+        self.listeners.open(id, address, max_connections, self.poll.registry(), Token(EXTERNAL_TOKENS + index))
     }
 
-    /// The address a listener is bound to, with the port the system chose if it was 0. `None` after
-    /// [`shutdown`](Self::shutdown).
-    pub fn local_addr(&self, listener: ListenerId) -> Option<SocketAddr> {
-        let listener = self.listeners.get(listener.0)?.as_ref()?;
-        Some(listener.local_addr)
-    }
-
-    /// Where other sources can be registered, with tokens below [`EXTERNAL_TOKENS`]. [`Turn`] tells
-    /// of their readiness.
+    /// Where other sources can be registered, with tokens below [`EXTERNAL_TOKENS`]. [`Turn`] tells of their readiness.
     pub fn registry(&self) -> &Registry {
         self.poll.registry()
     }
 
-    /// Figures at this moment.
-    pub fn stats(&self) -> Stats {
-        Stats { connections: self.connections.len(), ..self.stats }
+    /// Counts bytes that are sent to many, for [`Limits::shared_bytes`].
+    pub fn shared_pool(&self) -> SharedPool {
+        self.connections.shared.clone()
     }
 
-    /// Waits until something is ready, `timeout` has passed or a timer is due; then deals with all
-    /// that is ready and due. `None` waits as long as it takes.
-    ///
-    /// Returns at once if an earlier turn left something undone.
-    pub fn turn(&mut self, timeout: Option<Duration>, service: &mut impl Service) -> io::Result<Turn> {
-        let timeout = self.poll_timeout(timeout);
-        match self.poll.poll(&mut self.events, timeout) {
+    /// The present.
+    pub fn moment(&self) -> Moment {
+        Moment { unix_millis: unix_millis(), running: self.started.elapsed() }
+    }
+
+    /// Figures at this moment.
+    pub fn stats(&self) -> Stats {
+        Stats { connections: self.connections.slab.len(), ..self.connections.stats }
+    }
+
+    /// Waits until something is ready, the machine wants a turn, a timer is due or `patience` ends; then deals with
+    /// all that is ready and due.
+    pub fn turn(&mut self, patience: Duration, machine: &mut impl Machine) -> io::Result<Turn> {
+        let timeout = self.poll_timeout(patience);
+        match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => self.events.clear(),
             result => result?,
         }
-        self.now = Instant::now();
+        self.set_time();
         let turn = self.sort_events();
-        self.accept_all();
-        for _ in 0..self.ready.len() {
-            let Some(slot) = self.ready.pop_front() else {
-                break;
-            };
-            if let Some(connection) = self.connections.get_mut(slot) {
-                connection.is_ready = false;
-                self.drive(slot, service);
-            }
-        }
-        self.flush_dirty(FLUSHES_PER_TURN);
-        if self.now >= self.next_sweep {
+        self.accept();
+        self.serve(machine);
+        self.fetch(machine);
+        if self.connections.now >= self.next_sweep {
             self.sweep();
         }
-        self.report_closed(service);
+        self.report_gone(machine);
         Ok(turn)
     }
 
-    /// Sends a text message, which must be UTF-8, to a websocket. It goes out in the next turn or
-    /// [`flush`](Self::flush), or earlier.
-    ///
-    /// Fails if the websocket is closed, or is dropped just now because too much is waiting for it
-    /// ([`Limits::websocket_backlog_bytes`]).
-    pub fn send_text(&mut self, id: ConnectionId, text: &[u8]) -> Result<(), Dropped> {
-        let now = self.now;
-        let limits = &self.limits;
-        let connection = open_websocket(&mut self.connections, id).ok_or(Dropped)?;
-        let exceeds = |connection: &Connection| {
-            let pending = connection.output.pending();
-            pending > 0 && pending.saturating_add(text.len()) > limits.websocket_backlog_bytes
-        };
-        // An error of the socket is left to the turn that finds it again.
-        if exceeds(connection) && (connection.flush(now).is_err() || exceeds(connection)) {
-            log::info!("{id:?}: dropped: its client does not take its messages");
-            connection.drop_slow_websocket(now);
-            self.ended(id);
-            return Err(Dropped);
-        }
-        connection.queue_text(text, now);
-        if connection.output.pending() > COALESCED_BYTES {
-            let _ = connection.flush(now);
-        }
-        self.touch(id.slot());
-        Ok(())
+    /// Has the machine work, then writes what is to be sent. How long the machine took.
+    pub fn work(&mut self, machine: &mut impl Machine, budget: u32, took: Duration) -> Duration {
+        self.set_time();
+        let begun = self.connections.now;
+        self.connections.wake_at = None;
+        let moment = self.connections.moment;
+        machine.handle(Event::Turn { budget, took }, moment, &mut self.connections);
+        let took = begun.elapsed();
+        self.connections.bound_shared();
+        self.flush_dirty(FLUSHING_TIME);
+        self.report_gone(machine);
+        took
     }
 
-    /// Ends a websocket with this close code (1000 to 4999) and reason. The service is told by
-    /// `websocket_closed`. Does nothing if it is closed already.
-    pub fn close_websocket(&mut self, id: ConnectionId, code: u16, reason: &str) {
-        let now = self.now;
-        if let Some(connection) = open_websocket(&mut self.connections, id) {
-            connection.close_websocket(code, reason, now);
-            self.ended(id);
-        }
+    /// Whether the machine wants another turn at once.
+    pub fn has_work(&self) -> bool {
+        self.connections.wake_at.is_some_and(|at| at <= self.connections.moment.running)
     }
 
-    /// Writes what is pending now rather than in the next turn, as far as the sockets take it.
-    pub fn flush(&mut self) {
-        self.flush_dirty(self.dirty.len());
-    }
-
-    /// Stops listening, closes websockets with 1001 and idle connections at once, and the others
-    /// after their next answer. Turns go on until `stats().connections` is 0 or patience ends.
+    /// Stops listening, closes websockets with 1001 and idle connections at once, and the others after their next
+    /// answer. Turns go on until `stats().connections` is 0 or patience ends.
     pub fn shutdown(&mut self) {
         self.is_draining = true;
-        self.listeners.iter_mut().for_each(|slot| *slot = None);
-        let slots: Vec<usize> = self.connections.iter().map(|(slot, _)| slot).collect();
+        self.listeners.stop();
+        let slots: Vec<usize> = self.connections.slab.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
-            let Some(connection) = self.connections.get_mut(slot) else {
-                continue;
-            };
+            let is_between = self.inputs.get(slot).and_then(Option::as_ref).is_some_and(Input::is_between_requests);
+            let Some(connection) = self.connections.slab.get_mut(slot) else { continue };
             if connection.is_open_websocket() {
                 let id = connection.id;
-                self.close_websocket(id, 1001, "");
-            } else if connection.is_between_requests() {
-                connection.close_after_output();
-                self.touch(slot);
+                self.connections.close(id, 1001, "");
+            } else if is_between && connection.closing == Closing::Open {
+                connection.closing = Closing::AfterOutput;
+                self.connections.touch(slot);
             }
         }
-        self.flush();
+        self.flush_dirty(Duration::MAX);
     }
 
-    fn poll_timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
-        let undone = !self.ready.is_empty() || !self.dirty.is_empty() || !self.closed.is_empty();
-        let accepting = self.listeners.iter().flatten();
-        if undone || accepting.clone().any(|listener| listener.is_ready) {
-            return Some(Duration::ZERO);
+    fn set_time(&mut self) {
+        let now = Instant::now();
+        self.connections.now = now;
+        self.connections.moment = Moment { unix_millis: unix_millis(), running: now - self.started };
+    }
+
+    fn poll_timeout(&mut self, patience: Duration) -> Duration {
+        let Connections { callers, dirty, gone, wake_at, moment, slab, fetcher, .. } = &self.connections;
+        let undone = callers.has_ready() || !dirty.is_empty() || !gone.is_empty() || self.listeners.has_ready();
+        if undone || fetcher.has_work() {
+            return Duration::ZERO;
         }
-        if self.connections.is_empty() && !self.accept_failed {
-            return wanted;
-        }
-        let sweep = self.next_sweep.saturating_duration_since(Instant::now());
-        Some(wanted.map_or(sweep, |wanted| wanted.min(sweep)))
+        let now = Instant::now();
+        let is_idle = slab.is_empty() && !self.listeners.has_failed();
+        let sweep = (!is_idle).then(|| self.next_sweep.saturating_duration_since(now));
+        let fetch = fetcher.next_due().map(|due| due.saturating_duration_since(now));
+        let passed = now.saturating_duration_since(self.connections.now);
+        let later = |at: Duration| at.saturating_sub(moment.running).saturating_sub(passed);
+        let woken = wake_at.map(later);
+        let regained = self.connections.next_regained().map(later);
+        [sweep, fetch, woken, regained].into_iter().flatten().min().map_or(patience, |time| time.min(patience))
     }
 
     /// Puts the events where they are dealt with.
@@ -305,328 +244,240 @@ impl Reactor {
             let Token(token) = event.token();
             if token < EXTERNAL_TOKENS {
                 turn.external |= 1 << token;
+            } else if token < FIRST_FETCH {
+                self.listeners.notice(token - EXTERNAL_TOKENS);
             } else if token < FIRST_CONNECTION {
-                if let Some(Some(listener)) = self.listeners.get_mut(token - EXTERNAL_TOKENS) {
-                    listener.is_ready = true;
-                }
-            } else if let Some(connection) = self.connections.get_mut(token - FIRST_CONNECTION) {
-                // An event of an earlier connection in this slot does no harm: the socket will say
-                // that it has nothing.
+                self.connections.fetcher.notice(event);
+            } else if let Some(connection) = self.connections.slab.get_mut(token - FIRST_CONNECTION) {
+                // An event of an earlier connection in this slot does no harm: the socket will say that it has nothing.
                 connection.notice(event);
-                if !connection.is_ready {
-                    connection.is_ready = true;
-                    self.ready.push_back(token - FIRST_CONNECTION);
-                }
+                self.connections.ready(token - FIRST_CONNECTION, true);
             }
         }
         turn
     }
 
-    fn accept_all(&mut self) {
-        for index in 0..self.listeners.len() {
-            for _ in 0..ACCEPTS_PER_TURN {
-                match self.listeners.get_mut(index) {
-                    Some(Some(listener)) if listener.is_ready => self.accept(index),
-                    _ => break,
-                }
+    fn accept(&mut self) {
+        while let Some(slot) = self.listeners.accept(&mut self.connections, &self.trust) {
+            let registered = self.connections.register(slot, self.poll.registry(), Token(FIRST_CONNECTION + slot));
+            if let Err(error) = registered {
+                log::warn!("cannot serve a connection: {error}");
+                self.remove(slot);
+                continue;
             }
+            if self.inputs.len() <= slot {
+                self.inputs.resize_with(slot + 1, || None);
+            }
+            self.inputs[slot] = Some(Input::new());
         }
     }
 
-    fn accept(&mut self, index: usize) {
-        let Some(Some(listener)) = self.listeners.get_mut(index) else {
-            return;
-        };
-        let (mut socket, peer) = match listener.socket.accept() {
-            Ok(accepted) => accepted,
-            Err(error) if is_of_the_client(&error) => return,
-            Err(error) => {
-                if error.kind() != ErrorKind::WouldBlock {
-                    // Most likely out of file descriptors.
-                    log::warn!("cannot accept on {}: {error}", listener.local_addr);
-                    self.accept_failed = true;
-                }
-                listener.is_ready = false;
-                return;
+    /// Serves connections in turn until none is left or the time is over.
+    fn serve(&mut self, machine: &mut impl Machine) {
+        while let Some(slot) = self.connections.next_ready() {
+            self.drive(slot, machine);
+            if self.connections.now.elapsed() >= SERVING_TIME {
+                break;
             }
-        };
-        if listener.connections >= listener.max_connections || self.connections.len() >= self.limits.connections {
-            self.stats.refused += 1;
-            let mut answer = Vec::new();
-            Reply::write_refusal(HttpError::Overloaded, &mut answer);
-            let _ = socket.write(&answer);
-            return;
         }
-        let entry = self.connections.vacant_entry();
-        let slot = entry.key();
-        let registry = self.poll.registry();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let prepared = socket
-            .set_nodelay(true)
-            .and_then(|()| registry.register(&mut socket, Token(FIRST_CONNECTION + slot), interest));
-        if let Err(error) = prepared {
-            log::warn!("cannot serve {peer}: {error}");
-            return;
-        }
-        let id = ConnectionId::new(slot, self.next_serial);
-        let caller = Caller { listener: ListenerId(index), peer };
-        entry.insert(Connection::new(id, caller, socket, &self.limits, self.now));
-        self.next_serial = self.next_serial.wrapping_add(1).max(1);
-        listener.connections += 1;
-        self.stats.accepted += 1;
+        self.flush_dirty(FLUSHING_TIME);
     }
 
     /// Reads, answers and writes for one connection until it has nothing more or has had its share.
-    fn drive(&mut self, slot: usize, service: &mut impl Service) {
-        let mut answers_left = ANSWERS_PER_TURN;
-        let mut reads_left = READS_PER_TURN;
-        if let Some(connection) = self.connections.get_mut(slot) {
-            connection.lend(&mut self.spare_input, &mut self.spare_output);
+    fn drive(&mut self, slot: usize, machine: &mut impl Machine) {
+        let Some(Some(mut input)) = self.inputs.get_mut(slot).map(Option::take) else { return };
+        self.connections.spent = 0;
+        input.lend(&mut self.spare_input);
+        if let Some(connection) = self.connections.slab.get_mut(slot) {
+            connection.output.lend(&mut self.connections.spare_output);
         }
+        let stays = self.converse(slot, &mut input, machine);
+        input.give_back(&mut self.spare_input);
+        trim(&mut self.spare_input);
+        if stays {
+            self.inputs[slot] = Some(input);
+            self.settle(slot);
+        } else {
+            self.remove(slot);
+        }
+    }
+
+    /// The part of [`drive`](Self::drive) between lending and giving back; whether the connection stays.
+    fn converse(&mut self, slot: usize, input: &mut Input, machine: &mut impl Machine) -> bool {
+        let mut reads_left = READS_PER_TURN;
         loop {
-            let step = self.answer(slot, &mut answers_left, service);
-            let Some(connection) = self.connections.get_mut(slot) else {
-                return;
-            };
-            if connection.flush(self.now).is_err() || connection.is_finished() {
-                self.remove(slot);
-                return;
+            let step = self.answer(slot, input, machine);
+            let now = self.connections.now;
+            let limit = self.connections.limits.output_bytes;
+            let Some(connection) = self.connections.slab.get_mut(slot) else { return false };
+            if connection.flush(now).is_err() || connection.is_finished() {
+                return false;
             }
             match step {
-                Step::Paused if connection.output.pending() <= self.limits.output_bytes => continue,
-                Step::Paused => break,
+                Step::Paused if connection.output.pending() <= limit => continue,
+                Step::Paused => return true,
                 Step::Exhausted => {
-                    self.put_off(slot);
-                    break;
+                    self.connections.ready(slot, false);
+                    return true;
                 }
-                _ if !connection.wants_read() => break,
+                _ if !connection.wants_read() => return true,
                 _ if reads_left == 0 => {
-                    self.put_off(slot);
-                    break;
+                    self.connections.ready(slot, false);
+                    return true;
                 }
                 _ => reads_left -= 1,
             }
-            if connection.read(&mut self.read_buffer, self.now).is_err() {
-                self.remove(slot);
-                return;
+            let Ok(count) = connection.read(&mut self.read_buffer, now) else { return false };
+            if connection.closing == Closing::Open {
+                input.receive(&self.read_buffer[..count]);
             }
+            self.read_buffer[..count].zeroize();
         }
-        self.settle(slot);
     }
 
-    /// Answers what one connection has received.
-    fn answer(&mut self, slot: usize, left: &mut usize, service: &mut impl Service) -> Step {
+    /// Handles what one connection has received, as far as its share goes.
+    fn answer(&mut self, slot: usize, input: &mut Input, machine: &mut impl Machine) -> Step {
         loop {
-            let Some(connection) = self.connections.get_mut(slot) else {
-                return Step::Waiting;
-            };
-            if *left == 0 {
+            if self.connections.spent >= SHARE {
                 return Step::Exhausted;
             }
-            let (id, caller, now) = (connection.id, connection.caller, self.now);
-            let step = connection.answer(&mut Desk {
-                service,
+            let mut tools = Tools {
+                machine,
+                connections: &mut self.connections,
                 reply: &mut self.reply,
                 gzip: &mut self.gzip,
-                outbox: &mut self.outbox,
-                limits: &self.limits,
-                now,
+                trust: &self.trust,
                 is_draining: self.is_draining,
-            });
-            match step {
-                Step::Answered => {
-                    *left -= 1;
-                    self.stats.answered += 1;
-                }
-                Step::Opened { tag } => {
-                    self.stats.websockets += 1;
-                    service.websocket_opened(id, caller, tag, now, &mut self.outbox);
-                }
+            };
+            match input.step(slot, &mut tools) {
+                Step::Handled => self.connections.stats.answered += 1,
                 Step::Closed => {
-                    self.ended(id);
+                    let id = self.connections.slab.get(slot).map(|connection| connection.id);
+                    id.into_iter().for_each(|id| self.connections.ended(id));
                     return Step::Waiting;
                 }
-                Step::Waiting | Step::Paused | Step::Exhausted => return step,
-            }
-            if !self.outbox.items.is_empty() {
-                self.deliver();
+                step => return step,
             }
         }
     }
 
-    /// Sends what a callback has put into the outbox.
-    fn deliver(&mut self) {
-        let mut items = std::mem::take(&mut self.outbox.items);
-        for (id, outgoing) in items.drain(..) {
-            match outgoing {
-                // The service will be told, or has been.
-                Outgoing::Text(text) => drop(self.send_text(id, &text)),
-                Outgoing::Close { code, reason } => self.close_websocket(id, code, &reason),
-            }
+    /// Deals with requests to other servers.
+    fn fetch(&mut self, machine: &mut impl Machine) {
+        self.connections.fetcher.work(self.poll.registry(), self.connections.now);
+        while let Some((fetch, result)) = self.connections.fetcher.next_done() {
+            let moment = self.connections.moment;
+            machine.handle(Event::Fetched { fetch, result }, moment, &mut self.connections);
         }
-        self.outbox.items = items;
     }
 
-    fn flush_dirty(&mut self, at_most: usize) {
-        for _ in 0..at_most.min(self.dirty.len()) {
-            let Some(slot) = self.dirty.pop_front() else {
-                break;
-            };
-            let Some(connection) = self.connections.get_mut(slot) else {
-                continue;
-            };
+    /// Writes fresh output for a while.
+    fn flush_dirty(&mut self, time: Duration) {
+        /// Connections between two looks at the clock.
+        const BETWEEN_LOOKS: usize = 8;
+        let begun = Instant::now();
+        for count in 1..=self.connections.dirty.len() {
+            let Some(slot) = self.connections.dirty.pop_front() else { break };
+            let now = self.connections.now;
+            let Some(connection) = self.connections.slab.get_mut(slot) else { continue };
             connection.is_dirty = false;
-            if connection.flush(self.now).is_err() || connection.is_finished() {
+            if connection.flush(now).is_err() || connection.is_finished() {
                 self.remove(slot);
             } else {
                 self.settle(slot);
             }
+            if count % BETWEEN_LOOKS == 0 && begun.elapsed() >= time {
+                break;
+            }
         }
     }
 
-    /// Takes back what was lent and counts what is held.
+    /// Takes back what was lent, counts what is held, and makes room if that is too much.
     fn settle(&mut self, slot: usize) {
-        let Some(connection) = self.connections.get_mut(slot) else {
-            return;
-        };
-        connection.give_back(&mut self.spare_input, &mut self.spare_output);
-        trim(&mut self.spare_input);
-        trim(&mut self.spare_output);
-        self.count(slot);
-        if self.stats.buffered_bytes <= self.limits.buffered_bytes {
-            return;
-        }
-        let Some(connection) = self.connections.get_mut(slot) else {
-            return;
-        };
-        if connection.counted_bytes == 0 {
-            return;
-        }
-        log::warn!("{:?}: closed: no memory left for buffers", connection.id);
-        if connection.is_open_websocket() || !connection.output.is_empty() {
-            self.remove(slot);
-        } else {
-            connection.refuse(HttpError::Overloaded);
-            self.count(slot);
-            self.touch(slot);
+        self.connections.give_back_output(slot);
+        let input_bytes = self.inputs.get(slot).and_then(Option::as_ref).map_or(0, Input::held_bytes);
+        self.connections.count(slot, input_bytes);
+        for _ in 0..EVICTED_AT_ONCE {
+            if self.connections.stats.buffered_bytes <= self.connections.limits.buffered_bytes {
+                return;
+            }
+            let Some(hog) = self.connections.hog() else { return };
+            self.evict(hog);
         }
     }
 
-    fn count(&mut self, slot: usize) {
-        if let Some(connection) = self.connections.get_mut(slot) {
-            let held = connection.held_bytes();
-            self.stats.buffered_bytes += held;
-            self.stats.buffered_bytes -= connection.counted_bytes;
-            connection.counted_bytes = held;
+    /// Closes a connection whose caller holds too much.
+    fn evict(&mut self, slot: usize) {
+        let Some(connection) = self.connections.slab.get(slot) else { return };
+        log::info!("{:?}: closed: no memory left for buffers, and its caller holds most", connection.id);
+        if connection.is_websocket || connection.closing != Closing::Open || !connection.output.is_empty() {
+            return self.remove(slot);
         }
+        self.refuse(slot, HttpError::Overloaded);
+        self.connections.count(slot, 0);
+    }
+
+    fn refuse(&mut self, slot: usize, error: HttpError) {
+        if let Some(input) = self.inputs.get_mut(slot).and_then(Option::as_mut) {
+            input.clear();
+        }
+        self.connections.refuse(slot, error);
     }
 
     /// Deals with everything that time has brought about.
     fn sweep(&mut self) {
-        self.next_sweep = self.now + self.limits.sweep_interval();
-        if std::mem::take(&mut self.accept_failed) {
-            for listener in self.listeners.iter_mut().flatten() {
-                listener.is_ready = true;
-            }
-        }
-        let (now, limits) = (self.now, &self.limits);
-        let due: Vec<(usize, Due)> = self
-            .connections
-            .iter()
-            .filter_map(|(slot, connection)| Some((slot, connection.due(now, limits)?)))
-            .collect();
+        let Connections { now, limits, slab, .. } = &self.connections;
+        self.next_sweep = *now + limits.sweep_interval();
+        let due: Vec<(usize, Due)> =
+            slab.iter().filter_map(|(slot, connection)| Some((slot, connection.due(*now, limits)?))).collect();
+        self.listeners.try_again();
+        self.connections.callers.forget_silent(self.connections.moment.running);
+        self.connections.bound_shared();
         for (slot, due) in due {
             self.act(slot, due);
         }
     }
 
     fn act(&mut self, slot: usize, due: Due) {
-        let now = self.now;
-        let Some(connection) = self.connections.get_mut(slot) else {
-            return;
-        };
+        let now = self.connections.now;
+        let Some(connection) = self.connections.slab.get_mut(slot) else { return };
         let id = connection.id;
         match due {
             Due::Drop => self.remove(slot),
-            Due::SlowRequest => {
-                connection.refuse(HttpError::TooSlow);
-                self.touch(slot);
-            }
+            Due::SlowRequest => self.refuse(slot, HttpError::TooSlow),
+            Due::SlowAnswer if connection.output.is_empty() => self.refuse(slot, HttpError::Overloaded),
+            Due::SlowAnswer => self.remove(slot),
             Due::IdleWebSocket => {
-                let limit = self.limits.websocket_idle.as_millis();
+                let limit = self.connections.limits.websocket_idle.as_millis();
                 let reason = format!("Idle timeout expired: {limit}/{limit} ms");
-                self.close_websocket(id, 1001, &reason);
+                self.connections.close(id, 1001, &reason);
             }
             Due::SlowConsumer => {
                 log::info!("{id:?}: dropped: a message has waited too long");
                 connection.drop_slow_websocket(now);
-                self.ended(id);
+                self.connections.ended(id);
             }
         }
     }
 
-    /// Keeps the end of a websocket for `websocket_closed`, and has its last output written.
-    fn ended(&mut self, id: ConnectionId) {
-        self.stats.websockets -= 1;
-        self.closed.push(id);
-        self.touch(id.slot());
-    }
-
-    fn report_closed(&mut self, service: &mut impl Service) {
-        for id in self.closed.drain(..) {
-            service.websocket_closed(id);
-        }
-    }
-
-    /// Has the output of a connection written soon.
-    fn touch(&mut self, slot: usize) {
-        if let Some(connection) = self.connections.get_mut(slot)
-            && !connection.is_dirty
-        {
-            connection.is_dirty = true;
-            self.dirty.push_back(slot);
-        }
-    }
-
-    /// Has a connection driven again in the next turn.
-    fn put_off(&mut self, slot: usize) {
-        if let Some(connection) = self.connections.get_mut(slot)
-            && !connection.is_ready
-        {
-            connection.is_ready = true;
-            self.ready.push_back(slot);
+    /// Tells the machine of connections that are gone.
+    fn report_gone(&mut self, machine: &mut impl Machine) {
+        while let Some(connection) = self.connections.gone.pop() {
+            let moment = self.connections.moment;
+            machine.handle(Event::Gone { connection }, moment, &mut self.connections);
         }
     }
 
     fn remove(&mut self, slot: usize) {
-        let Some(mut connection) = self.connections.try_remove(slot) else {
-            return;
-        };
         // Closing the socket takes it out of the poll as well.
-        connection.give_back(&mut self.spare_input, &mut self.spare_output);
-        self.stats.buffered_bytes -= connection.counted_bytes;
-        if let Some(Some(listener)) = self.listeners.get_mut(connection.caller.listener.0) {
-            listener.connections -= 1;
+        if let Some(connection) = self.connections.remove(slot) {
+            self.listeners.closed(&connection);
         }
-        if connection.is_open_websocket() {
-            self.ended(connection.id);
+        if let Some(Some(mut input)) = self.inputs.get_mut(slot).map(Option::take) {
+            input.give_back(&mut self.spare_input);
         }
     }
 }
 
-/// Frees a spare buffer that one unusual request or answer has made large.
-fn trim(spare: &mut Vec<u8>) {
-    if spare.capacity() > SPARE_BYTES {
-        *spare = Vec::new();
-    }
-}
-
-/// Whether accepting failed because of the one connection that was to be accepted.
-fn is_of_the_client(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted)
-}
-
-fn open_websocket(connections: &mut Slab<Connection>, id: ConnectionId) -> Option<&mut Connection> {
-    let connection = connections.get_mut(id.slot())?;
-    (connection.id == id && connection.is_open_websocket()).then_some(connection)
+fn unix_millis() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
 }

@@ -1,5 +1,4 @@
-//! Harvesting in a running node: a tick every second, and putting the block that comes of it onto the chain
-//! (specification 08 §9, §10).
+//! Harvesting in a running node: a tick every second, and putting the block that comes of it onto the chain.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use crate::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocke
 use crate::chain::{ChainPart, PartProgress, Switch, harvested_part};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
-use crate::model::{Network, Transaction};
+use crate::model::{Address, Network, Transaction};
 use crate::pool::Confirmed;
 use crate::rules::Refusal;
 use crate::store::{Store, StoreError};
@@ -47,7 +46,7 @@ impl<'s> Harvester<'s> {
             // The configuration holds hex digits only.
             let Ok(private) = PrivateKey::from_hex(secret.expose_hex()) else { continue };
             let pair = Box::new(KeyPair::new(&private));
-            let address = crate::model::Address::from_public_key(&pair.public(), settings.network.byte);
+            let address = Address::from_public_key(&pair.public(), settings.network.byte);
             match unlocked.unlock_configured(pair, confirmed.height, confirmed.snapshot, &settings.network)? {
                 UnlockResult::Success => log::info!("{address} harvests"),
                 other => log::warn!("{address} does not harvest yet: {}", other.name()),
@@ -59,6 +58,11 @@ impl<'s> Harvester<'s> {
     /// When the next tick is due, in the node's running time.
     pub fn due(&self) -> Duration {
         self.next
+    }
+
+    /// Puts the next tick off.
+    pub fn put_off(&mut self, until: Duration) {
+        self.next = self.next.max(until);
     }
 
     /// Whether there is work that does not wait for anybody.
@@ -96,8 +100,11 @@ impl<'s> Harvester<'s> {
             Work::Block(part) => match part.step(confirmed.now)? {
                 PartProgress::Working(part) => self.work = Work::Block(part),
                 PartProgress::Done(outcome) => {
-                    if outcome.switch.is_none() {
-                        log::warn!("the harvested block was not taken: {:?}", outcome.validity);
+                    match &outcome.switch {
+                        Some(switch) => {
+                            log::info!("harvested block: height {}, {} transactions", switch.last, switch.confirmed.len());
+                        }
+                        None => log::warn!("the harvested block was not taken: {:?}", outcome.validity),
                     }
                     return Ok(outcome.switch);
                 }
@@ -107,8 +114,6 @@ impl<'s> Harvester<'s> {
     }
 
     fn begin_block(&mut self, harvested: Harvested) -> Result<(), StoreError> {
-        let block = &harvested.block;
-        log::info!("harvested block: height {}, {} transactions", block.height, block.transactions.len());
         match harvested_part(self.store, self.network, harvested) {
             Ok(part) => self.work = Work::Block(part),
             Err(Refusal::Store(error)) => return Err(error),

@@ -1,16 +1,14 @@
-//! What a node tells of itself (specification 05 §7.1).
-
-use zeroize::Zeroizing;
+//! What a node tells of itself.
 
 use crate::api::NodeDescription;
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::{Address, Timestamp};
 
-/// The description of a node with these settings. Without a boot key it is known by a random one.
-pub fn describe(settings: &Settings, now: Timestamp) -> NodeDescription {
+/// The description of a node with these settings. Without a boot key it is known by one that is made from `seed`.
+pub fn describe(settings: &Settings, seed: &[u8; 32], now: Timestamp) -> NodeDescription {
     let configured = settings.boot.key.as_ref().and_then(|key| PrivateKey::from_hex(key.expose_hex()).ok());
-    let public_key = KeyPair::new(&configured.unwrap_or_else(random_key)).public();
+    let public_key = KeyPair::new(&configured.unwrap_or_else(|| PrivateKey::from_seed(seed))).public();
     let address = || Address::from_public_key(&public_key, settings.network.byte).to_string();
     let endpoint = &settings.endpoint;
     NodeDescription {
@@ -24,13 +22,4 @@ pub fn describe(settings: &Settings, now: Timestamp) -> NodeDescription {
         network: settings.network.byte,
         started: now,
     }
-}
-
-fn random_key() -> PrivateKey {
-    let mut seed = Zeroizing::new([0; 32]);
-    if let Err(error) = getrandom::fill(seed.as_mut_slice()) {
-        // Nothing is signed with it; it only tells nodes apart.
-        log::warn!("the system gives no randomness, so the node has no key of its own: {error}");
-    }
-    PrivateKey::from_seed(&seed)
 }

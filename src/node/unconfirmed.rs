@@ -1,34 +1,45 @@
-//! The pool in a running node: what the interface does to it, and its upkeep.
+//! The pool in a running node: what is announced to it, and its upkeep.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
-use crate::api::{Desk, Failure, UnlockRefusal, UnlockedInfo};
-use crate::chain::harvest::{UnlockResult, Unlocked};
+use super::budget::Budget;
 use crate::codec::Context as ReadContext;
-use crate::crypto::{KeyPair, Verifier};
-use crate::model::transaction::wire_network;
-use crate::model::{Address, Hash256, Height, Timestamp, Transaction};
+use crate::crypto::Verifier;
+use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::pool::{Confirmed, Pool};
-use crate::rules::{self, Context, Outcome, Refusal, Use, ValidationResult};
+use crate::rules::Outcome;
 use crate::store::{StoreError, stored_block};
 
+/// Time between two looks for unconfirmed transactions that have expired.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Units that it costs to take one transaction over, and to read one block.
+const UNITS_PER_TRANSACTION: u32 = 50;
+const UNITS_PER_BLOCK: u32 = 200;
+
 /// Unconfirmed transactions.
+#[derive(Default)]
 pub struct Unconfirmed {
-    pool: Pool,
+    /// The transactions.
+    pub pool: Pool,
     verifier: Verifier,
-    is_booted: bool,
+    /// Blocks that were added to the chain and are still to be looked at for transactions that they confirm.
+    added: Option<Added>,
+    /// When to look for transactions that have expired, in the node's running time.
+    next_expiry: Duration,
+}
+
+struct Added {
+    next: Height,
+    last: Height,
+    confirmed: BTreeSet<Hash256>,
 }
 
 impl Unconfirmed {
-    /// None, in a node that has joined its network or not.
-    pub fn new(is_booted: bool) -> Unconfirmed {
-        Unconfirmed { pool: Pool::default(), verifier: Verifier::default(), is_booted }
-    }
-
-    /// What the interface has to do with, on top of a state.
-    pub fn desk<'a>(&'a mut self, unlocked: &'a mut Unlocked, confirmed: Confirmed<'a>) -> NodeDesk<'a> {
-        NodeDesk { unconfirmed: self, unlocked, confirmed }
+    /// Judges a transaction that somebody announces.
+    pub fn announce(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>) -> Outcome {
+        self.pool.announce(transaction, confirmed, &mut self.verifier)
     }
 
     /// All transactions in the order in which they are chosen for a block.
@@ -38,111 +49,71 @@ impl Unconfirmed {
 
     /// Whether the pool's state must still be brought up to the chain.
     pub fn has_work(&self) -> bool {
-        self.pool.has_work()
+        self.added.is_some() || self.pool.has_work()
     }
 
-    /// Does a piece of that work.
-    pub fn work(&mut self, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
-        self.pool.work(confirmed, &mut self.verifier)
+    /// When there is work that waits for its time.
+    pub fn due(&self) -> Duration {
+        self.next_expiry
     }
 
-    /// Drops what has expired.
-    pub fn drop_expired(&mut self, now: Timestamp) {
-        self.pool.drop_expired(now);
-    }
-
-    /// The chain has changed: transactions with these hashes are confirmed, `returned` have lost their block.
-    pub fn chain_changed(&mut self, confirmed: &BTreeSet<Hash256>, returned: Vec<Transaction>) {
-        if !self.is_idle() || !returned.is_empty() {
-            self.pool.on_chain_change(confirmed, returned);
+    /// Drops what has expired, once a second.
+    pub fn drop_expired(&mut self, now: Timestamp, running: Duration) {
+        if running >= self.next_expiry {
+            self.next_expiry = running + EXPIRY_INTERVAL;
+            self.pool.drop_expired(now);
         }
     }
 
-    /// Blocks from `first` on have been added to the chain.
-    pub fn blocks_added(&mut self, first: Height, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
-        if self.is_idle() {
-            return Ok(());
+    /// Brings the pool's state up to the chain, for as long as the budget lasts.
+    pub fn work(&mut self, confirmed: &Confirmed<'_>, budget: &mut Budget) -> Result<(), StoreError> {
+        while self.has_work() && !budget.is_spent() {
+            if let Some(added) = &mut self.added {
+                budget.spend(UNITS_PER_BLOCK);
+                if added.read_next(confirmed)? {
+                    let confirmed = std::mem::take(&mut added.confirmed);
+                    self.added = None;
+                    self.pool.on_chain_change(&confirmed, Vec::new());
+                }
+            } else {
+                budget.spend(UNITS_PER_TRANSACTION);
+                self.pool.work(confirmed, &mut self.verifier)?;
+            }
         }
-        let mut hashes: BTreeSet<Hash256> = BTreeSet::new();
-        for height in first.0..=confirmed.height.0 {
-            let block = stored_block(confirmed.snapshot, Height(height), ReadContext::of(confirmed.network))?;
-            let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
-            hashes.extend(transactions.map(|transaction| transaction.hash()));
-        }
-        self.chain_changed(&hashes, Vec::new());
         Ok(())
     }
 
+    /// Blocks have been added to the chain.
+    pub fn blocks_added(&mut self, first: Height, last: Height) {
+        match &mut self.added {
+            Some(added) => added.last = last,
+            None if self.is_idle() => {}
+            None => self.added = Some(Added { next: first, last, confirmed: BTreeSet::new() }),
+        }
+    }
+
+    /// The chain has changed: transactions with these hashes are confirmed, `returned` have lost their block.
+    pub fn chain_changed(&mut self, mut confirmed: BTreeSet<Hash256>, returned: Vec<Transaction>) {
+        if let Some(added) = self.added.take() {
+            confirmed.extend(added.confirmed);
+        }
+        if !self.is_idle() || !returned.is_empty() {
+            self.pool.on_chain_change(&confirmed, returned);
+        }
+    }
+
     fn is_idle(&self) -> bool {
-        self.pool.is_empty() && !self.pool.has_work()
-    }
-
-    /// A transaction that has come in and nobody was told of yet, the oldest first.
-    pub fn next_arrival(&mut self) -> Option<Rc<Transaction>> {
-        self.pool.next_arrival()
+        self.pool.is_empty() && !self.has_work()
     }
 }
 
-/// Pool and harvester as the interface uses them while it answers one request.
-pub struct NodeDesk<'a> {
-    unconfirmed: &'a mut Unconfirmed,
-    unlocked: &'a mut Unlocked,
-    confirmed: Confirmed<'a>,
-}
-
-impl Desk for NodeDesk<'_> {
-    fn announce(&mut self, transaction: Transaction) -> Result<ValidationResult, Failure> {
-        let Unconfirmed { pool, verifier, is_booted, .. } = self.unconfirmed;
-        if !*is_booted && wire_network(transaction.version) == self.confirmed.network.byte {
-            return Err(Failure::NOT_BOOTED);
-        }
-        result_of(pool.announce(transaction, &self.confirmed, verifier))
-    }
-
-    fn prepare(&self, transaction: &Transaction) -> Result<ValidationResult, Failure> {
-        let Confirmed { snapshot, network, height, now } = self.confirmed;
-        let context = Context { state: snapshot, network, height: height.next(), now, usage: Use::Prepare };
-        result_of(rules::check_transaction(transaction, &context).map(drop))
-    }
-
-    fn unconfirmed(&self, account: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, Failure> {
-        if self.unconfirmed.pool.is_empty() {
-            return Ok(Vec::new());
-        }
-        let roots = self.unconfirmed.pool.most_recent(account, limit, &self.confirmed)?;
-        Ok(roots.into_iter().map(|root| Rc::clone(&root.transaction)).collect())
-    }
-
-    fn unlock(&mut self, pair: KeyPair) -> Result<(), Failure> {
-        let Confirmed { snapshot, network, height, .. } = self.confirmed;
-        let refusal = match self.unlocked.unlock(Box::new(pair), height, snapshot, network)? {
-            UnlockResult::Success => return Ok(()),
-            UnlockResult::ServerLimit => UnlockRefusal::ServerLimit,
-            UnlockResult::HarvestingBlocked => UnlockRefusal::Blocked,
-            UnlockResult::UnknownAccount => UnlockRefusal::UnknownAccount,
-            UnlockResult::HarvestingIneligible => UnlockRefusal::Ineligible,
-        };
-        Err(refusal.into())
-    }
-
-    fn lock(&mut self, address: &Address) {
-        self.unlocked.lock(address);
-    }
-
-    fn is_unlocked(&self, address: &Address) -> bool {
-        self.unlocked.contains(address)
-    }
-
-    fn unlocked_info(&self) -> UnlockedInfo {
-        UnlockedInfo { max: self.unlocked.limit(), count: self.unlocked.count() as i32 }
-    }
-}
-
-fn result_of(outcome: Outcome) -> Result<ValidationResult, Failure> {
-    match outcome {
-        Ok(()) => Ok(ValidationResult::Success),
-        Err(Refusal::Result(result)) => Ok(result),
-        Err(Refusal::Exception(exception)) => Err(exception.into()),
-        Err(Refusal::Store(error)) => Err(error.into()),
+impl Added {
+    /// Reads the next block; whether it was the last.
+    fn read_next(&mut self, confirmed: &Confirmed<'_>) -> Result<bool, StoreError> {
+        let block = stored_block(confirmed.snapshot, self.next, ReadContext::of(confirmed.network).trusting())?;
+        let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
+        self.confirmed.extend(transactions.map(|transaction| transaction.hash()));
+        self.next = self.next.next();
+        Ok(self.next > self.last)
     }
 }

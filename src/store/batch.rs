@@ -1,5 +1,7 @@
 //! Writing: one transaction for many blocks.
 
+use std::cell::Cell;
+
 use lmdb::{Database, RwTransaction, Transaction, WriteFlags};
 
 use super::error::StoreError;
@@ -8,16 +10,38 @@ use super::read::{Read, Walk, found};
 use super::tables::Table;
 use super::write::Write;
 
-/// Changes that become visible and durable together. Dropped without [`Batch::commit`] they are gone.
+/// Changes that become visible and durable together. Dropped without [`Batch::commit`] they are gone. There is one at
+/// a time in a process: it is the right to change the chain.
 pub struct Batch<'env> {
     transaction: RwTransaction<'env>,
     databases: &'env [Database],
     journal: Journal,
+    _turn: Turn<'env>,
+}
+
+/// Given back when it is dropped, after the transaction.
+pub(super) struct Turn<'env>(&'env Cell<bool>);
+
+impl<'env> Turn<'env> {
+    /// Takes the one turn there is; `None` if somebody has it.
+    pub fn take(taken: &'env Cell<bool>) -> Option<Turn<'env>> {
+        (!taken.replace(true)).then_some(Turn(taken))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 impl<'env> Batch<'env> {
-    pub(super) fn new(transaction: RwTransaction<'env>, databases: &'env [Database]) -> Batch<'env> {
-        Batch { transaction, databases, journal: Journal::default() }
+    pub(super) fn new(
+        transaction: RwTransaction<'env>,
+        databases: &'env [Database],
+        turn: Turn<'env>,
+    ) -> Batch<'env> {
+        Batch { transaction, databases, journal: Journal::default(), _turn: turn }
     }
 
     /// Sets a key outside of the journal.

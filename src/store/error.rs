@@ -16,6 +16,8 @@ pub enum StoreError {
     OtherNetwork { store: String, configured: String },
     /// Another process has it open to change it.
     InUse,
+    /// This process is changing it already. Asking twice is a mistake of the program.
+    BeingChanged,
     /// There is no chain in the folder.
     Empty,
     /// Reading was told to stop.
@@ -45,6 +47,7 @@ impl fmt::Display for StoreError {
                  choose another data folder or the configuration that belongs to this one"
             ),
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
+            StoreError::BeingChanged => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
             StoreError::Interrupted => f.write_str("interrupted"),
             StoreError::Damaged(what) => {

@@ -1,5 +1,6 @@
 //! Opening a store.
 
+use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
 
-use super::batch::Batch;
+use super::batch::{Batch, Turn};
 use super::error::StoreError;
 use super::read::Snapshot;
 use super::tables::Table;
@@ -58,6 +59,8 @@ pub enum Access {
 pub struct Store {
     environment: Environment,
     databases: [Database; Table::ALL.len()],
+    /// Whether there is a batch.
+    has_batch: Cell<bool>,
     /// Held for exclusive access, and released by the system however the process ends.
     _lock: Option<File>,
     stop: Option<Arc<AtomicBool>>,
@@ -88,7 +91,7 @@ impl Store {
                 });
             }
         }
-        let store = Store { databases: create_tables(&environment)?, environment, _lock: lock, stop: None };
+        let store = Store { databases: create_tables(&environment)?, environment, has_batch: Cell::new(false), _lock: lock, stop: None };
         let mut batch = store.begin()?;
         batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
         batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
@@ -108,7 +111,7 @@ impl Store {
         let environment = environment(folder, options)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
-        Ok((Store { databases: open_tables(&environment)?, environment, _lock, stop: None }, network))
+        Ok((Store { databases: open_tables(&environment)?, environment, has_batch: Cell::new(false), _lock, stop: None }, network))
     }
 
     /// Makes reading end with [`StoreError::Interrupted`] once the flag is set. A process that is stopped in the
@@ -123,9 +126,10 @@ impl Store {
         Ok(Snapshot::new(self.environment.begin_ro_txn()?, &self.databases, self.stop.as_deref()))
     }
 
-    /// The one writer. A second one, in this process or another, waits for the first.
+    /// The one writer. Fails while there is another in this process.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
-        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases))
+        let turn = Turn::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
+        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, turn))
     }
 
     /// Bytes of the file that hold pages.

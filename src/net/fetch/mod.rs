@@ -84,3 +84,16 @@ impl fmt::Display for FetchError {
 }
 
 impl std::error::Error for FetchError {}
+
+#[derive(Debug, Default)]
+pub struct Fetcher;
+
+impl Fetcher {
+    pub fn start(&mut self, _: Fetch, _: std::time::Instant) -> FetchId { FetchId(0) }
+    pub fn cancel(&mut self, _: FetchId) {}
+    pub fn notice(&mut self, _: &mio::event::Event) {}
+    pub fn work(&mut self, _: &mio::Registry, _: std::time::Instant) {}
+    pub fn next_due(&self) -> Option<std::time::Instant> { None }
+    pub fn has_work(&self) -> bool { false }
+    pub fn next_done(&mut self) -> Option<(FetchId, Result<Response, FetchError>)> { None }
+}

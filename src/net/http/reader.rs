@@ -31,10 +31,11 @@ enum Stage {
     Body {
         head: Box<Head>,
         body: Body,
+        limit: usize,
         continue_due: bool,
     },
-    /// A whole request that was put back.
-    Whole(Box<Whole>),
+    /// A whole request that is to be handed out, perhaps again.
+    Whole(Whole),
     Refused(HttpError),
 }
 
@@ -67,12 +68,40 @@ impl RequestReader {
     ///
     /// After an error the same error is returned for ever: nothing behind it can be trusted.
     pub fn next_request(&mut self) -> Result<Option<Request<'_>>, HttpError> {
-        match self.advance() {
-            Ok(Some(whole)) => Ok(Some(self.take(whole))),
-            Ok(None) => Ok(None),
+        let limit = self.body_limit;
+        self.next_request_within(|_, _| limit)
+    }
+
+    /// The same with a limit on the body that depends on method and path, asked for once the head is there.
+    pub fn next_request_within(
+        &mut self,
+        body_limit: impl Fn(&str, &str) -> usize,
+    ) -> Result<Option<Request<'_>>, HttpError> {
+        Ok(if self.advance(body_limit)? { self.whole() } else { None })
+    }
+
+    /// Reads on; whether there is a complete request, which [`whole`](Self::whole) then gives.
+    pub fn advance(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<bool, HttpError> {
+        match self.read(body_limit) {
+            Ok(Some(whole)) => {
+                self.stage = Stage::Whole(whole);
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
             Err(error) => {
                 self.stage = Stage::Refused(error);
                 Err(error)
+            }
+        }
+    }
+
+    /// Hands out the complete request and moves on behind it.
+    pub fn whole(&mut self) -> Option<Request<'_>> {
+        match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
+            Stage::Whole(whole) => Some(self.take(whole)),
+            other => {
+                self.stage = other;
+                None
             }
         }
     }
@@ -82,7 +111,7 @@ impl RequestReader {
     pub fn put_back(&mut self) {
         if let Some(whole) = self.last.take() {
             self.inbox.untake(whole.end);
-            self.stage = Stage::Whole(Box::new(whole));
+            self.stage = Stage::Whole(whole);
         }
     }
 
@@ -122,11 +151,19 @@ impl RequestReader {
     }
 
     /// Reads on until a request is complete.
-    fn advance(&mut self) -> Result<Option<Whole>, HttpError> {
+    fn read(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<Option<Whole>, HttpError> {
         if let Stage::Head { searched } = self.stage {
             let Some(head) = self.read_head(searched)? else {
                 return Ok(None);
             };
+            let bytes = self.inbox.unread();
+            let limit = match head.framing {
+                Framing::Sized(0) => 0,
+                _ => body_limit(text(bytes, &head.method), text(bytes, &head.path)),
+            };
+            if matches!(head.framing, Framing::Sized(length) if length > limit) {
+                return Err(HttpError::BodyTooLarge);
+            }
             // The common case, a request that is there as a whole, skips the stage between.
             if let Framing::Sized(length) = head.framing
                 && self.inbox.unread().len() >= head.len + length
@@ -134,11 +171,11 @@ impl RequestReader {
                 let (begin, end) = (head.len, head.len + length);
                 return Ok(Some(Whole { head, body: begin..end, end }));
             }
-            self.begin_body(head);
+            self.begin_body(head, limit);
         }
-        let Stage::Body { head, body, .. } = &mut self.stage else {
+        let Stage::Body { head, body, limit, .. } = &mut self.stage else {
             return match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
-                Stage::Whole(whole) => Ok(Some(*whole)),
+                Stage::Whole(whole) => Ok(Some(whole)),
                 Stage::Refused(error) => Err(error),
                 _ => Ok(None),
             };
@@ -154,7 +191,7 @@ impl RequestReader {
             }
             Body::Chunked(chunked) => {
                 let bytes = &mut self.inbox.unread_mut()[begin..];
-                let used = chunked.advance(bytes, self.body_limit)?;
+                let used = chunked.advance(bytes, *limit)?;
                 if !chunked.is_done() {
                     self.inbox.remove(begin + chunked.decoded..begin + used);
                     return Ok(None);
@@ -177,20 +214,23 @@ impl RequestReader {
             self.stage = Stage::Head { searched: unread.len() };
             return Ok(None);
         }
-        let head = head::parse(unread, self.body_limit)?;
+        let head = head::parse(unread)?;
         if head.is_none() {
             self.stage = Stage::Head { searched: unread.len() };
         }
         Ok(head)
     }
 
-    fn begin_body(&mut self, head: Head) {
+    fn begin_body(&mut self, head: Head, limit: usize) {
+        let declared = if let Framing::Sized(length) = head.framing { length } else { 0 };
+        self.inbox.expect(head.len + declared);
         let arrived = self.inbox.unread().len() > head.len;
         self.stage = Stage::Body {
             body: match head.framing {
                 Framing::Sized(length) => Body::Sized(length),
                 Framing::Chunked => Body::Chunked(ChunkedBody::new()),
             },
+            limit,
             continue_due: head.expects_continue && !arrived,
             head: Box::new(head),
         };
@@ -343,6 +383,28 @@ mod tests {
         assert_eq!(request.header("none"), None);
         assert!(request.header_has_token("x-a", "tok"));
         assert_eq!(request.headers().count(), 4);
+    }
+
+    #[test]
+    fn a_body_over_the_limit_of_its_path_is_refused_before_it_is_read() {
+        let limit = |method: &str, path: &str| if (method, path) == ("POST", "/large") { 1000 } else { 10 };
+        for (path, length, fits) in [
+            ("/large", "1000", true),
+            ("/large", "1001", false),
+            ("/small", "10", true),
+            ("/small", "11", false),
+            ("/small", "18446744073709551617", false),
+            ("/small", "99999999999999999999999999", false),
+        ] {
+            let mut reader = RequestReader::new(0);
+            let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+            reader.receive(head.as_bytes());
+            let refused = reader.next_request_within(limit).map(|request| request.is_some());
+            assert_eq!(refused, if fits { Ok(false) } else { Err(HttpError::BodyTooLarge) }, "{path} {length}");
+        }
+        let mut reader = RequestReader::new(0);
+        reader.receive(b"POST /small HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n");
+        assert_eq!(reader.next_request_within(limit).unwrap_err(), HttpError::BodyTooLarge);
     }
 
     #[test]

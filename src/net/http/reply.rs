@@ -27,10 +27,8 @@ pub struct Reply {
     pub headers: Vec<(Cow<'static, str>, Cow<'static, str>)>,
     /// Body, uncompressed. Not sent for HEAD, but counted.
     pub body: Vec<u8>,
-    /// There is no answer yet: the same request is to be made again in the next turn. What else is in the reply is
-    /// forgotten, and the connection's further requests wait.
-    pub later: bool,
-    /// The answer goes out in pieces while it is made, without its length: what is in `body` is the next of them.
+    /// The answer goes out in pieces while it is made, without its length being known: what is in `body` is the next
+    /// of them. Set before the first piece, together with status and headers, and left alone then.
     pub pieces: bool,
     /// Close the connection after this answer.
     pub close: bool,
@@ -54,7 +52,6 @@ impl Reply {
         if self.body.capacity() > BODY_KEPT_BYTES {
             self.body = Vec::new();
         }
-        self.later = false;
         self.pieces = false;
         self.close = false;
         self.upgrade = None;
@@ -100,6 +97,36 @@ impl Reply {
             out.extend_from_slice(body);
         }
         close
+    }
+
+    /// Appends the head of an answer in pieces to `out`. Returns whether the connection must be closed after it.
+    pub fn write_first(&self, request: &Request<'_>, out: &mut Vec<u8>) -> bool {
+        // An older client knows the end of the answer by that of the connection.
+        let close = self.close || !request.keep_alive || request.is_http_10;
+        self.write_start(out);
+        let coding = if request.is_http_10 { "" } else { "Transfer-Encoding: chunked\r\n" };
+        out.extend_from_slice(coding.as_bytes());
+        out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
+        close
+    }
+
+    /// Appends what is in the body to `out`, as the next piece of an answer, and empties the body; with `is_last` also
+    /// the end of the answer.
+    pub fn write_piece(&mut self, request: &Request<'_>, is_last: bool, out: &mut Vec<u8>) {
+        let is_chunked = !request.is_http_10;
+        if request.method != "HEAD" {
+            if !self.body.is_empty() {
+                if is_chunked {
+                    out.extend_from_slice(format!("{:x}\r\n", self.body.len()).as_bytes());
+                }
+                out.extend_from_slice(&self.body);
+                out.extend_from_slice(if is_chunked { b"\r\n" } else { b"" });
+            }
+            if is_last && is_chunked {
+                out.extend_from_slice(b"0\r\n\r\n");
+            }
+        }
+        self.body.clear();
     }
 
     /// Appends the answer to a message that could not be read, and so has no request.
@@ -179,18 +206,8 @@ fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_decimal(mut number: usize, out: &mut Vec<u8>) {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 || at == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+fn write_decimal(number: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 #[cfg(test)]
@@ -241,6 +258,26 @@ mod tests {
         reply.close = true;
         let (text, close) = answer(&reply, old);
         assert!(close && text.contains("\r\nConnection: close\r\n"));
+    }
+
+    #[test]
+    fn an_answer_in_pieces_ends_with_its_last_chunk_or_with_the_connection() {
+        for (request, head, pieces) in [
+            (get(""), "Transfer-Encoding: chunked\r\n\r\n", "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
+            ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".to_owned(), "Connection: close\r\n\r\n", "abcde"),
+            ("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "Transfer-Encoding: chunked\r\n\r\n", ""),
+        ] {
+            let mut reader = RequestReader::new(100);
+            reader.receive(request.as_bytes());
+            let request = reader.next_request().unwrap().unwrap();
+            let (mut reply, mut out) = (Reply { pieces: true, ..Reply::new() }, Vec::new());
+            assert_eq!(reply.write_first(&request, &mut out), request.is_http_10);
+            for (piece, is_last) in [("abc", false), ("", false), ("de", true)] {
+                reply.body.extend_from_slice(piece.as_bytes());
+                reply.write_piece(&request, is_last, &mut out);
+            }
+            assert_eq!(String::from_utf8(out).unwrap(), format!("HTTP/1.1 200 OK\r\n{head}{pieces}"));
+        }
     }
 
     #[test]

@@ -276,9 +276,11 @@ fn unmask(payload: &mut [u8], mask: [u8; 4]) {
     }
 }
 
-/// Appends a text message to `out`, as one frame. `text` must be UTF-8.
-pub fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    write_frame(OpCode::Data(Data::Text), text, out);
+/// Appends the head of a text message of `length` bytes, which follow it as one frame, to `out`.
+pub fn write_text_head(length: usize, out: &mut Vec<u8>) {
+    let header = FrameHeader { opcode: OpCode::Data(Data::Text), ..FrameHeader::default() };
+    // Writing to a vector cannot fail.
+    let _ = header.format(length as u64, out);
 }
 
 /// Appends a close frame to `out`. A reason that does not fit a control frame is cut.

@@ -9,8 +9,6 @@ use crate::net::http::{HttpError, Reply, Request};
 pub struct Upgrade {
     /// Value of `Sec-WebSocket-Accept`.
     pub accept: String,
-    /// Handed to the service when the websocket opens, so that it knows what it agreed to.
-    pub tag: u64,
 }
 
 /// Why an upgrade request is not granted.
@@ -46,11 +44,11 @@ impl Refusal {
     }
 }
 
-/// Decides on an upgrade request whose method is GET. `tag` is handed back when it opens.
+/// Decides on an upgrade request whose method is GET.
 ///
 /// The key is not checked to be base64 and the origin is not looked at, as in NIS1. Offers of
 /// extensions are ignored.
-pub fn handshake(request: &Request<'_>, tag: u64) -> Result<Upgrade, Refusal> {
+pub fn handshake(request: &Request<'_>) -> Result<Upgrade, Refusal> {
     let upgrade = request.header("Upgrade").unwrap_or_default();
     if !upgrade.trim().eq_ignore_ascii_case("websocket") {
         return Err(Refusal::NotWebSocket);
@@ -62,7 +60,7 @@ pub fn handshake(request: &Request<'_>, tag: u64) -> Result<Upgrade, Refusal> {
         return Err(Refusal::WrongVersion);
     }
     let key = request.header("Sec-WebSocket-Key").ok_or(Refusal::NoKey)?;
-    Ok(Upgrade { accept: derive_accept_key(key.as_bytes()), tag })
+    Ok(Upgrade { accept: derive_accept_key(key.as_bytes()) })
 }
 
 /// The first name in the client's `Sec-WebSocket-Protocol` headers that is `supported` (case does
@@ -82,7 +80,7 @@ mod tests {
     fn decide(headers: &str) -> Result<Upgrade, Refusal> {
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        handshake(&reader.next_request().unwrap().unwrap(), 7)
+        handshake(&reader.next_request().unwrap().unwrap())
     }
 
     const UPGRADE: &str = "upgrade: WebSocket\r\n";
@@ -94,7 +92,6 @@ mod tests {
     fn the_worked_key_gives_the_worked_accept_value() {
         let upgrade = decide(&[UPGRADE, CONNECTION, VERSION, KEY].concat()).unwrap();
         assert_eq!(upgrade.accept, "BACScCJPNqyz+UBoqMH89VmURoA=");
-        assert_eq!(upgrade.tag, 7);
         assert!(decide(&[UPGRADE, CONNECTION, VERSION, "Sec-WebSocket-Key: x\r\n"].concat()).is_ok());
     }
 

@@ -1,0 +1,113 @@
+//! Opening the ports.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+use super::{NodeError, descriptors};
+use crate::config::{Bind, LocalAddresses, Settings};
+use crate::devnet::Ports;
+use crate::net::{self, Fetcher, Reactor, machine::ListenerId};
+use crate::node;
+
+/// Where the two interfaces listen; the first address of each.
+pub struct Addresses {
+    pub http: SocketAddr,
+    pub websocket: SocketAddr,
+}
+
+impl Addresses {
+    pub fn ports(&self) -> Ports {
+        Ports { http: self.http.port(), websocket: self.websocket.port() }
+    }
+}
+
+/// Opens both ports.
+pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses), NodeError> {
+    let (room, fetches) = descriptors::raise();
+    let limits = &settings.limits;
+    let connections = limits.connections.min(room);
+    if connections < limits.connections {
+        log::warn!(
+            "the system allows {connections} connections instead of nisd.maxConnections = {}; raise the limit on open \
+             files (ulimit -n)",
+            limits.connections
+        );
+    }
+    let trusted = settings.trusted_proxies.clone();
+    let mut reactor = Reactor::new(
+        net::Limits {
+            connections,
+            connections_per_caller: limits.connections_per_address,
+            ipv6_prefix: limits.ipv6_prefix_length,
+            requests_per_second: settings.http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
+            backlog_bytes: limits.backlog,
+            buffered_bytes: limits.buffered,
+            keep_alive: limits.idle_timeout,
+            request_time: limits.request_timeout,
+            write_stall: limits.request_timeout,
+            websocket_idle: limits.websocket_idle_timeout,
+            send_age: limits.send_timeout,
+            ..net::Limits::default()
+        },
+        Box::new(move |address| trusted.contains(address)),
+        net::fetch_from_system(fetches, seed),
+    )
+    .map_err(NodeError::System)?;
+    let share = |own: usize| own.min(share_of(connections, limits.connections, own));
+    let (http, websocket) = (&settings.http, &settings.websocket);
+    let addresses = Addresses {
+        http: listen(&mut reactor, node::HTTP, http.bind, http.port, share(limits.http_connections))?,
+        websocket: listen(
+            &mut reactor,
+            node::WEBSOCKET,
+            websocket.bind,
+            websocket.port,
+            share(limits.websocket_connections),
+        )?,
+    };
+    Ok((reactor, addresses))
+}
+
+/// The part of `connections` that an interface may use which may use `own` of `configured`.
+fn share_of(connections: usize, configured: usize, own: usize) -> usize {
+    let share = connections as u128 * own as u128 / configured.max(1) as u128;
+    usize::try_from(share).unwrap_or(connections).max(1)
+}
+
+/// Listens for one interface; the first address.
+fn listen(
+    reactor: &mut Reactor,
+    id: ListenerId,
+    bind: Bind,
+    port: u16,
+    connections: usize,
+) -> Result<SocketAddr, NodeError> {
+    let mut open = |address: IpAddr, port: u16| {
+        let address = SocketAddr::new(address, port);
+        reactor.listen(id, address, connections).map_err(|error| NodeError::Listen(address, error))
+    };
+    match bind {
+        Bind::One(address) => open(address, port),
+        // A machine without IPv6 refuses the first.
+        Bind::All => open(Ipv6Addr::UNSPECIFIED.into(), port).or_else(|_| open(Ipv4Addr::UNSPECIFIED.into(), port)),
+        Bind::Loopback => {
+            let first = open(Ipv4Addr::LOCALHOST.into(), port)?;
+            if let Err(error) = open(Ipv6Addr::LOCALHOST.into(), first.port()) {
+                log::info!("not listening on IPv6: {error}");
+            }
+            Ok(first)
+        }
+    }
+}
+
+/// The callers that count as local, with the host names among them looked up once, before the loop begins.
+pub fn resolve_local(settings: &Settings) -> LocalAddresses {
+    let mut local = settings.local.clone();
+    for host in settings.local.hosts() {
+        match (host.as_str(), 0).to_socket_addrs() {
+            Ok(addresses) => addresses.for_each(|address| local.add(address.ip())),
+            Err(error) => log::warn!("nis.additionalLocalIps: {host} cannot be looked up and is left out: {error}"),
+        }
+    }
+    local
+}

@@ -1,0 +1,486 @@
+//! Who pays: an account for each caller, of what its connections hold and cost, and whose turn it is.
+//!
+//! A caller is an IPv4 address or the part of an IPv6 address that a client has to itself. Callers are served in turn,
+//! one connection at a time; of a caller's connections those that have just become ready come before those that have
+//! used up a share already. The loopback address 127.0.0.1 is exempt from limits on rate, work and connections, as
+//! the machine's own wallets and proxies come from there, but takes its turn like any other.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use slab::Slab;
+
+use super::limits::Limits;
+use super::machine::ListenerId;
+
+/// Callers that have an account of their own at a time. When so many have connections or have lately sent something,
+/// further ones share the accounts of strangers.
+pub const MAX_ACCOUNTS: usize = 8192;
+/// Accounts that strangers share; which of them is by chance.
+const STRANGER_ACCOUNTS: u64 = 64;
+/// The time over which requests are counted, and after which a silent caller is forgotten.
+pub const WINDOW: Duration = Duration::from_secs(1);
+/// Units of work that a caller may cause in a second, and at once: a quarter of the processor. One that has caused
+/// more is served again when it has paid.
+pub const WORK_PER_SECOND: i64 = 250_000;
+/// A caller whose requests are refused this many times as often as they are allowed is disconnected.
+const FAR_OVER: usize = 10;
+/// How long the connections of such a caller are closed as soon as they come.
+const BANNED: Duration = Duration::from_secs(5);
+
+/// An account, as long as it has connections.
+pub(super) type AccountId = usize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Caller(IpAddr),
+    /// 127.0.0.1 by its own word.
+    Exempt,
+    Strangers(u64),
+}
+
+/// What a request is to its caller's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rate {
+    Within,
+    /// One too many, to be refused.
+    Over,
+    /// So many too many that the caller is to be disconnected.
+    FarOver,
+}
+
+/// Arrival times of the last requests on one listener, refused ones included.
+#[derive(Debug, Default)]
+struct Ring {
+    times: Vec<Duration>,
+    /// Where the oldest time is once the ring is full.
+    oldest: usize,
+}
+
+impl Ring {
+    /// Notes a request; whether it is one too many.
+    fn note(&mut self, now: Duration, limit: usize) -> bool {
+        if self.times.len() < limit {
+            self.times.push(now);
+            return false;
+        }
+        let earlier = std::mem::replace(&mut self.times[self.oldest], now);
+        self.oldest = (self.oldest + 1) % limit;
+        now.saturating_sub(earlier) < WINDOW
+    }
+}
+
+/// Work that may be done, regained with time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credit {
+    units: i64,
+    since: Duration,
+}
+
+impl Credit {
+    pub fn new(per_second: i64, now: Duration) -> Credit {
+        Credit { units: per_second, since: now }
+    }
+
+    /// Takes units of work off; what is regained in a second is also the most there can be.
+    pub fn charge(&mut self, units: u32, per_second: i64, now: Duration) {
+        let passed = now.saturating_sub(self.since).as_micros().min(1_000_000) as i64;
+        self.since = now;
+        self.units = (self.units + passed * per_second / 1_000_000).min(per_second) - i64::from(units);
+    }
+
+    /// When it is regained, if it is overdrawn.
+    pub fn regained(&self, per_second: i64) -> Option<Duration> {
+        let owed = u64::try_from(-self.units).ok().filter(|owed| *owed > 0)?;
+        Some(self.since + Duration::from_micros(owed.saturating_mul(1_000_000) / per_second.unsigned_abs().max(1)))
+    }
+}
+
+#[derive(Debug)]
+struct Account {
+    key: Key,
+    connections: usize,
+    held_bytes: usize,
+    rings: Vec<Ring>,
+    refused: usize,
+    refused_since: Duration,
+    banned_until: Duration,
+    latest: Duration,
+    credit: Credit,
+    /// Connections that have just become ready, and those that go on with what they began.
+    fresh: VecDeque<usize>,
+    again: VecDeque<usize>,
+    /// In the queue of callers, or resting.
+    is_queued: bool,
+}
+
+impl Account {
+    fn is_exempt(&self) -> bool {
+        self.key == Key::Exempt
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.fresh.is_empty() || !self.again.is_empty()
+    }
+}
+
+/// The accounts of all callers.
+#[derive(Debug)]
+pub(super) struct Callers {
+    connections_per_caller: usize,
+    ipv6_prefix: u8,
+    requests_per_second: Option<usize>,
+    by_key: HashMap<Key, AccountId>,
+    accounts: Slab<Account>,
+    ready: VecDeque<AccountId>,
+    /// Callers that have something ready but must pay first, by when they have.
+    resting: BTreeSet<(Duration, AccountId)>,
+    swept: Duration,
+    hasher: RandomState,
+}
+
+impl Callers {
+    pub fn new(limits: &Limits) -> Callers {
+        Callers {
+            connections_per_caller: limits.connections_per_caller,
+            ipv6_prefix: limits.ipv6_prefix,
+            requests_per_second: limits.requests_per_second,
+            by_key: HashMap::new(),
+            accounts: Slab::new(),
+            ready: VecDeque::new(),
+            resting: BTreeSet::new(),
+            swept: Duration::ZERO,
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The account of a caller, opened if need be. A caller that somebody else names is never exempt.
+    pub fn account(&mut self, address: IpAddr, is_forwarded: bool, now: Duration) -> AccountId {
+        let key = match caller(address, self.ipv6_prefix) {
+            IpAddr::V4(Ipv4Addr::LOCALHOST) if !is_forwarded => Key::Exempt,
+            caller => Key::Caller(caller),
+        };
+        if let Some(account) = self.by_key.get(&key) {
+            return *account;
+        }
+        if self.accounts.len() >= MAX_ACCOUNTS && key != Key::Exempt {
+            self.forget_silent(now);
+            if self.accounts.len() >= MAX_ACCOUNTS {
+                let strangers = Key::Strangers(self.hasher.hash_one(key) % STRANGER_ACCOUNTS);
+                return self.by_key.get(&strangers).copied().unwrap_or_else(|| self.open(strangers, now));
+            }
+        }
+        self.open(key, now)
+    }
+
+    fn open(&mut self, key: Key, now: Duration) -> AccountId {
+        let account = self.accounts.insert(Account {
+            key,
+            connections: 0,
+            held_bytes: 0,
+            rings: Vec::new(),
+            refused: 0,
+            refused_since: now,
+            banned_until: Duration::ZERO,
+            latest: now,
+            credit: Credit::new(WORK_PER_SECOND, now),
+            fresh: VecDeque::new(),
+            again: VecDeque::new(),
+            is_queued: false,
+        });
+        self.by_key.insert(key, account);
+        account
+    }
+
+    /// Forgets callers that have been silent for a whole window and have no connections. At most once per window, as
+    /// it looks at all of them.
+    pub fn forget_silent(&mut self, now: Duration) {
+        if now.saturating_sub(self.swept) < WINDOW {
+            return;
+        }
+        self.swept = now;
+        let Callers { accounts, by_key, .. } = self;
+        accounts.retain(|_, account| {
+            let stays = account.connections > 0
+                || account.is_queued
+                || now.saturating_sub(account.latest) < WINDOW
+                || now < account.banned_until;
+            if !stays {
+                by_key.remove(&account.key);
+            }
+            stays
+        });
+    }
+
+    /// Whether a caller may have one more connection.
+    pub fn may_connect(&self, account: AccountId) -> bool {
+        let account = &self.accounts[account];
+        account.is_exempt() || account.connections < self.connections_per_caller
+    }
+
+    /// Whether a caller has lately been disconnected for its rate.
+    pub fn is_banned(&self, account: AccountId, now: Duration) -> bool {
+        now < self.accounts[account].banned_until
+    }
+
+    /// A connection is the caller's now.
+    pub fn connected(&mut self, account: AccountId, now: Duration) {
+        self.accounts[account].connections += 1;
+        self.accounts[account].latest = now;
+    }
+
+    /// A connection that held so many bytes is the caller's no more.
+    pub fn disconnected(&mut self, account: AccountId, held_bytes: usize, now: Duration) {
+        let account = &mut self.accounts[account];
+        account.connections -= 1;
+        account.held_bytes -= held_bytes;
+        account.latest = now;
+    }
+
+    /// Counts a request.
+    pub fn note_request(&mut self, account: AccountId, listener: ListenerId, now: Duration) -> Rate {
+        let account = &mut self.accounts[account];
+        account.latest = now;
+        let Some(limit) = self.requests_per_second.filter(|_| !account.is_exempt()) else { return Rate::Within };
+        if account.rings.len() <= listener.0 {
+            account.rings.resize_with(listener.0 + 1, Ring::default);
+        }
+        if !account.rings[listener.0].note(now, limit) {
+            return Rate::Within;
+        }
+        if now.saturating_sub(account.refused_since) >= WINDOW {
+            (account.refused, account.refused_since) = (0, now);
+        }
+        account.refused += 1;
+        if account.refused < FAR_OVER * limit {
+            return Rate::Over;
+        }
+        account.banned_until = now + BANNED;
+        Rate::FarOver
+    }
+
+    /// Takes note of bytes that are held for a caller instead of those before.
+    pub fn hold(&mut self, account: AccountId, before: usize, held: usize) {
+        let account = &mut self.accounts[account];
+        account.held_bytes = account.held_bytes + held - before;
+    }
+
+    /// The caller for whom most is held.
+    pub fn hog(&self) -> Option<AccountId> {
+        self.accounts.iter().max_by_key(|(_, account)| account.held_bytes).map(|(id, _)| id)
+    }
+
+    /// Charges work.
+    pub fn charge(&mut self, account: AccountId, units: u32, now: Duration) {
+        let account = &mut self.accounts[account];
+        if !account.is_exempt() {
+            account.credit.charge(units, WORK_PER_SECOND, now);
+        }
+    }
+
+    /// A connection has something to be dealt with: just now, or again after a share of work.
+    pub fn ready(&mut self, account: AccountId, slot: usize, is_fresh: bool) {
+        let entry = &mut self.accounts[account];
+        if is_fresh { entry.fresh.push_back(slot) } else { entry.again.push_back(slot) }
+        if !std::mem::replace(&mut entry.is_queued, true) {
+            self.ready.push_back(account);
+        }
+    }
+
+    /// The next connection in turn; none if nobody has anything, or everybody must pay first.
+    pub fn next(&mut self, now: Duration) -> Option<usize> {
+        while let Some((_, account)) = self.resting.pop_first_if_due(now) {
+            self.ready.push_back(account);
+        }
+        while let Some(id) = self.ready.pop_front() {
+            let account = &mut self.accounts[id];
+            if let Some(regained) = account.credit.regained(WORK_PER_SECOND).filter(|regained| *regained > now) {
+                self.resting.insert((regained, id));
+                continue;
+            }
+            let slot = account.fresh.pop_front().or_else(|| account.again.pop_front());
+            if account.has_ready() {
+                self.ready.push_back(id);
+            } else {
+                account.is_queued = false;
+            }
+            if slot.is_some() {
+                return slot;
+            }
+        }
+        None
+    }
+
+    /// Whether a connection waits for nothing but its turn.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When the next caller has paid.
+    pub fn next_regained(&self) -> Option<Duration> {
+        self.resting.first().map(|(regained, _)| *regained)
+    }
+}
+
+trait PopDue {
+    fn pop_first_if_due(&mut self, now: Duration) -> Option<(Duration, AccountId)>;
+}
+
+impl PopDue for BTreeSet<(Duration, AccountId)> {
+    fn pop_first_if_due(&mut self, now: Duration) -> Option<(Duration, AccountId)> {
+        self.first().is_some_and(|(due, _)| *due <= now).then(|| self.pop_first()).flatten()
+    }
+}
+
+/// The part of an address by which a caller is known.
+fn caller(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix.min(128))).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from(u128::from(address) & mask))
+        }
+        ipv4 => ipv4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HTTP: ListenerId = ListenerId(0);
+
+    fn address(number: u32) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number))
+    }
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn callers() -> Callers {
+        Callers::new(&Limits::default())
+    }
+
+    #[test]
+    fn the_fifty_first_request_within_a_second_is_refused_on_each_listener() {
+        let mut callers = callers();
+        let account = callers.account(address(1), false, at(5000));
+        for request in 0..50 {
+            assert_eq!(callers.note_request(account, HTTP, at(5000 + request)), Rate::Within);
+        }
+        assert_eq!(callers.note_request(account, HTTP, at(5999)), Rate::Over);
+        assert_eq!(callers.note_request(account, ListenerId(1), at(5999)), Rate::Within);
+        // The second request came at 5001, and the refused one counts as well.
+        assert_eq!(callers.note_request(account, HTTP, at(6000)), Rate::Over);
+        assert_eq!(callers.note_request(account, HTTP, at(7000)), Rate::Within);
+    }
+
+    #[test]
+    fn a_caller_far_over_its_rate_is_banned_for_a_while() {
+        let mut callers = callers();
+        let account = callers.account(address(1), false, at(0));
+        let rates: Vec<Rate> = (0..600).map(|_| callers.note_request(account, HTTP, at(10))).collect();
+        assert_eq!(rates.iter().filter(|rate| **rate == Rate::Over).count(), 499);
+        assert_eq!(rates.last(), Some(&Rate::FarOver));
+        assert!(callers.is_banned(account, at(5000)) && !callers.is_banned(account, at(5010)));
+    }
+
+    #[test]
+    fn the_ipv4_loopback_is_exempt_by_its_own_word_only() {
+        let mut callers = callers();
+        let own = ["127.0.0.1", "::ffff:127.0.0.1"].map(|text| callers.account(text.parse().unwrap(), false, at(0)));
+        assert_eq!(own[0], own[1]);
+        let named = callers.account("127.0.0.1".parse().unwrap(), true, at(0));
+        let loopback6 = callers.account("::1".parse().unwrap(), false, at(0));
+        for _ in 0..100 {
+            assert_eq!(callers.note_request(own[0], HTTP, at(1)), Rate::Within);
+            callers.connected(own[0], at(1));
+        }
+        assert!((0..200).all(|_| callers.may_connect(own[0])));
+        for account in [named, loopback6] {
+            assert!((0..51).any(|_| callers.note_request(account, HTTP, at(1)) == Rate::Over));
+        }
+    }
+
+    #[test]
+    fn an_ipv6_client_is_one_caller_with_all_its_addresses() {
+        let mut callers = callers();
+        let account = |callers: &mut Callers, text: &str| callers.account(text.parse().unwrap(), false, at(0));
+        let first = account(&mut callers, "2001:db8:1:2::1");
+        assert_eq!(first, account(&mut callers, "2001:db8:1:2:ffff::9"));
+        assert_ne!(first, account(&mut callers, "2001:db8:1:3::1"));
+        assert_eq!(caller("::1".parse().unwrap(), 0), IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        assert_eq!(caller("::1".parse().unwrap(), 128), IpAddr::V6(Ipv6Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn beyond_the_accounts_strangers_share_theirs_and_known_callers_keep_their_own() {
+        let mut callers = callers();
+        let known = callers.account(address(0), false, at(5000));
+        callers.connected(known, at(5000));
+        for number in 1..3 * MAX_ACCOUNTS as u32 {
+            callers.account(address(number), false, at(5000));
+        }
+        assert!(callers.accounts.len() <= MAX_ACCOUNTS + STRANGER_ACCOUNTS as usize);
+        assert_eq!(callers.account(address(0), false, at(5001)), known);
+        // Many strangers at once are limited together: nobody is let through unwatched.
+        let refused = (0..64 * 60).filter(|number| {
+            let account = callers.account(address(1_000_000 + number), false, at(5001));
+            callers.note_request(account, HTTP, at(5001)) != Rate::Within
+        });
+        assert!(refused.count() > 300);
+        // Silence makes room.
+        let fresh = callers.account(address(5_000_000), false, at(7000));
+        assert!(matches!(callers.accounts[fresh].key, Key::Caller(_)));
+        assert_eq!(callers.accounts.len(), 2);
+    }
+
+    #[test]
+    fn callers_take_turns_however_many_connections_they_have() {
+        let mut callers = callers();
+        let [many, one] = [1, 2].map(|number| callers.account(address(number), false, at(0)));
+        (0..100).for_each(|slot| callers.ready(many, slot, true));
+        callers.ready(one, 1000, true);
+        let order: Vec<usize> = std::iter::from_fn(|| callers.next(at(0))).take(4).collect();
+        assert_eq!(order, [0, 1000, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_new_comes_before_what_goes_on() {
+        let mut callers = callers();
+        let account = callers.account(address(1), false, at(0));
+        callers.ready(account, 1, false);
+        callers.ready(account, 2, false);
+        callers.ready(account, 3, true);
+        assert_eq!(std::iter::from_fn(|| callers.next(at(0))).collect::<Vec<_>>(), [3, 1, 2]);
+        assert!(!callers.has_ready());
+    }
+
+    #[test]
+    fn a_caller_that_has_caused_much_work_waits_until_it_has_paid() {
+        let mut callers = callers();
+        let [heavy, light] = [1, 2].map(|number| callers.account(address(number), false, at(0)));
+        callers.charge(heavy, 3 * WORK_PER_SECOND as u32, at(0));
+        callers.ready(heavy, 1, true);
+        callers.ready(light, 2, true);
+        assert_eq!((callers.next(at(0)), callers.next(at(0))), (Some(2), None));
+        assert_eq!(callers.next_regained(), Some(at(2000)));
+        assert_eq!((callers.next(at(1999)), callers.next(at(2000))), (None, Some(1)));
+    }
+
+    #[test]
+    fn the_hog_is_the_caller_for_whom_most_is_held() {
+        let mut callers = callers();
+        let [first, second] = [1, 2].map(|number| callers.account(address(number), false, at(0)));
+        for account in [first, second, second] {
+            callers.connected(account, at(0));
+            callers.hold(account, 0, 100);
+        }
+        assert_eq!(callers.hog(), Some(second));
+        callers.disconnected(second, 100, at(0));
+        callers.hold(first, 100, 101);
+        assert_eq!(callers.hog(), Some(first));
+    }
+}

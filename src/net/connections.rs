@@ -1,0 +1,305 @@
+//! All accepted connections but for their input, and what a machine can do with them.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use slab::Slab;
+
+use super::callers::{AccountId, Callers, Credit, Rate};
+use super::connection::{Connection, Origin, Work};
+use super::fetch::{Fetch, FetchId, Fetcher};
+use super::http::HttpError;
+use super::limits::Limits;
+use super::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Moment};
+use super::reactor::Stats;
+use super::shared::SharedPool;
+
+/// Units of work that one websocket may cause in a second, and at once: a tenth of the processor, also if its caller
+/// is exempt.
+const SOCKET_WORK_PER_SECOND: i64 = 100_000;
+
+/// A larger buffer is freed instead of being lent again.
+const SPARE_BYTES: usize = 256 * 1024;
+
+/// The connections, whom they belong to, and requests to other servers.
+pub(super) struct Connections {
+    pub limits: Limits,
+    pub callers: Callers,
+    pub fetcher: Fetcher,
+    pub slab: Slab<Connection>,
+    /// Slots with fresh output.
+    pub dirty: VecDeque<usize>,
+    /// Websockets, and connections of unfinished requests, whose end has not been reported.
+    pub gone: Vec<ConnectionId>,
+    /// Websockets that have caused more work than they may, by when they have paid.
+    resting: BTreeSet<(Duration, usize)>,
+    pub shared: SharedPool,
+    pub stats: Stats,
+    pub now: Instant,
+    pub moment: Moment,
+    /// When the machine wants a turn.
+    pub wake_at: Option<Duration>,
+    /// Units of work charged since the share in hand began.
+    pub spent: u32,
+    next_serial: u32,
+    pub spare_output: Vec<u8>,
+}
+
+impl Connections {
+    pub fn new(limits: Limits, fetcher: Fetcher, shared: SharedPool, now: Instant) -> Self {
+        Self {
+            callers: Callers::new(&limits),
+            limits,
+            fetcher,
+            slab: Slab::new(),
+            dirty: VecDeque::new(),
+            gone: Vec::new(),
+            resting: BTreeSet::new(),
+            shared,
+            stats: Stats::default(),
+            now,
+            moment: Moment::default(),
+            wake_at: None,
+            spent: 0,
+            next_serial: 1,
+            spare_output: Vec::new(),
+        }
+    }
+
+    /// Adds a connection; the slot is that which `slab` gives next.
+    pub fn insert(&mut self, socket: TcpStream, listener: ListenerId, peer: IpAddr, account: AccountId) -> usize {
+        let entry = self.slab.vacant_entry();
+        let slot = entry.key();
+        let id = ConnectionId::new(slot, self.next_serial);
+        self.next_serial = self.next_serial.wrapping_add(1).max(1);
+        let credit = Credit::new(SOCKET_WORK_PER_SECOND, self.moment.running);
+        entry.insert(Connection::new(Origin { id, listener, peer, account }, socket, credit, self.now));
+        self.callers.connected(account, self.moment.running);
+        slot
+    }
+
+    /// Has the system tell of a connection's readiness.
+    pub fn register(&mut self, slot: usize, registry: &Registry, token: Token) -> io::Result<()> {
+        let Some(connection) = self.slab.get_mut(slot) else { return Ok(()) };
+        connection.socket.set_nodelay(true)?;
+        registry.register(&mut connection.socket, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Takes a connection out.
+    pub fn remove(&mut self, slot: usize) -> Option<Connection> {
+        let mut connection = self.slab.try_remove(slot)?;
+        connection.output.give_back(&mut self.spare_output);
+        self.stats.buffered_bytes -= connection.counted_bytes;
+        self.callers.disconnected(connection.account, connection.counted_bytes, self.moment.running);
+        let is_left = std::mem::take(&mut connection.is_websocket);
+        self.stats.websockets -= usize::from(is_left);
+        if is_left || connection.work != Work::None {
+            self.gone.push(connection.id);
+        }
+        Some(connection)
+    }
+
+    /// Counts a request of a caller. The connection is that caller's from now on: a proxy passes on requests of many.
+    pub fn note_request(&mut self, slot: usize, caller: &Caller) -> Rate {
+        let now = self.moment.running;
+        let Some(connection) = self.slab.get_mut(slot) else { return Rate::Within };
+        if connection.caller != *caller {
+            connection.caller = *caller;
+            let account = self.callers.account(caller.address, caller.is_forwarded, now);
+            if connection.account != account {
+                let held = connection.counted_bytes;
+                self.callers.disconnected(connection.account, held, now);
+                self.callers.connected(account, now);
+                self.callers.hold(account, 0, held);
+                connection.account = account;
+            }
+        }
+        self.callers.note_request(connection.account, caller.listener, now)
+    }
+
+    /// Answers what cannot be read or served, and ends the connection.
+    pub fn refuse(&mut self, slot: usize, error: HttpError) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        if std::mem::replace(&mut connection.work, Work::None) != Work::None {
+            self.gone.push(connection.id);
+        }
+        connection.refuse(error);
+        self.touch(slot);
+    }
+
+    /// Counts the memory that a connection holds, `input_bytes` of it for its input.
+    pub fn count(&mut self, slot: usize, input_bytes: usize) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        let held = input_bytes + connection.output.held_bytes();
+        self.stats.buffered_bytes = self.stats.buffered_bytes + held - connection.counted_bytes;
+        self.callers.hold(connection.account, connection.counted_bytes, held);
+        connection.counted_bytes = held;
+    }
+
+    /// The connection that holds most of those of the caller that holds most.
+    pub fn hog(&self) -> Option<usize> {
+        let hog = self.callers.hog()?;
+        let of_hog = self.slab.iter().filter(|(_, connection)| connection.account == hog);
+        let largest = of_hog.max_by_key(|(_, connection)| connection.counted_bytes);
+        largest.filter(|(_, connection)| connection.counted_bytes > 0).map(|(slot, _)| slot)
+    }
+
+    /// Drops the websocket for which most is waiting, if the messages that wait for many are too many.
+    pub fn bound_shared(&mut self) {
+        if self.shared.held_bytes() <= self.limits.shared_bytes {
+            return;
+        }
+        let waiting = self.slab.iter().filter(|(_, connection)| connection.is_open_websocket());
+        let slowest = waiting.max_by_key(|(_, connection)| connection.output.pending()).map(|(slot, _)| slot);
+        if let Some(connection) = slowest.and_then(|slot| self.slab.get_mut(slot)) {
+            log::info!("{:?}: dropped: no memory left for messages that wait", connection.id);
+            let (id, now) = (connection.id, self.now);
+            connection.drop_slow_websocket(now);
+            self.ended(id);
+        }
+    }
+
+    /// Takes back what was lent for output.
+    pub fn give_back_output(&mut self, slot: usize) {
+        if let Some(connection) = self.slab.get_mut(slot) {
+            connection.output.give_back(&mut self.spare_output);
+            trim(&mut self.spare_output);
+        }
+    }
+
+    /// Keeps the end of a websocket to be reported, and has its last output written.
+    pub fn ended(&mut self, id: ConnectionId) {
+        let Some(connection) = self.slab.get_mut(id.slot()) else { return };
+        if std::mem::take(&mut connection.is_websocket) {
+            connection.work = Work::None;
+            self.stats.websockets -= 1;
+            self.gone.push(id);
+        }
+        self.touch(id.slot());
+    }
+
+    /// Has the output of a connection written soon.
+    pub fn touch(&mut self, slot: usize) {
+        if let Some(connection) = self.slab.get_mut(slot)
+            && !connection.is_dirty
+        {
+            connection.is_dirty = true;
+            self.dirty.push_back(slot);
+        }
+    }
+
+    /// Has a connection served in turn.
+    pub fn ready(&mut self, slot: usize, is_fresh: bool) {
+        if let Some(connection) = self.slab.get_mut(slot)
+            && !connection.is_ready
+        {
+            connection.is_ready = true;
+            self.callers.ready(connection.account, slot, is_fresh);
+        }
+    }
+
+    /// The next connection to serve. A websocket that has caused more work than it may waits until it has paid.
+    pub fn next_ready(&mut self) -> Option<usize> {
+        let now = self.moment.running;
+        while let Some((due, slot)) = self.resting.first().copied().filter(|(due, _)| *due <= now) {
+            self.resting.remove(&(due, slot));
+            self.ready(slot, false);
+        }
+        loop {
+            let slot = self.callers.next(now)?;
+            let Some(connection) = self.slab.get_mut(slot) else { continue };
+            connection.is_ready = false;
+            let regained = connection.credit.regained(SOCKET_WORK_PER_SECOND);
+            match regained.filter(|regained| connection.is_websocket && *regained > now) {
+                Some(regained) => drop(self.resting.insert((regained, slot))),
+                None => return Some(slot),
+            }
+        }
+    }
+
+    /// When somebody has paid who waits for that.
+    pub fn next_regained(&self) -> Option<Duration> {
+        let own = self.resting.first().map(|(regained, _)| *regained);
+        own.into_iter().chain(self.callers.next_regained()).min()
+    }
+
+    fn open_websocket(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let connection = self.slab.get_mut(id.slot())?;
+        (connection.id == id && connection.is_open_websocket()).then_some(connection)
+    }
+}
+
+impl Effects for Connections {
+    fn send(&mut self, socket: ConnectionId, message: Message<'_>) -> Result<(), Dropped> {
+        let (now, limit) = (self.now, self.limits.backlog_bytes);
+        let connection = self.open_websocket(socket).ok_or(Dropped)?;
+        let exceeds = |connection: &Connection| {
+            let pending = connection.output.pending();
+            pending > 0 && pending.saturating_add(message.len()) > limit
+        };
+        // An error of the socket is left to the turn that finds it again.
+        if exceeds(connection) && (connection.flush(now).is_err() || exceeds(connection)) {
+            log::info!("{socket:?}: dropped: its client does not take its messages");
+            connection.drop_slow_websocket(now);
+            self.ended(socket);
+            return Err(Dropped);
+        }
+        connection.queue_text(message, now);
+        self.touch(socket.slot());
+        Ok(())
+    }
+
+    fn backlog(&self, socket: ConnectionId) -> usize {
+        let connection = self.slab.get(socket.slot()).filter(|connection| connection.id == socket);
+        connection.map_or(0, |connection| connection.output.pending())
+    }
+
+    fn close(&mut self, socket: ConnectionId, code: u16, reason: &str) {
+        let now = self.now;
+        if let Some(connection) = self.open_websocket(socket) {
+            connection.close_websocket(code, reason, now);
+            self.ended(socket);
+        }
+    }
+
+    fn resume(&mut self, connection: ConnectionId) {
+        let parked = self.slab.get_mut(connection.slot());
+        if let Some(parked) = parked.filter(|parked| parked.id == connection && parked.work == Work::Parked) {
+            parked.work = Work::Unfinished;
+            self.ready(connection.slot(), false);
+        }
+    }
+
+    fn charge(&mut self, connection: ConnectionId, units: u32) {
+        let now = self.moment.running;
+        self.spent = self.spent.saturating_add(units);
+        let charged = self.slab.get_mut(connection.slot());
+        if let Some(charged) = charged.filter(|charged| charged.id == connection) {
+            charged.credit.charge(units, SOCKET_WORK_PER_SECOND, now);
+            self.callers.charge(charged.account, units, now);
+        }
+    }
+
+    fn fetch(&mut self, fetch: Fetch) -> FetchId {
+        self.fetcher.start(fetch, self.now)
+    }
+
+    fn cancel(&mut self, fetch: FetchId) {
+        self.fetcher.cancel(fetch);
+    }
+
+    fn wake_at(&mut self, running: Duration) {
+        self.wake_at = Some(self.wake_at.map_or(running, |at| at.min(running)));
+    }
+}
+
+/// Frees a spare buffer that one unusual request or answer has made large.
+pub(super) fn trim(spare: &mut Vec<u8>) {
+    if spare.capacity() > SPARE_BYTES {
+        *spare = Vec::new();
+    }
+}

@@ -1,0 +1,124 @@
+//! Who makes a request that a proxy passes on.
+//!
+//! A proxy says it in `X-Forwarded-For` or in `Forwarded` (RFC 7239), each proxy behind what others have said before
+//! it. Only the word of trusted proxies counts, so the list is read from its end as long as it names such ones.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use super::http::Request;
+use super::limits::IsTrusted;
+use super::machine::{Caller, ListenerId};
+
+/// Names in a list that are looked at, from its end.
+const MAX_HOPS: usize = 16;
+
+/// Which proxies are believed.
+pub(super) struct Trust(pub IsTrusted);
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trust")
+    }
+}
+
+impl Trust {
+    /// Whether an address is that of a proxy whose word counts.
+    pub fn is_trusted(&self, address: IpAddr) -> bool {
+        (self.0)(address)
+    }
+
+    /// Who makes a request that came in by `listener` from `peer`.
+    pub fn caller(&self, request: &Request<'_>, listener: ListenerId, peer: IpAddr) -> Caller {
+        let names_somebody = |(name, _): &(&str, &[u8])| {
+            name.eq_ignore_ascii_case("x-forwarded-for") || name.eq_ignore_ascii_case("forwarded")
+        };
+        // Most requests have no such header, and end here.
+        if !request.headers().any(|header| names_somebody(&header)) {
+            return Caller { listener, address: peer, is_forwarded: false };
+        }
+        let address = if (self.0)(peer) { self.last_unknown(request).unwrap_or(peer) } else { peer };
+        Caller { listener, address, is_forwarded: true }
+    }
+
+    /// The last address of the list that is none of a trusted proxy, or the first one if all are. What is no address
+    /// ends the list: nobody knows who stood before it.
+    fn last_unknown(&self, request: &Request<'_>) -> Option<IpAddr> {
+        let mut named: Vec<&str> = request.header_values("X-Forwarded-For").flat_map(|value| value.split(',')).collect();
+        if named.is_empty() {
+            let elements = request.header_values("Forwarded").flat_map(|value| value.split(','));
+            named = elements.filter_map(forwarded_for).collect();
+        }
+        let mut last = None;
+        for text in named.iter().rev().take(MAX_HOPS) {
+            let Some(address) = address(text) else { break };
+            last = Some(address);
+            if !(self.0)(address) {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// The value of `for` in an element of `Forwarded`.
+fn forwarded_for(element: &str) -> Option<&str> {
+    element.split(';').find_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("for").then_some(value)
+    })
+}
+
+/// The address that a proxy writes with or without port, brackets and quotes.
+fn address(text: &str) -> Option<IpAddr> {
+    let text = text.trim().trim_matches('"');
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|socket| socket.ip()));
+    address.map(|address: IpAddr| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::http::RequestReader;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn caller(headers: &str, peer: &str) -> (String, bool) {
+        let trust = Trust(Box::new(|address| [ip("127.0.0.1"), ip("10.0.0.9")].contains(&address)));
+        let mut reader = RequestReader::new(0);
+        reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
+        let caller = trust.caller(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer));
+        (caller.address.to_string(), caller.is_forwarded)
+    }
+
+    #[test]
+    fn trusted_proxies_name_the_caller() {
+        for (headers, address) in [
+            ("X-Forwarded-For: 1.2.3.4\r\n", "1.2.3.4"),
+            ("X-Forwarded-For: 6.6.6.6, 1.2.3.4\r\n", "1.2.3.4"),
+            ("X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 1.2.3.4, 10.0.0.9\r\n", "1.2.3.4"),
+            ("X-Forwarded-For: 10.0.0.9, 127.0.0.1\r\n", "10.0.0.9"),
+            ("X-Forwarded-For: 1.2.3.4:5678\r\n", "1.2.3.4"),
+            ("X-Forwarded-For: 2001:db8::1\r\n", "2001:db8::1"),
+            ("X-Forwarded-For: ::ffff:1.2.3.4\r\n", "1.2.3.4"),
+            ("Forwarded: for=6.6.6.6, for=1.2.3.4;proto=http\r\n", "1.2.3.4"),
+            ("Forwarded: proto=http;For=\"[2001:db8::1]:80\"\r\n", "2001:db8::1"),
+            ("X-Forwarded-For: 1.2.3.4, unknown\r\n", "127.0.0.1"),
+            ("Forwarded: for=_hidden\r\n", "127.0.0.1"),
+            ("Forwarded: by=1.2.3.4\r\n", "127.0.0.1"),
+            ("X-Forwarded-For:\r\n", "127.0.0.1"),
+        ] {
+            assert_eq!(caller(headers, "127.0.0.1"), (address.to_owned(), true), "{headers}");
+        }
+    }
+
+    #[test]
+    fn the_word_of_others_takes_rights_away_but_gives_no_name() {
+        assert_eq!(caller("X-Forwarded-For: 127.0.0.1\r\n", "8.8.8.8"), ("8.8.8.8".to_owned(), true));
+        assert_eq!(caller("forwarded: for=1.2.3.4\r\n", "::1"), ("::1".to_owned(), true));
+        assert_eq!(caller("", "127.0.0.1"), ("127.0.0.1".to_owned(), false));
+    }
+}

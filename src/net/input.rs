@@ -1,0 +1,292 @@
+//! The input of one connection: what it speaks, and the request or message that is worked on.
+
+use super::callers::Rate;
+use super::connection::{Closing, Work};
+use super::connections::Connections;
+use super::forwarded::Trust;
+use super::http::{Gzip, HttpError, Reply, Request, RequestReader};
+use super::machine::{Effects, Event, Exchange, Machine, Taken};
+use super::websocket::{WsConnection, WsEvent};
+
+/// Units of work that taking in one request or message costs by itself, and bytes that cost one more.
+const UNITS_PER_INPUT: u32 = 2;
+const BYTES_PER_UNIT: usize = 1024;
+
+/// What the connection speaks.
+#[derive(Debug)]
+enum Protocol {
+    Http(RequestReader),
+    WebSocket(WsConnection),
+}
+
+/// An answer in the making, kept while its request is unfinished or parked.
+#[derive(Debug, Default)]
+struct Kept {
+    reply: Reply,
+    /// Pieces have been sent.
+    has_begun: bool,
+    /// The connection must be closed after it.
+    close: bool,
+}
+
+/// What one [`Input::step`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A request or message was handled; there may be another.
+    Handled,
+    /// The websocket has ended.
+    Closed,
+    /// More input is needed, or the machine's word.
+    Waiting,
+    /// The client must take some output first.
+    Paused,
+    /// The connection has had its share of this turn.
+    Exhausted,
+}
+
+/// What is needed to handle input, shared by all connections.
+pub(super) struct Tools<'a, M> {
+    pub machine: &'a mut M,
+    pub connections: &'a mut Connections,
+    pub reply: &'a mut Reply,
+    pub gzip: &'a mut Gzip,
+    pub trust: &'a Trust,
+    /// The reactor is shutting down: every answer is the last of its connection.
+    pub is_draining: bool,
+}
+
+/// Received bytes and what they are.
+#[derive(Debug)]
+pub(super) struct Input {
+    protocol: Protocol,
+    kept: Option<Box<Kept>>,
+}
+
+impl Input {
+    pub fn new() -> Input {
+        Input { protocol: Protocol::Http(RequestReader::new(0)), kept: None }
+    }
+
+    /// Whether no request has begun that is not answered.
+    pub fn is_between_requests(&self) -> bool {
+        matches!(&self.protocol, Protocol::Http(reader) if !reader.is_partial())
+    }
+
+    /// Takes what was received.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        match &mut self.protocol {
+            Protocol::Http(reader) => reader.receive(bytes),
+            Protocol::WebSocket(websocket) => websocket.receive(bytes),
+        }
+    }
+
+    /// Forgets everything: nothing more is to be handled.
+    pub fn clear(&mut self) {
+        *self = Input::new();
+    }
+
+    /// Handles the next request or message, or goes on with the one in hand.
+    pub fn step<M: Machine>(&mut self, slot: usize, tools: &mut Tools<'_, M>) -> Step {
+        let limit = tools.connections.limits.output_bytes;
+        let Some(connection) = tools.connections.slab.get(slot) else { return Step::Waiting };
+        if connection.closing != Closing::Open || connection.work == Work::Parked {
+            return Step::Waiting;
+        }
+        if connection.output.pending() > limit {
+            return Step::Paused;
+        }
+        let (is_at_end, is_websocket) = (connection.is_at_end(), matches!(self.protocol, Protocol::WebSocket(_)));
+        let step = if is_websocket { self.step_websocket(slot, tools) } else { self.step_http(slot, tools) };
+        let Some(connection) = tools.connections.slab.get_mut(slot) else { return step };
+        if step == Step::Waiting && is_at_end && connection.work == Work::None {
+            connection.closing = Closing::AfterOutput;
+            if is_websocket {
+                return Step::Closed;
+            }
+        }
+        step
+    }
+
+    fn step_http<M: Machine>(&mut self, slot: usize, tools: &mut Tools<'_, M>) -> Step {
+        let Protocol::Http(reader) = &mut self.protocol else { return Step::Waiting };
+        let request = match next_request(reader, slot, tools) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Step::Waiting,
+            Err(error) => {
+                self.clear();
+                tools.connections.refuse(slot, error);
+                return Step::Waiting;
+            }
+        };
+        let mut kept = self.kept.take();
+        let taken = exchange(&request, slot, &mut kept, tools);
+        let Some(connection) = tools.connections.slab.get_mut(slot) else { return Step::Waiting };
+        let out = connection.output.queue();
+        if taken != Taken::Done {
+            let mut kept = kept.unwrap_or_default();
+            kept.write_piece(tools.reply, &request, false, out);
+            std::mem::swap(tools.reply, &mut kept.reply);
+            self.kept = Some(kept);
+            reader.put_back();
+            connection.request_since = connection.request_since.or(Some(tools.connections.now));
+            connection.work = if taken == Taken::Parked { Work::Parked } else { Work::Unfinished };
+            return if taken == Taken::Parked { Step::Waiting } else { Step::Exhausted };
+        }
+        (connection.work, connection.request_since) = (Work::None, None);
+        let close = match kept.or_else(|| tools.reply.pieces.then(Box::default)) {
+            Some(mut kept) if tools.reply.pieces => kept.write_piece(tools.reply, &request, true, out),
+            _ => tools.reply.write(&request, tools.gzip, out),
+        };
+        if tools.reply.upgrade.take().is_some() {
+            let mut websocket = WsConnection::new();
+            websocket.receive(reader.rest());
+            self.protocol = Protocol::WebSocket(websocket);
+            return open(slot, tools);
+        }
+        if close {
+            connection.closing = Closing::AfterOutput;
+        }
+        Step::Handled
+    }
+
+    fn step_websocket<M: Machine>(&mut self, slot: usize, tools: &mut Tools<'_, M>) -> Step {
+        let Protocol::WebSocket(websocket) = &mut self.protocol else { return Step::Waiting };
+        let Tools { machine, connections, .. } = tools;
+        let (now, moment) = (connections.now, connections.moment);
+        let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
+        let socket = connection.id;
+        let taken = if connection.work == Work::Unfinished {
+            machine.handle(Event::Resumed { socket }, moment, *connections)
+        } else {
+            let event = websocket.next_event(connection.output.queue());
+            connection.output.mark(now);
+            match event {
+                None => return Step::Waiting,
+                Some(WsEvent::Message { data, is_text }) => {
+                    connections.charge(socket, UNITS_PER_INPUT + (data.len() / BYTES_PER_UNIT) as u32);
+                    machine.handle(Event::Heard { socket, message: data, is_text }, moment, *connections)
+                }
+                Some(WsEvent::Closed { code, reason, by_client }) => {
+                    log::debug!("{socket:?}: websocket closed: {code} {reason}");
+                    connection.closing = if by_client { Closing::AfterOutput } else { Closing::Linger };
+                    return Step::Closed;
+                }
+            }
+        };
+        let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
+        connection.work = match taken {
+            // The machine may have ended it meanwhile.
+            _ if !connection.is_websocket => Work::None,
+            Taken::Done => Work::None,
+            Taken::Unfinished => Work::Unfinished,
+            Taken::Parked => Work::Parked,
+        };
+        match taken {
+            Taken::Done => Step::Handled,
+            Taken::Unfinished => Step::Exhausted,
+            Taken::Parked => Step::Waiting,
+        }
+    }
+
+    /// Lends the reactor's buffer to this input for the length of a turn.
+    pub fn lend(&mut self, storage: &mut Vec<u8>) {
+        match &mut self.protocol {
+            Protocol::Http(reader) => reader.lend(storage),
+            Protocol::WebSocket(websocket) => websocket.lend(storage),
+        }
+    }
+
+    /// Gives it back.
+    pub fn give_back(&mut self, storage: &mut Vec<u8>) {
+        match &mut self.protocol {
+            Protocol::Http(reader) => reader.give_back(storage),
+            Protocol::WebSocket(websocket) => websocket.give_back(storage),
+        }
+    }
+
+    /// Bytes of memory held, those of an answer in the making included.
+    pub fn held_bytes(&self) -> usize {
+        let input = match &self.protocol {
+            Protocol::Http(reader) => reader.held_bytes(),
+            Protocol::WebSocket(websocket) => websocket.held_bytes(),
+        };
+        input + self.kept.as_ref().map_or(0, |kept| kept.reply.body.capacity())
+    }
+}
+
+impl Kept {
+    /// Writes what is in the body if the answer goes out in pieces; the head comes before the first of them. Whether
+    /// the connection must be closed after the answer.
+    fn write_piece(&mut self, reply: &mut Reply, request: &Request<'_>, is_last: bool, out: &mut Vec<u8>) -> bool {
+        if reply.pieces {
+            if !std::mem::replace(&mut self.has_begun, true) {
+                self.close = reply.write_first(request, out);
+            }
+            reply.write_piece(request, is_last, out);
+        }
+        self.close
+    }
+}
+
+/// The next whole request.
+fn next_request<'r, M: Machine>(
+    reader: &'r mut RequestReader,
+    slot: usize,
+    tools: &mut Tools<'_, M>,
+) -> Result<Option<Request<'r>>, HttpError> {
+    let Tools { machine, connections, .. } = tools;
+    let Some(connection) = connections.slab.get_mut(slot) else { return Ok(None) };
+    let listener = connection.listener;
+    if !reader.advance(|method, path| machine.body_limit(listener, method, path))? {
+        if reader.take_continue() {
+            connection.output.queue().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        let since = connection.request_since.or(Some(connections.now));
+        connection.request_since = since.filter(|_| reader.is_partial());
+        return Ok(None);
+    }
+    Ok(reader.whole())
+}
+
+/// Hands a request to the machine. A request that is resumed was charged to its caller before.
+fn exchange<M: Machine>(
+    request: &Request<'_>,
+    slot: usize,
+    kept: &mut Option<Box<Kept>>,
+    tools: &mut Tools<'_, M>,
+) -> Taken {
+    let Tools { machine, connections, reply, trust, is_draining, .. } = tools;
+    let Some(connection) = connections.slab.get(slot) else { return Taken::Done };
+    let (id, listener) = (connection.id, connection.listener);
+    let caller = trust.caller(request, listener, connection.peer);
+    let is_resumed = connection.work != Work::None;
+    let mut rate = Rate::Within;
+    match kept {
+        Some(kept) => std::mem::swap(*reply, &mut kept.reply),
+        None => reply.reset(),
+    }
+    if !is_resumed {
+        rate = connections.note_request(slot, &caller);
+    }
+    let is_refused = rate != Rate::Within;
+    let exchange = Exchange { connection: id, caller, request, reply, is_resumed, is_refused };
+    let moment = connections.moment;
+    let taken = machine.handle(Event::Request(exchange), moment, *connections);
+    let size = request.body.len() + reply.body.len();
+    connections.charge(id, UNITS_PER_INPUT + (size / BYTES_PER_UNIT) as u32);
+    reply.close |= *is_draining || rate == Rate::FarOver;
+    taken
+}
+
+/// Tells the machine of a new websocket.
+fn open<M: Machine>(slot: usize, tools: &mut Tools<'_, M>) -> Step {
+    let Tools { machine, connections, .. } = tools;
+    let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
+    connection.output.mark(connections.now);
+    connection.is_websocket = true;
+    let (socket, caller) = (connection.id, connection.caller);
+    connections.stats.websockets += 1;
+    let moment = connections.moment;
+    machine.handle(Event::Opened { socket, caller }, moment, *connections);
+    Step::Handled
+}

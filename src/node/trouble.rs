@@ -1,0 +1,63 @@
+//! A store that fails: told once, and tried again with growing pauses.
+
+use std::time::Duration;
+
+use crate::store::StoreError;
+
+/// The first pause, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Whether the store fails at present.
+#[derive(Debug, Default)]
+pub struct Trouble {
+    pause: Duration,
+    until: Duration,
+}
+
+impl Trouble {
+    /// Takes note of a failure at a moment of the node's running time, and tells the operator if it is the first.
+    pub fn note(&mut self, error: &StoreError, running: Duration) {
+        if self.pause.is_zero() {
+            log::error!("{error}; the node answers what it can, and tries again");
+        }
+        if running >= self.until {
+            self.pause = (2 * self.pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            self.until = running + self.pause;
+        }
+    }
+
+    /// Takes note that all is well.
+    pub fn end(&mut self) {
+        if !self.pause.is_zero() {
+            log::info!("the store works again");
+            *self = Trouble::default();
+        }
+    }
+
+    /// When to try again; a moment that has passed if there is no reason to wait.
+    pub fn until(&self) -> Duration {
+        self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_all_is_well() {
+        let mut trouble = Trouble::default();
+        let (mut now, mut pauses) = (Duration::ZERO, Vec::new());
+        for _ in 0..10 {
+            trouble.note(&StoreError::Empty, now);
+            trouble.note(&StoreError::Empty, now);
+            pauses.push((trouble.until() - now).as_millis());
+            now = trouble.until();
+        }
+        assert_eq!(pauses[..4], [100, 200, 400, 800]);
+        assert_eq!(pauses[9], 10_000);
+        trouble.end();
+        assert_eq!(trouble.until(), Duration::ZERO);
+    }
+}
