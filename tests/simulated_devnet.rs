@@ -11,32 +11,34 @@ mod books;
 mod common;
 #[path = "common/odds.rs"]
 mod odds;
+#[path = "common/simulation.rs"]
+mod simulation;
 #[path = "common/traffic.rs"]
 mod traffic;
-#[path = "common/virtual_node.rs"]
-mod virtual_node;
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use books::Books;
 use common::daemon::run;
 use common::{Random, from_environment, loudly};
-use nisd::chain::harvest::UnlockResult;
 use nisd::chain::{Intake, IntakeOptions, Progress, StoredBlocks};
-use nisd::codec::Form;
 use nisd::codec::block_file::BlockFile;
+use nisd::codec::{Context, Form};
+use nisd::config::{self, Settings};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
 use nisd::model::transaction::{Transfer, wire_version};
 use nisd::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
 };
+use nisd::net::machine::ConnectionId;
 use nisd::state;
-use nisd::store::{Identity, Options, Store, stored_header};
+use nisd::store::{Identity, Options, Store, StoredBlock, stored_block, stored_header};
 use odds::{Pace, cells, chances, chi_square, chi_square_bound};
+use simulation::SimulatedNode;
 use traffic::{People, Traffic};
-use virtual_node::{Made, VirtualNode};
 
 /// The seed if no other is asked for.
 const SEED: u64 = 1;
@@ -52,6 +54,8 @@ const LENDER: usize = 1;
 const LENDS_AFTER: u64 = 3;
 /// People who send, and share the rest.
 const SENDERS: u64 = 10;
+/// Seconds from the start of a node until it harvests, less the one that passes before it may.
+const WARMING_UP: i32 = 4;
 /// Standard deviations that a sum of many draws is off once in two million runs.
 const MOST_DEVIATIONS: f64 = 5.0;
 
@@ -61,7 +65,11 @@ fn seed() -> u64 {
 
 /// Keys by their place among those of the nemesis account, the harvesters, the senders and the remote account.
 fn key(place: usize) -> KeyPair {
-    KeyPair::new(&PrivateKey::from_seed(&[place as u8 + 1; 32]))
+    KeyPair::new(&private_key(place))
+}
+
+fn private_key(place: usize) -> PrivateKey {
+    PrivateKey::from_seed(&[place as u8 + 1; 32])
 }
 
 const NEMESIS: usize = 0;
@@ -155,6 +163,18 @@ fn nemesis() -> Block {
     block
 }
 
+/// The settings of a node of a network.
+fn settings(network: Network) -> Settings {
+    let flag = |(key, value): (&str, &str)| config::Override {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+        flag: "--set",
+    };
+    let flags = [("nem.network", "testnet"), ("nem.network.nemesisFilePath", "unread")];
+    let settings = config::load(None, flags.map(flag).into(), Some(Path::new("unused"))).unwrap();
+    Settings { network, unlocked_limit: HARVESTERS.len() as i32 + 1, ..settings }
+}
+
 fn open(folder: &Path, network: &Network) -> Store {
     Store::open(folder, &Identity::of(network), Options::default()).unwrap()
 }
@@ -189,15 +209,26 @@ impl Harvest {
     }
 }
 
+/// A block that the node has made and put onto its chain.
+struct Made {
+    block: Block,
+    /// What is known of it.
+    header: StoredBlock,
+}
+
 /// A network being watched.
 struct Simulation<'n> {
     scenario: &'n Scenario,
     network: &'n Network,
     store: &'n Store,
-    node: VirtualNode<'n>,
+    node: SimulatedNode<'n>,
+    /// A websocket that is told of unconfirmed transactions.
+    listener: ConnectionId,
     traffic: Traffic<'n>,
     books: Books,
     announced: Vec<Transaction>,
+    /// What was announced and is in no block yet, by hash.
+    pending: BTreeMap<Hash256, Transaction>,
     harvests: Vec<Harvest>,
     /// Time of the last block.
     last: Timestamp,
@@ -210,12 +241,15 @@ struct Simulation<'n> {
 }
 
 impl<'n> Simulation<'n> {
-    fn new(scenario: &'n Scenario, network: &'n Network, store: &'n Store, random: Random) -> Simulation<'n> {
+    fn new(scenario: &'n Scenario, settings: &'n Settings, store: &'n Store, random: Random) -> Simulation<'n> {
+        let network = &settings.network;
         take_in(store, network, Vec::new());
-        let mut node = VirtualNode::new(network, store, HARVESTERS.len() as i32 + 1, START);
-        for index in 0..HARVESTERS.len() {
-            assert_eq!(node.unlock(key(FIRST_HARVESTER + index)), UnlockResult::Success);
-        }
+        let mut node = SimulatedNode::start(store, settings, Timestamp(START.0 - WARMING_UP), 1);
+        (0..HARVESTERS.len()).for_each(|index| unlock(&mut node, FIRST_HARVESTER + index));
+        node.run_for(Duration::from_secs(WARMING_UP as u64));
+        let listener = node.open();
+        node.say(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/unconfirmed\n\n\0");
+        node.world.sent.clear();
         let people = People {
             senders: (0..SENDERS as usize).map(|index| key(FIRST_SENDER + index)).collect(),
             harvesters: (0..HARVESTERS.len()).map(|index| key(FIRST_HARVESTER + index)).collect(),
@@ -227,9 +261,11 @@ impl<'n> Simulation<'n> {
             network,
             store,
             node,
+            listener,
             traffic: Traffic::new(network, people, random, START),
             books,
             announced: Vec::new(),
+            pending: BTreeMap::new(),
             harvests: Vec::new(),
             last: START,
             stakes: [0.0; 5],
@@ -241,25 +277,57 @@ impl<'n> Simulation<'n> {
     }
 
     fn run(&mut self) {
-        while (self.harvests.len() as u64) < self.scenario.blocks {
+        self.run_to(self.scenario.blocks);
+    }
+
+    /// Watches until there are so many blocks.
+    fn run_to(&mut self, blocks: u64) {
+        while (self.harvests.len() as u64) < blocks {
             let mut now = self.traffic.second(self.scenario.rate);
-            if self.harvests.len() as u64 == LENDS_AFTER && self.last == self.node.now {
+            if self.harvests.len() as u64 == LENDS_AFTER && self.last == self.node.time() {
                 now.push(self.traffic.delegation(LENDER, key(REMOTE).public()));
             }
-            let made = self.node.second();
-            for transaction in &now {
-                let outcome = self.node.announce(transaction.clone());
-                outcome.unwrap_or_else(|refusal| panic!("{refusal}: {transaction:?}"));
-            }
-            let told: Vec<_> = std::iter::from_fn(|| self.node.pool.next_arrival()).collect();
-            assert!(told.iter().map(AsRef::as_ref).eq(&now), "everybody is told of each transaction once");
+            let made = self.second();
+            now.iter().for_each(|transaction| self.announce(transaction));
             self.announced.extend(now);
             made.into_iter().for_each(|made| self.on_block(&made));
         }
     }
 
+    /// A second goes by.
+    fn second(&mut self) -> Option<Made> {
+        let before = self.tip().height;
+        self.node.run_for(Duration::from_secs(1));
+        let header = self.tip();
+        let snapshot = self.store.snapshot().unwrap();
+        let block = stored_block(&snapshot, header.height, Context::of(self.network)).unwrap().unwrap().1;
+        (header.height > before).then(|| {
+            assert_eq!(header.height, before.next(), "one block in a second");
+            Made { block, header }
+        })
+    }
+
+    fn tip(&self) -> StoredBlock {
+        nisd::store::tip(&self.store.snapshot().unwrap()).unwrap().unwrap()
+    }
+
+    /// A transaction is announced, and everybody who listens is told of it once.
+    fn announce(&mut self, transaction: &Transaction) {
+        let (data, signature) = (transaction.signed_bytes(), transaction.signature.expect("a signed transaction").0);
+        let json = format!("{{\"data\":\"{}\",\"signature\":\"{}\"}}", hex::encode(data), hex::encode(signature));
+        let answer = self.node.post("/transaction/announce", &json);
+        let text = String::from_utf8(answer.body).unwrap();
+        assert!(answer.status == 200 && text.contains("\"message\":\"SUCCESS\""), "{text} {transaction:?}");
+        self.node.run_for(Duration::ZERO);
+        let (socket, message) = self.node.world.sent.pop_front().expect("a message");
+        let message = String::from_utf8(message).unwrap();
+        assert_eq!(socket, self.listener);
+        assert!(message.contains(&hex::encode(signature)) && self.node.world.sent.is_empty(), "{message}");
+        self.pending.insert(transaction.hash(), transaction.clone());
+    }
+
     fn on_block(&mut self, made: &Made) {
-        let Made { block, header, .. } = made;
+        let Made { block, header } = made;
         let height = block.height;
         let is_remote = self.lent_from.is_some_and(|from| height >= from);
         let signer = |index| if index == LENDER && is_remote { address(REMOTE) } else { harvester(index) };
@@ -268,7 +336,10 @@ impl<'n> Simulation<'n> {
         let winner = signers.iter().position(|signer| *signer == signed_by).expect("one of those that may");
         self.assert_own_transactions_wait(made, winner);
         assert_eq!(header.lessor, (signed_by == address(REMOTE)).then_some(harvester(LENDER)), "block {height}");
-        assert!(made.discarded.iter().all(|address| is_remote && *address == harvester(LENDER)), "block {height}");
+        for one in block.transactions.iter().flat_map(Transaction::self_and_children) {
+            self.pending.remove(&one.hash());
+        }
+        self.pending.retain(|_, one| one.deadline >= block.timestamp);
 
         self.harvests.push(Harvest {
             seconds: (block.timestamp.0 - self.last.0) as usize,
@@ -288,7 +359,7 @@ impl<'n> Simulation<'n> {
     fn begin_to_lend(&mut self, block: &Block) {
         if block.transactions.iter().any(|transaction| matches!(transaction.body, Body::ImportanceTransfer(_))) {
             self.lent_from = Some(block.height.plus(self.scenario.rewrite_limit));
-            assert_eq!(self.node.unlock(key(REMOTE)), UnlockResult::Success);
+            unlock(&mut self.node, REMOTE);
         }
     }
 
@@ -297,7 +368,7 @@ impl<'n> Simulation<'n> {
         let own = |transaction: &Transaction| transaction.signer_address(BYTE) == harvester(winner);
         assert!(!made.block.transactions.iter().any(own), "block {}", made.block.height);
         let waits = |one: &Transaction| own(one) && one.timestamp < made.block.timestamp;
-        self.held_back += usize::from(made.waiting.iter().any(|transaction| waits(transaction)));
+        self.held_back += usize::from(self.pending.values().any(waits));
     }
 
     /// Stakes for the block at a height. They are those of the balances if nothing else counts.
@@ -319,7 +390,7 @@ impl<'n> Simulation<'n> {
     }
 
     /// Every balance is what the blocks add up to, and every transaction is somewhere.
-    fn assert_nothing_is_lost(&self) {
+    fn assert_nothing_is_lost(&mut self) {
         let snapshot = self.store.snapshot().unwrap();
         for (account, expected) in self.books.all().filter(|(account, _)| **account != address(NEMESIS)) {
             let balance = state::account(&snapshot, account).unwrap().balance;
@@ -329,14 +400,16 @@ impl<'n> Simulation<'n> {
             let account = state::account(&snapshot, &harvester(index)).unwrap();
             assert_eq!(account.harvested_blocks as f64, *count, "harvester {index}");
         }
-        let waiting = self.node.pool.in_fee_order();
-        let waiting: Vec<Hash256> =
-            waiting.iter().flat_map(|root| root.self_and_children().map(Transaction::hash)).collect();
+        let now = self.node.time();
         for transaction in &self.announced {
-            let hash = transaction.hash();
-            let is_confirmed = state::hash_entry(&snapshot, &hash).unwrap().is_some();
-            let has_expired = transaction.self_and_children().any(|one| one.deadline < self.node.now);
-            assert!(is_confirmed || has_expired || waiting.contains(&hash), "{transaction:?}");
+            let is_confirmed = state::hash_entry(&snapshot, &transaction.hash()).unwrap().is_some();
+            let has_expired = transaction.self_and_children().any(|one| one.deadline < now);
+            if !is_confirmed && !has_expired {
+                let signer = transaction.signer_address(BYTE);
+                let answer = self.node.get(&format!("/account/unconfirmedTransactions?address={signer}"));
+                let signature = hex::encode(transaction.signature.unwrap().0);
+                assert!(String::from_utf8(answer.body).unwrap().contains(&signature), "{transaction:?}");
+            }
         }
     }
 
@@ -346,6 +419,12 @@ impl<'n> Simulation<'n> {
         self.harvests.iter().for_each(|harvest| counts[harvest.winner] += 1.0);
         counts
     }
+}
+
+/// Lets an account harvest.
+fn unlock(node: &mut SimulatedNode<'_>, place: usize) {
+    let answer = node.post("/account/unlock", &format!("{{\"value\":\"{}\"}}", private_key(place).printed()));
+    assert_eq!((answer.status, answer.body.as_slice()), (200, b"".as_slice()));
 }
 
 /// How far the intervals are from what is to be expected.
@@ -436,10 +515,10 @@ fn assert_stands_every_check(folder: &Path, store: &Store, network: &Network) {
 fn watch(name: &str, scenario: &Scenario) {
     let begun = Instant::now();
     let mut random = Random(seed());
-    let network = scenario.network(&mut random);
+    let settings = settings(scenario.network(&mut random));
     let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path(), &network);
-    let mut simulation = Simulation::new(scenario, &network, &store, random);
+    let store = open(folder.path(), &settings.network);
+    let mut simulation = Simulation::new(scenario, &settings, &store, random);
     simulation.run();
     let (blocks, virtual_time) = (simulation.harvests.len(), simulation.last.0 - START.0);
     let announced = simulation.announced.len();
@@ -451,8 +530,51 @@ fn watch(name: &str, scenario: &Scenario) {
     let remote = simulation.harvests.iter().filter(|harvest| harvest.winner == LENDER).count();
     assert!(simulation.lent_from.is_some() && remote > 0);
     assert!(simulation.held_back > 0, "no transaction of a harvester ever had to wait");
-    assert_stands_every_check(folder.path(), &store, &network);
+    assert_stands_every_check(folder.path(), &store, &settings.network);
     loudly(&format!("  with all checks in {:.1} s", begun.elapsed().as_secs_f64()));
+}
+
+/// Five nodes side by side, each with a network of its own; what they did and what they were in the end.
+fn five_nodes(scenario: &Scenario) -> Vec<(u64, String, String)> {
+    let mut random = Random(seed());
+    let networks: Vec<Settings> = (0..5).map(|_| settings(scenario.network(&mut random))).collect();
+    let folders: Vec<_> = networks.iter().map(|_| tempfile::tempdir().unwrap()).collect();
+    let stores: Vec<_> = networks.iter().zip(&folders).map(|(one, folder)| open(folder.path(), &one.network)).collect();
+    let mut simulations: Vec<_> = networks
+        .iter()
+        .zip(&stores)
+        .map(|(settings, store)| Simulation::new(scenario, settings, store, Random(random.next())))
+        .collect();
+    // In turns, a block each, as they would be in one loop.
+    for blocks in 1..=scenario.blocks {
+        for simulation in &mut simulations {
+            simulation.run_to(blocks);
+        }
+    }
+    let ends = simulations.iter().zip(&stores).map(|(simulation, store)| {
+        let digest = state::digest(&store.snapshot().unwrap()).unwrap().to_string();
+        (simulation.node.world.effects, simulation.node.digest(), digest)
+    });
+    ends.collect()
+}
+
+#[test]
+fn five_nodes_in_one_process_do_the_same_again_byte_for_byte() {
+    let scenario = Scenario {
+        importance: ImportanceScheme::ProofOfStake,
+        vesting: Vesting::Immediate,
+        stabilized: true,
+        target_time: 10,
+        rewrite_limit: 10,
+        blocks: 400,
+        rate: 25,
+        table: [(0.0, 0.0); 4],
+    };
+    let begun = Instant::now();
+    let first = five_nodes(&scenario);
+    loudly(&format!("five nodes, {} blocks: {:.1} s", 5 * scenario.blocks, begun.elapsed().as_secs_f64()));
+    assert!(first.iter().all(|(effects, ..)| *effects > 1_000), "{first:?}");
+    assert_eq!(five_nodes(&scenario), first);
 }
 
 #[test]

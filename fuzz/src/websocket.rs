@@ -4,7 +4,8 @@ use std::io::{self, Cursor, Read, Write};
 
 use nisd::net::http::{Reply, RequestReader};
 use nisd::net::websocket::{
-    MESSAGE_LIMIT, Refusal, Upgrade, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text,
+    MESSAGE_LIMIT, Refusal, Upgrade, WsConnection, WsEvent, handshake, negotiate_subprotocol,
+    write_text_head,
 };
 use nisd::push::http::{HttpAnswer, HttpView, SUBPROTOCOLS, answer};
 use tungstenite::protocol::{Message, Role, WebSocket};
@@ -79,7 +80,7 @@ impl Server {
                 Ok(None) => return Stream::Http,
                 Err(_) => return Stream::Over,
             };
-            let decision = handshake(&request, 7);
+            let decision = handshake(&request);
             let offers: Vec<&str> = request.header_values("Sec-WebSocket-Protocol").collect();
             if let Some(agreed) = negotiate_subprotocol(offers.iter().copied(), &SUBPROTOCOLS) {
                 assert!(offers.iter().any(|offer| offer.contains(agreed)));
@@ -117,7 +118,8 @@ impl Server {
                 }
             });
             if let Some(Event::Text(text)) = self.events.last() {
-                write_text(text.as_bytes(), &mut self.out);
+                write_text_head(text.len(), &mut self.out);
+                self.out.extend_from_slice(text.as_bytes());
             }
         }
         self.websocket.give_back(storage);

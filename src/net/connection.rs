@@ -1,16 +1,15 @@
 //! One accepted connection but for its input: the socket, its output, whom it belongs to, and what is due when.
 
-use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, Shutdown};
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 use std::time::Instant;
-
-use mio::net::TcpStream;
 
 use super::callers::{AccountId, Credit};
 use super::http::{HttpError, Reply};
 use super::limits::Limits;
 use super::machine::{Caller, ConnectionId, ListenerId, Message};
 use super::output::Output;
+use super::socket::Socket;
 use super::websocket::{write_close, write_text_head};
 
 /// Whether a read or write that moves fewer bytes than asked for means that the socket has no more for now, so that
@@ -58,7 +57,7 @@ pub(super) enum Due {
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct Connection<S> {
     pub id: ConnectionId,
     pub listener: ListenerId,
     /// The other end.
@@ -67,7 +66,7 @@ pub(super) struct Connection {
     pub account: AccountId,
     /// Who made the last request.
     pub caller: Caller,
-    pub socket: TcpStream,
+    pub socket: S,
     pub output: Output,
     pub closing: Closing,
     pub work: Work,
@@ -97,6 +96,30 @@ pub(super) struct Connection {
     lingering_since: Option<Instant>,
 }
 
+/// What a socket has become ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// There is something to read.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+    /// The other end has closed its side: there is an end to be read.
+    pub read_closed: bool,
+    /// Nothing can be sent any more.
+    pub broken: bool,
+}
+
+impl From<&mio::event::Event> for Readiness {
+    fn from(event: &mio::event::Event) -> Readiness {
+        Readiness {
+            readable: event.is_readable(),
+            writable: event.is_writable(),
+            read_closed: event.is_read_closed() || event.is_error(),
+            broken: event.is_write_closed(),
+        }
+    }
+}
+
 /// Where a connection comes from.
 pub(super) struct Origin {
     pub id: ConnectionId,
@@ -105,8 +128,8 @@ pub(super) struct Origin {
     pub account: AccountId,
 }
 
-impl Connection {
-    pub fn new(origin: Origin, socket: TcpStream, credit: Credit, now: Instant) -> Self {
+impl<S: Socket> Connection<S> {
+    pub fn new(origin: Origin, socket: S, credit: Credit, now: Instant) -> Self {
         let Origin { id, listener, peer, account } = origin;
         Self {
             id,
@@ -136,12 +159,12 @@ impl Connection {
         }
     }
 
-    /// Takes note of what poll has reported.
-    pub fn notice(&mut self, event: &mio::event::Event) {
-        self.read_closed |= event.is_read_closed() || event.is_error();
-        self.may_read |= event.is_readable() || self.read_closed;
-        self.may_write |= event.is_writable();
-        self.is_broken |= event.is_write_closed();
+    /// Takes note of what the socket is ready for.
+    pub fn notice(&mut self, ready: Readiness) {
+        self.read_closed |= ready.read_closed;
+        self.may_read |= ready.readable || self.read_closed;
+        self.may_write |= ready.writable;
+        self.is_broken |= ready.broken;
     }
 
     /// Whether reading now can bring something that may be handled. While a request is worked on, only the end of the
@@ -240,7 +263,7 @@ impl Connection {
         if self.output.is_empty() {
             if self.closing == Closing::Linger && self.lingering_since.is_none() {
                 self.lingering_since = Some(now);
-                self.socket.shutdown(Shutdown::Write)?;
+                self.socket.end_writing()?;
             }
         } else if self.stalled_since.is_none() {
             self.stalled_since = Some(now);

@@ -1,12 +1,9 @@
 //! All accepted connections but for their input, and what a machine can do with them.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
 use slab::Slab;
 
 use super::callers::{AccountId, Callers, Credit, Rate};
@@ -15,8 +12,9 @@ use super::fetch::{Fetch, FetchId, Fetcher};
 use super::http::HttpError;
 use super::limits::Limits;
 use super::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Moment};
-use super::reactor::Stats;
+use super::server::Stats;
 use super::shared::SharedPool;
+use super::socket::Socket;
 
 /// Units of work that one websocket may cause in a second, and at once: a tenth of the processor, also if its caller
 /// is exempt.
@@ -26,11 +24,11 @@ const SOCKET_WORK_PER_SECOND: i64 = 100_000;
 const SPARE_BYTES: usize = 256 * 1024;
 
 /// The connections, whom they belong to, and requests to other servers.
-pub(super) struct Connections {
+pub(super) struct Connections<S> {
     pub limits: Limits,
     pub callers: Callers,
     pub fetcher: Fetcher,
-    pub slab: Slab<Connection>,
+    pub slab: Slab<Connection<S>>,
     /// Slots with fresh output.
     pub dirty: VecDeque<usize>,
     /// Websockets, and connections of unfinished requests, whose end has not been reported.
@@ -49,7 +47,7 @@ pub(super) struct Connections {
     pub spare_output: Vec<u8>,
 }
 
-impl Connections {
+impl<S: Socket> Connections<S> {
     pub fn new(limits: Limits, fetcher: Fetcher, shared: SharedPool, now: Instant) -> Self {
         Self {
             callers: Callers::new(&limits),
@@ -71,7 +69,7 @@ impl Connections {
     }
 
     /// Adds a connection; the slot is that which `slab` gives next.
-    pub fn insert(&mut self, socket: TcpStream, listener: ListenerId, peer: IpAddr, account: AccountId) -> usize {
+    pub fn insert(&mut self, socket: S, listener: ListenerId, peer: IpAddr, account: AccountId) -> usize {
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
         let id = ConnectionId::new(slot, self.next_serial);
@@ -82,15 +80,8 @@ impl Connections {
         slot
     }
 
-    /// Has the system tell of a connection's readiness.
-    pub fn register(&mut self, slot: usize, registry: &Registry, token: Token) -> io::Result<()> {
-        let Some(connection) = self.slab.get_mut(slot) else { return Ok(()) };
-        connection.socket.set_nodelay(true)?;
-        registry.register(&mut connection.socket, token, Interest::READABLE | Interest::WRITABLE)
-    }
-
     /// Takes a connection out.
-    pub fn remove(&mut self, slot: usize) -> Option<Connection> {
+    pub fn remove(&mut self, slot: usize) -> Option<Connection<S>> {
         let mut connection = self.slab.try_remove(slot)?;
         connection.output.give_back(&mut self.spare_output);
         self.stats.buffered_bytes -= connection.counted_bytes;
@@ -227,17 +218,17 @@ impl Connections {
         own.into_iter().chain(self.callers.next_regained()).min()
     }
 
-    fn open_websocket(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    fn open_websocket(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
         let connection = self.slab.get_mut(id.slot())?;
         (connection.id == id && connection.is_open_websocket()).then_some(connection)
     }
 }
 
-impl Effects for Connections {
+impl<S: Socket> Effects for Connections<S> {
     fn send(&mut self, socket: ConnectionId, message: Message<'_>) -> Result<(), Dropped> {
         let (now, limit) = (self.now, self.limits.backlog_bytes);
         let connection = self.open_websocket(socket).ok_or(Dropped)?;
-        let exceeds = |connection: &Connection| {
+        let exceeds = |connection: &Connection<S>| {
             let pending = connection.output.pending();
             pending > 0 && pending.saturating_add(message.len()) > limit
         };

@@ -6,6 +6,7 @@ use super::connections::Connections;
 use super::forwarded::Trust;
 use super::http::{Gzip, HttpError, Reply, Request, RequestReader};
 use super::machine::{Effects, Event, Exchange, Machine, Taken};
+use super::socket::Socket;
 use super::websocket::{WsConnection, WsEvent};
 
 /// Units of work that taking in one request or message costs by itself, and bytes that cost one more.
@@ -45,9 +46,9 @@ pub(super) enum Step {
 }
 
 /// What is needed to handle input, shared by all connections.
-pub(super) struct Tools<'a, M> {
+pub(super) struct Tools<'a, M, S> {
     pub machine: &'a mut M,
-    pub connections: &'a mut Connections,
+    pub connections: &'a mut Connections<S>,
     pub reply: &'a mut Reply,
     pub gzip: &'a mut Gzip,
     pub trust: &'a Trust,
@@ -86,7 +87,7 @@ impl Input {
     }
 
     /// Handles the next request or message, or goes on with the one in hand.
-    pub fn step<M: Machine>(&mut self, slot: usize, tools: &mut Tools<'_, M>) -> Step {
+    pub fn step<M: Machine, S: Socket>(&mut self, slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
         let limit = tools.connections.limits.output_bytes;
         let Some(connection) = tools.connections.slab.get(slot) else { return Step::Waiting };
         if connection.closing != Closing::Open || connection.work == Work::Parked {
@@ -107,7 +108,7 @@ impl Input {
         step
     }
 
-    fn step_http<M: Machine>(&mut self, slot: usize, tools: &mut Tools<'_, M>) -> Step {
+    fn step_http<M: Machine, S: Socket>(&mut self, slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
         let Protocol::Http(reader) = &mut self.protocol else { return Step::Waiting };
         let request = match next_request(reader, slot, tools) {
             Ok(Some(request)) => request,
@@ -149,7 +150,7 @@ impl Input {
         Step::Handled
     }
 
-    fn step_websocket<M: Machine>(&mut self, slot: usize, tools: &mut Tools<'_, M>) -> Step {
+    fn step_websocket<M: Machine, S: Socket>(&mut self, slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
         let Protocol::WebSocket(websocket) = &mut self.protocol else { return Step::Waiting };
         let Tools { machine, connections, .. } = tools;
         let (now, moment) = (connections.now, connections.moment);
@@ -229,10 +230,10 @@ impl Kept {
 }
 
 /// The next whole request.
-fn next_request<'r, M: Machine>(
+fn next_request<'r, M: Machine, S: Socket>(
     reader: &'r mut RequestReader,
     slot: usize,
-    tools: &mut Tools<'_, M>,
+    tools: &mut Tools<'_, M, S>,
 ) -> Result<Option<Request<'r>>, HttpError> {
     let Tools { machine, connections, .. } = tools;
     let Some(connection) = connections.slab.get_mut(slot) else { return Ok(None) };
@@ -249,11 +250,11 @@ fn next_request<'r, M: Machine>(
 }
 
 /// Hands a request to the machine. A request that is resumed was charged to its caller before.
-fn exchange<M: Machine>(
+fn exchange<M: Machine, S: Socket>(
     request: &Request<'_>,
     slot: usize,
     kept: &mut Option<Box<Kept>>,
-    tools: &mut Tools<'_, M>,
+    tools: &mut Tools<'_, M, S>,
 ) -> Taken {
     let Tools { machine, connections, reply, trust, is_draining, .. } = tools;
     let Some(connection) = connections.slab.get(slot) else { return Taken::Done };
@@ -279,7 +280,7 @@ fn exchange<M: Machine>(
 }
 
 /// Tells the machine of a new websocket.
-fn open<M: Machine>(slot: usize, tools: &mut Tools<'_, M>) -> Step {
+fn open<M: Machine, S: Socket>(slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
     let Tools { machine, connections, .. } = tools;
     let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
     connection.output.mark(connections.now);

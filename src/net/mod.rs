@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`machine`] | the language between the reactor and the machine: events, effects |
 //! | [`Reactor`] | sockets and clocks: accepts, reads, hands events to the machine, writes |
+//! | [`Server`] | the same without sockets: pure, for fuzzing and simulation |
 //! | [`Limits`] | every number that bounds a client, by name |
 //! | [`http`] | requests out of bytes, answers into bytes: pure |
 //! | [`websocket`] | the upgrade decision and frames: pure |
@@ -37,10 +38,14 @@ mod listeners;
 pub mod machine;
 mod output;
 mod reactor;
+mod server;
 mod shared;
+mod socket;
 
 pub use fetch::Fetcher;
 pub use limits::{IsTrusted, Limits};
-pub use listeners::TURNED_AWAY_AT_ONCE;
-pub use reactor::{EXTERNAL_TOKENS, MAX_LISTENERS, Reactor, Stats, Turn};
+pub use connection::Readiness;
+pub use reactor::{EXTERNAL_TOKENS, MAX_LISTENERS, Reactor, Turn};
+pub use server::{Server, Stats, TURNED_AWAY_AT_ONCE};
 pub use shared::{Shared, SharedPool};
+pub use socket::Socket;
