@@ -83,6 +83,11 @@ impl NetworkClock {
         Timestamp(i32::try_from(seconds.max(0)).unwrap_or(i32::MAX))
     }
 
+    /// Where its time comes from.
+    pub fn mode(&self) -> ClockMode {
+        self.mode
+    }
+
     /// What the start message must say about a clock that is not the system's.
     pub fn announcement(&self) -> Option<String> {
         match self.mode {

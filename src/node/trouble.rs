@@ -7,6 +7,8 @@ use crate::store::StoreError;
 /// The first pause, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long nothing may fail until the trouble is over: not all work touches what failed.
+const CALM: Duration = Duration::from_secs(5);
 
 /// Whether the store fails at present.
 #[derive(Debug, Default)]
@@ -27,9 +29,9 @@ impl Trouble {
         }
     }
 
-    /// Takes note that all is well.
-    pub fn end(&mut self) {
-        if !self.pause.is_zero() {
+    /// Takes note that nothing has failed at a moment. The trouble is over if that lasts.
+    pub fn is_well(&mut self, running: Duration) {
+        if !self.pause.is_zero() && running >= self.until + CALM {
             log::info!("the store works again");
             *self = Trouble::default();
         }
@@ -57,7 +59,9 @@ mod tests {
         }
         assert_eq!(pauses[..4], [100, 200, 400, 800]);
         assert_eq!(pauses[9], 10_000);
-        trouble.end();
+        trouble.is_well(now);
+        assert_eq!(trouble.until(), now);
+        trouble.is_well(now + CALM);
         assert_eq!(trouble.until(), Duration::ZERO);
     }
 }

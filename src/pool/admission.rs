@@ -169,9 +169,10 @@ impl Content {
     fn attach(&mut self, number: u64, cosignature: &Root, confirmed: &Confirmed<'_>) {
         self.children.insert(cosignature.hashes.own);
         self.bytes += cosignature.bytes;
-        if let Some(multisig) = self.roots.get_mut(&number) {
+        if let Some(mut multisig) = self.roots.remove(&number) {
             multisig.attach(cosignature, confirmed.network.byte);
-            self.by_account.extend(multisig.accounts.iter().map(|account| (*account, number)));
+            self.index(&multisig);
+            self.roots.insert(number, multisig);
         }
     }
 }

@@ -23,7 +23,7 @@ pub use root::Root;
 use self::push_memory::PushMemory;
 use self::rebuild::Rebuild;
 use crate::model::transaction::Hashes;
-use crate::model::{Address, Amount, Hash256, Height, Network, Timestamp, Transaction};
+use crate::model::{Address, Amount, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::store::{Changes, Snapshot};
 
 /// Most bytes of transactions and of the state that they make; further transactions are refused as if the pool were
@@ -69,6 +69,12 @@ struct Content {
     by_fee: BTreeSet<(Reverse<Amount>, Timestamp, u64)>,
     /// Numbers by the accounts that are concerned.
     by_account: BTreeSet<(Address, u64)>,
+    /// The same, the youngest of each account first.
+    by_age: BTreeSet<ByAge>,
+    /// Those of multisig transactions, by the account that pays.
+    multisigs_by_age: BTreeSet<ByAge>,
+    /// Those of importance transfers, by the accounts that are concerned.
+    importance_transfers: BTreeSet<(Address, u64)>,
     /// How many an account pays for, of multisig transactions and of others.
     by_debtor: BTreeMap<(bool, Address), usize>,
     /// How many are multisig transactions.
@@ -79,6 +85,9 @@ struct Content {
     bytes: usize,
     changes: Changes,
 }
+
+/// An account, and the time and number of a transaction.
+type ByAge = (Address, Reverse<Timestamp>, u64);
 
 impl Pool {
     /// Number of transactions; attached cosignatures do not count.
@@ -94,6 +103,11 @@ impl Pool {
     /// Bytes of all transactions and of the state that they make.
     pub fn bytes(&self) -> usize {
         self.content.bytes + self.content.changes.bytes()
+    }
+
+    /// Whether a transaction has come in that nobody was told of yet.
+    pub fn has_arrivals(&self) -> bool {
+        !self.arrivals.is_empty()
     }
 
     /// A transaction that has come in and nobody was told of yet, the oldest first (specification 07 §10.3). It is as it
@@ -117,11 +131,26 @@ impl Content {
         self.bytes += root.bytes;
         self.by_hash.insert(root.hashes.own, number);
         self.by_fee.insert(root.rank());
-        self.by_account.extend(root.accounts.iter().map(|account| (*account, number)));
+        self.index(&root);
         *self.by_debtor.entry((root.is_multisig(), root.debtor)).or_default() += 1;
         self.multisigs += usize::from(root.is_multisig());
         self.children.extend(&root.hashes.children);
         self.roots.insert(number, root);
+    }
+
+    /// Has a transaction found by the accounts that it concerns.
+    fn index(&mut self, root: &Root) {
+        let (number, time) = (root.number, Reverse(root.transaction.timestamp));
+        for account in &root.accounts {
+            self.by_account.insert((*account, number));
+            self.by_age.insert((*account, time, number));
+            if matches!(root.transaction.body, Body::ImportanceTransfer(_)) {
+                self.importance_transfers.insert((*account, number));
+            }
+        }
+        if root.is_multisig() {
+            self.multisigs_by_age.insert((root.debtor, time, number));
+        }
     }
 
     /// Those that concern an account, in the order in which they came in.

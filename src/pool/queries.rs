@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::root::Root;
-use super::{Confirmed, Pool};
-use crate::model::{Address, Body, Hash256, Transaction};
+use super::{ByAge, Confirmed, Content, Pool};
+use crate::model::{Address, Body, Hash256, Timestamp, Transaction};
 use crate::state;
 use crate::store::StoreError;
 
@@ -28,17 +28,18 @@ impl Pool {
         limit: usize,
         confirmed: &Confirmed<'_>,
     ) -> Result<Vec<&Root>, StoreError> {
-        let own = self.content.of_account(account);
-        let mut numbers: BTreeSet<u64> = own.map(|root| root.number).collect();
+        let mut found: BTreeSet<(Reverse<Timestamp>, u64)> =
+            self.content.youngest(&self.content.by_age, account).take(limit).collect();
         for multisig in state::cosignatory_of(confirmed.snapshot, account)? {
-            let waiting = self.content.of_account(&multisig);
-            let waiting = waiting.filter(|root| root.is_multisig() && root.debtor == multisig);
-            numbers.extend(waiting.map(|root| root.number));
+            found.extend(self.content.youngest(&self.content.multisigs_by_age, &multisig).take(limit));
         }
-        let mut roots: Vec<&Root> = numbers.iter().filter_map(|number| self.content.roots.get(number)).collect();
-        roots.sort_by_key(|root| Reverse(root.transaction.timestamp));
-        roots.truncate(limit);
-        Ok(roots)
+        Ok(found.iter().take(limit).filter_map(|(_, number)| self.content.roots.get(number)).collect())
+    }
+
+    /// Whether an importance transfer waits that concerns an account.
+    pub fn has_importance_transfer(&self, account: &Address) -> bool {
+        let mut numbers = self.content.importance_transfers.range((*account, 0)..=(*account, u64::MAX));
+        numbers.any(|(_, number)| self.content.roots.contains_key(number))
     }
 
     /// All transactions, those that pay most first, and of these the oldest first.
@@ -74,5 +75,15 @@ impl Pool {
             }
         }
         unknown
+    }
+}
+
+impl Content {
+    /// Time and number of an account's transactions in an index, the youngest first.
+    fn youngest(&self, index: &BTreeSet<ByAge>, account: &Address) -> impl Iterator<Item = (Reverse<Timestamp>, u64)> {
+        let oldest = (*account, Reverse(Timestamp(i32::MIN)), u64::MAX);
+        let of_account = index.range((*account, Reverse(Timestamp(i32::MAX)), 0)..=oldest);
+        let here = of_account.filter(|(.., number)| self.roots.contains_key(number));
+        here.map(|(_, time, number)| (*time, *number))
     }
 }

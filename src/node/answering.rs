@@ -1,0 +1,60 @@
+//! Requests, handed to the interfaces.
+
+use super::{Desk, HTTP, Node, UNITS_PER_SHARE};
+use crate::api::{ChainView, Now};
+use crate::net::machine::{ConnectionId, Effects, Exchange, Moment, Taken};
+use crate::push;
+
+impl Node<'_> {
+    /// Answers a request, or begins to.
+    pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+        if exchange.caller.listener == HTTP {
+            return self.answer_http(exchange, now, effects);
+        }
+        let (time, entropy) = (self.time(now), self.next_entropy());
+        push::http::answer(&mut exchange, time, entropy);
+        Taken::Done
+    }
+
+    fn answer_http(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+        let connection = exchange.connection;
+        let network_millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
+        let moment = Now { network: self.time(now), network_millis };
+        // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
+        if !self.may_announce() && !exchange.is_refused && self.api.is_into_the_pool(exchange.request) {
+            self.waiting.push(connection);
+            return Taken::Parked;
+        }
+        let status = self.status();
+        let Node { reader, network, height, api, unconfirmed, harvester, trouble, .. } = self;
+        let snapshot = match reader.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                trouble.note(&error, now.running);
+                api.fail(moment, &mut exchange);
+                return Taken::Done;
+            }
+        };
+        let view = ChainView { snapshot, network, height: *height, status };
+        let mut desk = Desk { unconfirmed, unlocked: &mut harvester.unlocked, view, time: moment.network };
+        let (taken, units) = api.answer(&mut exchange, &view, &mut desk, moment, UNITS_PER_SHARE);
+        effects.charge(connection, units);
+        taken
+    }
+
+    /// A connection is gone.
+    pub(super) fn gone(&mut self, connection: ConnectionId) {
+        self.waiting.retain(|waiting| *waiting != connection);
+        self.api.gone(connection);
+        self.broker.gone(connection);
+    }
+
+    /// A number that clients cannot foresee well: it only keeps them from using an answer twice.
+    fn next_entropy(&mut self) -> i32 {
+        // The finalizer of the splitmix generator.
+        self.entropy = self.entropy.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.entropy ^ self.entropy >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) as i32
+    }
+}

@@ -1,0 +1,98 @@
+//! Pool, harvester and chain as the interfaces use them, on top of one commit.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use super::unconfirmed::Unconfirmed;
+use crate::api::views::UnlockedInfo;
+use crate::api::{AccountInfo, AccountMeta, Actions, ChainView, account_meta};
+use crate::chain::harvest::{UnlockResult, Unlocked};
+use crate::crypto::KeyPair;
+use crate::model::{Address, Block, Height, MosaicId, Timestamp, Transaction};
+use crate::pool::Confirmed;
+use crate::push::{Facts, FactsError};
+use crate::rules::Outcome;
+use crate::store::StoreError;
+
+/// What the interfaces have to do with.
+pub struct Desk<'a> {
+    pub unconfirmed: &'a mut Unconfirmed,
+    pub unlocked: &'a mut Unlocked,
+    pub view: ChainView<'a>,
+    pub time: Timestamp,
+}
+
+impl<'a> Desk<'a> {
+    fn confirmed(&self) -> Confirmed<'a> {
+        let ChainView { snapshot, network, height, .. } = self.view;
+        Confirmed { snapshot, network, height, now: self.time }
+    }
+}
+
+impl Actions for Desk<'_> {
+    fn announce(&mut self, transaction: Transaction) -> Outcome {
+        let confirmed = self.confirmed();
+        self.unconfirmed.announce(transaction, &confirmed)
+    }
+
+    fn unconfirmed(&self, account: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
+        if self.unconfirmed.pool.is_empty() {
+            return Ok(Vec::new());
+        }
+        let roots = self.unconfirmed.pool.most_recent(account, limit, &self.confirmed())?;
+        Ok(roots.into_iter().map(|root| Rc::clone(&root.transaction)).collect())
+    }
+
+    fn has_importance_transfer(&self, account: &Address) -> Result<bool, StoreError> {
+        Ok(self.unconfirmed.pool.has_importance_transfer(account))
+    }
+
+    fn unlock(&mut self, pair: Box<KeyPair>) -> Result<UnlockResult, StoreError> {
+        let ChainView { snapshot, network, height, .. } = self.view;
+        self.unlocked.unlock(pair, height, snapshot, network)
+    }
+
+    fn lock(&mut self, address: &Address) {
+        self.unlocked.lock(address);
+    }
+
+    fn is_unlocked(&self, address: &Address) -> bool {
+        self.unlocked.contains(address)
+    }
+
+    fn unlocked_info(&self) -> UnlockedInfo {
+        UnlockedInfo { max: self.unlocked.limit(), count: self.unlocked.count() as i32 }
+    }
+}
+
+impl Facts for Desk<'_> {
+    fn height(&self) -> Height {
+        self.view.height
+    }
+
+    fn block(&self, height: Height) -> Result<Option<Block>, FactsError> {
+        self.view.block(height).map_err(failed)
+    }
+
+    fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError> {
+        let account = self.view.account(address).map_err(failed)?;
+        let meta = account_meta(&self.view, self, address).map_err(|failure| {
+            FactsError(Cow::Owned(failure.message().to_owned()))
+        })?;
+        Ok((account, meta))
+    }
+
+    fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, FactsError> {
+        let definition = self.view.mosaic_definition(mosaic).map_err(failed)?;
+        Ok(definition.and_then(|definition| definition.levy).map(|levy| levy.recipient))
+    }
+
+    fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, FactsError> {
+        Actions::unconfirmed(self, address, limit).map_err(failed)
+    }
+}
+
+/// The client can do nothing about it; the operator is told by whoever works on the store.
+fn failed(_: StoreError) -> FactsError {
+    FactsError(Cow::Borrowed("the node's store failed"))
+}

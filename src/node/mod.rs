@@ -1,0 +1,217 @@
+//! A node: the machine that is handed what happens and says what is to be done.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`Node`] | hands events to the rooms, and what they want to the loop |
+//! | `unconfirmed` | the pool and its upkeep |
+//! | `harvester` | blocks of accounts that harvest on this node |
+//! | [`Import`] | blocks of files, taken in while the node runs |
+//! | `desk` | pool and harvester as the interfaces use them |
+//! | `clock_watch`, `trouble` | clocks that jump, stores that fail |
+//!
+//! Nothing here touches sockets, clocks or the system's randomness: the same machine runs in the event loop, in a
+//! simulation and under a fuzzer.
+
+mod answering;
+mod budget;
+mod clock_watch;
+mod desk;
+mod harvester;
+mod identity;
+mod import;
+mod trouble;
+mod turn;
+mod unconfirmed;
+
+use std::time::Duration;
+
+pub use self::import::{BATCH_BLOCKS, BATCH_STEPS, Import};
+
+use self::clock_watch::ClockWatch;
+use self::desk::Desk;
+use self::harvester::Harvester;
+use self::trouble::Trouble;
+use self::unconfirmed::Unconfirmed;
+use crate::api::{self, Api, NodeStatus};
+use crate::clock::NetworkClock;
+use crate::config::{LocalAddresses, Settings};
+use crate::model::{Height, Network, Timestamp};
+use crate::net::SharedPool;
+use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
+use crate::pool::Confirmed;
+use crate::push::{self, Broker};
+use crate::store::{Reader, Store, StoreError, tip};
+
+/// The listener of the HTTP interface.
+pub const HTTP: ListenerId = ListenerId(0);
+/// The listener of the websocket interface.
+pub const WEBSOCKET: ListenerId = ListenerId(1);
+/// Requests that a caller may make in a second on each of them, if their rate is limited.
+pub const REQUESTS_PER_SECOND: usize = 50;
+/// Units of work for one share of a request.
+const UNITS_PER_SHARE: u32 = 300;
+
+/// What a node begins with.
+pub struct Start<'a, 's> {
+    /// The present.
+    pub now: Moment,
+    /// Randomness from the system.
+    pub seed: &'a [u8; 32],
+    /// Callers that count as local, host names resolved.
+    pub local: LocalAddresses,
+    /// Counts what is sent to many.
+    pub shared: SharedPool,
+    /// Blocks to take in.
+    pub import: Option<Import<'s>>,
+}
+
+/// The machine.
+pub struct Node<'s> {
+    network: &'s Network,
+    clock: NetworkClock,
+    api: Api,
+    broker: Broker,
+    height: Height,
+    /// Time of the last block.
+    tip_time: Timestamp,
+    /// Whether the node has joined its network.
+    is_booted: bool,
+    unconfirmed: Unconfirmed,
+    harvester: Harvester<'s>,
+    import: Option<Import<'s>>,
+    /// Announcements that wait for the pool.
+    waiting: Vec<ConnectionId>,
+    clock_watch: ClockWatch,
+    /// When the operator is told again that the chain is ahead of the clock.
+    tell_ahead_at: Duration,
+    trouble: Trouble,
+    /// Fresh each time it is asked for.
+    entropy: u64,
+    /// Released at the beginning of each turn, so that the store can use old pages again.
+    reader: Reader<'s>,
+}
+
+impl<'s> Node<'s> {
+    /// A node on a store that holds at least the nemesis block.
+    pub fn new(store: &'s Store, settings: &'s Settings, start: Start<'_, 's>) -> Result<Node<'s>, StoreError> {
+        let Start { now, seed, local, shared, import } = start;
+        let clock = NetworkClock::new(settings.clock, now.running.as_millis() as u64);
+        let time = clock.now(now.unix_millis, now.running.as_millis() as u64);
+        let is_booted = settings.boot.auto || settings.boot.key.is_some();
+        let snapshot = store.snapshot()?;
+        let tip = tip(&snapshot)?.ok_or(StoreError::Empty)?;
+        let network = &settings.network;
+        let confirmed = Confirmed { snapshot: &snapshot, network, height: tip.height, now: time };
+        let harvester = Harvester::new(store, settings, &confirmed)?;
+        let (half, _) = seed.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        Ok(Node {
+            network,
+            clock,
+            api: Api::new(api_settings(settings, seed, local, time)),
+            broker: Broker::new(push_settings(settings), network.byte, shared),
+            height: tip.height,
+            tip_time: tip.timestamp,
+            is_booted,
+            unconfirmed: Unconfirmed::default(),
+            harvester,
+            import,
+            waiting: Vec::new(),
+            clock_watch: ClockWatch::new(now),
+            tell_ahead_at: Duration::ZERO,
+            trouble: Trouble::default(),
+            entropy: u64::from_le_bytes(*half),
+            reader: Reader::new(store),
+        })
+    }
+
+    /// Height of the last committed block.
+    pub fn height(&self) -> Height {
+        self.height
+    }
+
+    /// The network's clock.
+    pub fn clock(&self) -> &NetworkClock {
+        &self.clock
+    }
+
+    /// Commits what was taken in, before the node ends.
+    pub fn stop(&mut self) -> Result<(), crate::chain::BlockError> {
+        self.import.take().map_or(Ok(()), |mut import| import.commit())
+    }
+
+    /// Network time.
+    fn time(&self, now: Moment) -> Timestamp {
+        self.clock.now(now.unix_millis, now.running.as_millis() as u64)
+    }
+
+    /// Whether an event has left something to be worked on.
+    fn has_news(&self) -> bool {
+        self.unconfirmed.pool.has_arrivals() || self.broker.has_work(!self.unconfirmed.has_work())
+    }
+
+    fn status(&self) -> NodeStatus {
+        // It has no partners yet.
+        if self.is_booted { NodeStatus::NoRemoteNode } else { NodeStatus::Running }
+    }
+}
+
+impl Machine for Node<'_> {
+    fn handle(&mut self, event: Event<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+        let taken = match event {
+            Event::Request(exchange) => self.request(exchange, now, effects),
+            Event::Heard { socket, message, .. } => self.broker.heard(socket, message, self.time(now), effects),
+            Event::Resumed { socket } => self.broker.resumed(socket, self.time(now), effects),
+            Event::Opened { socket, caller } => {
+                self.broker.open(socket, &caller, now.running, effects);
+                Taken::Done
+            }
+            Event::Gone { connection } => {
+                self.gone(connection);
+                Taken::Done
+            }
+            // Nobody is asked yet.
+            Event::Fetched { .. } => Taken::Done,
+            Event::Turn { budget, took } => {
+                self.turn(budget, took, now, effects);
+                return Taken::Done;
+            }
+        };
+        if self.has_news() {
+            effects.wake_at(now.running);
+        }
+        taken
+    }
+
+    fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
+        if listener == HTTP { self.api.body_limit(method, path) } else { push::http::BODY_LIMIT }
+    }
+}
+
+fn api_settings(settings: &Settings, seed: &[u8; 32], local: LocalAddresses, now: Timestamp) -> api::Settings {
+    api::Settings {
+        context_path: settings.http.context.clone(),
+        compress: settings.http.gzip,
+        features: settings.features,
+        node: identity::describe(settings, seed, now),
+        is_local: Box::new(move |caller| local.contains(caller)),
+        host_names: settings.host_names.clone(),
+        allowed_harvesters: settings.allowed_harvesters.clone(),
+    }
+}
+
+fn push_settings(settings: &Settings) -> push::Settings {
+    let (websocket, limits) = (&settings.websocket, &settings.limits);
+    push::Settings {
+        blocks_new: websocket.blocks_new_body,
+        register_on_subscribe: websocket.register_on_subscribe,
+        implicit_subscription: websocket.implicit_subscription,
+        forgiving: websocket.forgiving_stomp,
+        limits: push::Limits {
+            sessions: limits.websocket_connections,
+            subscriptions_per_session: limits.subscriptions,
+            addresses_per_session: limits.registered_addresses,
+            ipv6_prefix: limits.ipv6_prefix_length,
+            ..push::Limits::default()
+        },
+    }
+}

@@ -1,0 +1,183 @@
+//! What a node does when nobody asks: it takes blocks in, keeps the pool, harvests, and publishes.
+
+use std::time::Duration;
+
+use super::budget::Budget;
+use super::import::Imported;
+use super::{Desk, Node};
+use crate::api::ChainView;
+use crate::chain::Switch;
+use crate::clock::ClockMode;
+use crate::model::{Height, Network, Timestamp};
+use crate::net::machine::{Effects, Moment};
+use crate::pool::Confirmed;
+use crate::store::{Reader, StoreError, tip};
+
+/// How far the last block may be ahead of the clock, in seconds, as blocks may be by the rules of the network.
+const MOST_AHEAD: i32 = 10;
+/// How often the operator is told of a chain that is ahead.
+const TELL_AHEAD_EVERY: Duration = Duration::from_secs(600);
+/// Units that a step of harvesting costs.
+const UNITS_PER_STEP: u32 = 50;
+
+impl Node<'_> {
+    /// Works on what waits for nobody, and on what is due. `took` is how long the last turn took.
+    pub(super) fn turn(&mut self, budget: u32, took: Duration, now: Moment, effects: &mut dyn Effects) {
+        self.reader.release();
+        self.watch_clock(now);
+        self.import.iter_mut().for_each(|import| import.took(took));
+        if now.running >= self.trouble.until() {
+            match self.work(budget, now, effects) {
+                Ok(()) => self.trouble.is_well(now.running),
+                Err(error) => self.trouble.note(&error, now.running),
+            }
+        }
+        self.broker.due(now.running, effects);
+        effects.wake_at(self.next_turn(now));
+    }
+
+    fn work(&mut self, budget: u32, now: Moment, effects: &mut dyn Effects) -> Result<(), StoreError> {
+        let time = self.time(now);
+        self.change_chain(Budget::new(budget), now)?;
+        self.unconfirmed.drop_expired(time, now.running);
+        let mut for_pool = Budget::new(budget);
+        let Node { reader, network, height, unconfirmed, .. } = self;
+        if unconfirmed.has_work() {
+            unconfirmed.work(&confirmed(reader, network, *height, time)?, &mut for_pool)?;
+        }
+        while let Some(transaction) = self.unconfirmed.pool.next_arrival() {
+            self.broker.arrived(transaction);
+        }
+        self.publish(budget, now, effects)?;
+        if self.may_announce() {
+            self.waiting.drain(..).for_each(|connection| effects.resume(connection));
+        }
+        Ok(())
+    }
+
+    /// Whether a transaction that is announced can be judged at once: by all that are in the pool, and with somebody to
+    /// tell of it who is not far behind.
+    pub(super) fn may_announce(&self) -> bool {
+        !self.unconfirmed.has_work() && !self.broker.is_behind()
+    }
+
+    /// Takes blocks in or harvests; one of them has the right to change the chain at a time.
+    fn change_chain(&mut self, budget: Budget, now: Moment) -> Result<(), StoreError> {
+        let time = self.time(now);
+        let Some(import) = &mut self.import else { return self.harvest(budget, now) };
+        match import.work(time, now.running, budget) {
+            Imported::Working => {}
+            Imported::Committed { first, last } => {
+                self.rise(Height(first.0 - 1), last)?;
+                self.unconfirmed.blocks_added(first, last);
+            }
+            // The node goes on with the chain as it is, for that may be what the operator needs most.
+            Imported::Ended(result) => {
+                self.import = None;
+                if let Err(error) = result {
+                    log::error!("no more blocks are taken in: {error}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Works on the next block of this node.
+    fn harvest(&mut self, mut budget: Budget, now: Moment) -> Result<(), StoreError> {
+        let time = self.time(now);
+        while self.is_booted && !budget.is_spent() {
+            budget.spend(UNITS_PER_STEP);
+            let Node { reader, network, height, unconfirmed, harvester, .. } = self;
+            let confirmed = confirmed(reader, network, *height, time)?;
+            if let Some(switch) = harvester.step(now.running, &confirmed, || unconfirmed.in_fee_order())? {
+                self.switched(switch)?;
+            }
+            if !self.harvester.has_work() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of a change of the chain that has become visible and durable.
+    fn switched(&mut self, switch: Switch) -> Result<(), StoreError> {
+        self.rise(switch.common, switch.last)?;
+        self.unconfirmed.chain_changed(switch.confirmed, switch.returned);
+        Ok(())
+    }
+
+    /// The chain is the same up to `common` and ends at `last` now.
+    fn rise(&mut self, common: Height, last: Height) -> Result<(), StoreError> {
+        self.reader.release();
+        self.height = last;
+        self.broker.chain_changed(common, last);
+        if let Some(tip) = tip(self.reader.snapshot()?)? {
+            self.tip_time = tip.timestamp;
+        }
+        Ok(())
+    }
+
+    /// Tells sessions what is new and what they asked for. Blocks come once the pool stands on them too: what is told of
+    /// an account shows what waits in the pool, and transactions that have lost their block are told of before the
+    /// blocks that replace it.
+    fn publish(&mut self, budget: u32, now: Moment, effects: &mut dyn Effects) -> Result<(), StoreError> {
+        let (time, status, tells_blocks) = (self.time(now), self.status(), !self.unconfirmed.has_work());
+        if !self.broker.has_work(tells_blocks) {
+            return Ok(());
+        }
+        let Node { reader, network, height, broker, unconfirmed, harvester, .. } = self;
+        let view = ChainView { snapshot: reader.snapshot()?, network, height: *height, status };
+        let desk = Desk { unconfirmed, unlocked: &mut harvester.unlocked, view, time };
+        broker.work(tells_blocks, &desk, now.running, time, &mut { budget }, effects);
+        Ok(())
+    }
+
+    /// When the node wants its next turn.
+    fn next_turn(&self, now: Moment) -> Duration {
+        let tells_blocks = !self.unconfirmed.has_work();
+        let is_busy = self.import.is_some()
+            || self.unconfirmed.has_work()
+            || self.harvester.has_work()
+            || self.broker.has_work(tells_blocks)
+            || (self.may_announce() && !self.waiting.is_empty());
+        let tick = if self.is_booted { self.harvester.due() } else { Duration::MAX };
+        let due = self.unconfirmed.due().min(tick).min(self.broker.next_due().unwrap_or(Duration::MAX));
+        let at = if is_busy { now.running } else { due };
+        at.max(self.trouble.until())
+    }
+
+    /// Looks whether the system's clock can be believed, and whether the chain is ahead of it.
+    fn watch_clock(&mut self, now: Moment) {
+        let follows = self.clock.mode() == ClockMode::System;
+        if let Some(jump) = self.clock_watch.look(now).filter(|_| follows) {
+            let seconds = jump as f64 / 1000.0;
+            log::warn!(
+                "the system's clock has jumped by {seconds:+.1} s; nothing is harvested until it has been steady for a \
+                 while"
+            );
+            self.harvester.put_off(self.clock_watch.cautious_until());
+        }
+        let ahead = self.seconds_ahead(now);
+        if ahead > MOST_AHEAD && now.running >= self.tell_ahead_at {
+            self.tell_ahead_at = now.running + TELL_AHEAD_EVERY;
+            log::warn!(
+                "the last block is {ahead} s ahead of this machine's clock, and none can follow it before; is the clock \
+                 right?"
+            );
+        }
+    }
+
+    /// How far the last block is ahead of the clock; negative if it is not.
+    pub(super) fn seconds_ahead(&self, now: Moment) -> i32 {
+        self.tip_time.0.saturating_sub(self.time(now).0)
+    }
+}
+
+fn confirmed<'a>(
+    reader: &'a Reader<'_>,
+    network: &'a Network,
+    height: Height,
+    now: Timestamp,
+) -> Result<Confirmed<'a>, StoreError> {
+    Ok(Confirmed { snapshot: reader.snapshot()?, network, height, now })
+}
