@@ -30,6 +30,8 @@ pub enum DevnetError {
     Absent(PathBuf),
     /// A file that would be written exists.
     Exists(PathBuf),
+    /// Others cannot be told a port that the system chooses anew at each start.
+    NoPort,
     /// This setting is needed and missing.
     Missing(&'static str),
 }
@@ -71,6 +73,10 @@ impl fmt::Display for DevnetError {
             DevnetError::Exists(path) => {
                 write!(f, "{} exists and is not overwritten; choose another folder with --output", path.display())
             }
+            DevnetError::NoPort => f.write_str(
+                "nem.httpPort is 0, a port that the system chooses anew at each start; name one with --http-port, and \
+                 start the node with the same",
+            ),
             DevnetError::Missing(key) => write!(f, "{key} is missing in the settings of the private network"),
         }
     }
