@@ -113,8 +113,9 @@ impl PrivateKey {
         let mut magnitude = Zeroizing::new(Vec::new());
         match decode_hex_into(significant, &mut magnitude) {
             Ok(()) => Ok(Self { magnitude }),
-            // Read once more with the leading zeros, for the right index in the message.
-            Err(error) => Err(decode_hex_into(text, &mut magnitude).err().unwrap_or(error)),
+            // Read once more with the leading zeros, for the right index in the message. Into another vector: growing
+            // the first would leave its bytes behind.
+            Err(error) => Err(decode_hex_into(text, &mut Zeroizing::new(Vec::new())).err().unwrap_or(error)),
         }
     }
 
