@@ -35,29 +35,29 @@ const STEPS_PER_LOOK: u32 = 256;
 /// Why a command failed.
 #[derive(Debug)]
 pub enum CommandError {
-    /// The store.
+    /// The store failed.
     Store(StoreError),
     /// A store that cannot be opened, in this folder.
     Open(PathBuf, StoreError),
-    /// The nemesis block.
+    /// The nemesis block cannot be read.
     Nemesis(NemesisError),
-    /// A block.
+    /// A block is refused.
     Block(BlockError),
-    /// The intake of blocks.
+    /// Blocks could not be taken in.
     Intake(IntakeError),
-    /// The rollback.
+    /// The chain could not be rolled back.
     Rollback(RollbackError),
-    /// The block that the user vouches for.
+    /// The block that the user vouches for is not in the files.
     Checkpoint(CheckpointError),
-    /// A store whose content is wrong.
+    /// The content of the store is wrong.
     Difference(Difference),
-    /// A private network.
+    /// Nothing can be done with the private network.
     Devnet(DevnetError),
-    /// A file.
+    /// This file cannot be read or written.
     File(PathBuf, io::Error),
-    /// Standard output.
+    /// Standard output takes nothing.
     Output(io::Error),
-    /// Standard input or a pipe where a file must be read twice.
+    /// A pipe was named where a file must be read twice.
     NotTwice,
     /// A height that the chain does not have.
     NoSuchHeight { asked: Height, tip: Height },

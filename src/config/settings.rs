@@ -160,19 +160,19 @@ pub struct Limits {
     pub connections_per_address: usize,
     /// Bits of an IPv6 address that tell callers apart, 32 to 128.
     pub ipv6_prefix_length: u8,
-    /// Requests and unsent answers of all connections.
+    /// Memory for requests and unsent answers of all connections together.
     pub buffered: usize,
-    /// Body of a request, whatever the route allows.
+    /// Longest body of a request, whatever its route allows.
     pub body_size: usize,
-    /// Idle HTTP connection.
+    /// After this an HTTP connection without a request is closed.
     pub idle_timeout: Duration,
-    /// Until a request has arrived; and as long again until its answer is taken.
+    /// Within this a request must arrive as a whole, and within as long its answer must be taken.
     pub request_timeout: Duration,
-    /// Websocket session without traffic.
+    /// After this a websocket session without traffic is closed.
     pub websocket_idle_timeout: Duration,
-    /// Message that a subscriber does not take.
+    /// After this a subscriber that leaves a message unread is dropped.
     pub send_timeout: Duration,
-    /// Messages waiting for one subscriber.
+    /// Bytes of messages waiting for one subscriber, above which it is dropped.
     pub backlog: usize,
     /// Subscriptions of one session.
     pub subscriptions: usize,
@@ -183,9 +183,9 @@ pub struct Limits {
 /// `nis.ipDetectionMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpDetection {
-    /// Other nodes are asked; without an answer the node does not boot.
+    /// Other nodes are to be asked; without an answer the node does not boot.
     AutoRequired,
-    /// Other nodes are asked.
+    /// Other nodes are to be asked, and need not answer.
     AutoOptional,
     /// The endpoint stays as configured.
     Disabled,

@@ -10,13 +10,13 @@ use crate::wallet::key_file::KeyFileError;
 /// Why there is no private network. `Display` says what to do.
 #[derive(Debug)]
 pub enum DevnetError {
-    /// The settings.
+    /// The settings are wrong.
     Settings(ConfigError),
-    /// A file or folder.
+    /// This file or folder cannot be used.
     File(PathBuf, io::Error),
-    /// A key file.
+    /// This key file cannot be read or written.
     KeyFile(PathBuf, KeyFileError),
-    /// No randomness for keys.
+    /// The system gives no randomness for keys.
     Randomness(io::Error),
     /// Fresh keys were asked for a network that has keys.
     HasKeys(PathBuf),
