@@ -23,9 +23,9 @@ const OWN_TARGET: &str = "nisd";
 /// Least severe level at which other crates are heard.
 const OTHERS: Level = Level::Warn;
 
-/// How often, and for how long each time, the end of the program waits for standard error to take what is left.
-const LAST_CHANCES: u32 = 10;
-const LAST_CHANCE: Duration = Duration::from_millis(100);
+/// How long the end of the program waits for standard error to take some more, and how often.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+const LAST_WAITS: u32 = 1_000;
 
 thread_local! {
     /// The program has one thread; in tests each has its own.
@@ -49,15 +49,14 @@ pub fn flush() {
     log::logger().flush();
 }
 
-/// The same at the end of the program: waits up to a second for what is left.
+/// The same at the end of the program: waits until all is written, or nothing was taken for a second.
 pub fn finish() {
-    for _ in 0..LAST_CHANCES {
+    for _ in 0..LAST_WAITS {
         flush();
         // Where the program has failed before there was a log, something may wait all the same.
-        if with_outlet(Outlet::write_waiting).unwrap_or(true) {
+        if with_outlet(Outlet::write_waiting).unwrap_or(true) || !StandardError::wait(LAST_WAIT) {
             return;
         }
-        StandardError::wait(LAST_CHANCE);
     }
 }
 
