@@ -129,19 +129,19 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub import: Vec<PathBuf>,
     /// Network time, for tests: N stands still at this second, N+ runs from there
-    #[arg(long, value_name = "SECONDS[+]")]
+    #[arg(long, value_name = "SECONDS[+]", allow_negative_numbers = true)]
     clock: Option<String>,
     /// Port of the HTTP interface, 0 for any [default: 7890]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     http_port: Option<String>,
     /// Port of the websocket interface, 0 for any [default: 7778]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     websocket_port: Option<String>,
-    /// Address to listen on, * for all [default: *]
+    /// Address to listen on, * for all, localhost for this machine [default: *; localhost with demo keys]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<String>,
     /// Seconds between two blocks of a new private network, at least 10 [default: 10]
-    #[arg(long, value_name = "SECONDS", conflicts_with = "config")]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "config", allow_negative_numbers = true)]
     block_time: Option<String>,
     /// Make keys of your own for a new private network, instead of demo keys that everybody knows
     #[arg(long, conflicts_with = "config")]
@@ -163,7 +163,7 @@ pub struct Import {
     #[arg(long, value_name = "DIR")]
     data: String,
     /// Stop after this height
-    #[arg(long, value_name = "HEIGHT", value_parser = height)]
+    #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
     pub stop_at: Option<Height>,
     /// Check neither signatures nor proofs below a block that you vouch for; refused if its hash differs
     #[arg(long, value_name = "HEIGHT:HASH")]
@@ -195,7 +195,7 @@ pub struct Rollback {
     #[command(flatten)]
     pub store: Store,
     /// Height to go back to
-    #[arg(long, value_name = "HEIGHT", value_parser = height)]
+    #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
     pub to: Height,
 }
 
@@ -206,10 +206,10 @@ pub struct Export {
     #[command(flatten)]
     pub store: Store,
     /// First height; the recorded format begins with 2, behind the nemesis block
-    #[arg(long, value_name = "HEIGHT", value_parser = height, default_value = "2")]
+    #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true, default_value = "2")]
     pub from: Height,
     /// Last height [default: the tip]
-    #[arg(long, value_name = "HEIGHT", value_parser = height)]
+    #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
     pub to: Option<Height>,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -226,7 +226,10 @@ struct Common {
     log: Option<String>,
 }
 
-/// The text behind `--set`. It may hold a private key, so that nothing shows it.
+/// The text behind `--set`. It may hold a private key, so that nothing shows it, and it is wiped when dropped.
+///
+/// What cannot be wiped are the copies that the system, the standard library and clap keep of the command line. That is
+/// why a private key given here is warned of.
 #[derive(Clone)]
 struct Assignment(Zeroizing<String>);
 
@@ -270,14 +273,15 @@ impl Command {
         }
     }
 
-    /// The settings that flags change, in the order in which later ones win.
-    pub fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+    /// The settings that flags change, in the order in which later ones win. Those of `--set` are moved out, so that a
+    /// private key among them does not stay in memory as long as the program runs.
+    pub fn take_overrides(&mut self) -> Result<Vec<Override>, UsageError> {
         match self {
-            Command::Run(run) => run.overrides(),
-            Command::Import(import) => import.overrides(),
-            Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.overrides(),
-            Command::Rollback(rollback) => rollback.store.overrides(),
-            Command::Export(export) => export.overrides(),
+            Command::Run(run) => run.take_overrides(),
+            Command::Import(import) => import.take_overrides(),
+            Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.take_overrides(),
+            Command::Rollback(rollback) => rollback.store.take_overrides(),
+            Command::Export(export) => export.take_overrides(),
             Command::Devnet(command) => Ok(command.overrides()),
             Command::Settings | Command::Wallet(_) => Ok(Vec::new()),
         }
@@ -285,8 +289,8 @@ impl Command {
 }
 
 impl Run {
-    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
-        let mut overrides = self.common.overrides()?;
+    fn take_overrides(&mut self) -> Result<Vec<Override>, UsageError> {
+        let mut overrides = self.common.take_overrides()?;
         let flags = [
             ("--data", "nisd.data", &self.data),
             ("--clock", "nisd.clock", &self.clock),
@@ -302,35 +306,36 @@ impl Run {
         Ok(overrides)
     }
 
-    /// Whether the network is to be one that nisd makes: nothing else is configured.
+    /// Whether the network is to be one that nisd makes: nothing else is configured. To be asked before the overrides
+    /// are taken.
     pub fn is_devnet(&self) -> bool {
         self.config.is_none() && !self.common.sets("nem.network")
     }
 }
 
 impl Import {
-    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
-        let mut overrides = self.common.overrides()?;
+    fn take_overrides(&mut self) -> Result<Vec<Override>, UsageError> {
+        let mut overrides = self.common.take_overrides()?;
         overrides.push(flag_override("--data", "nisd.data", &self.data));
         Ok(overrides)
     }
 }
 
 impl Store {
-    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
-        let mut overrides = self.common.overrides()?;
+    fn take_overrides(&mut self) -> Result<Vec<Override>, UsageError> {
+        let mut overrides = self.common.take_overrides()?;
         overrides.push(flag_override("--data", "nisd.data", &self.data.to_string_lossy()));
         Ok(overrides)
     }
 }
 
 impl Export {
-    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+    fn take_overrides(&mut self) -> Result<Vec<Override>, UsageError> {
         match self.to {
             Some(to) if to < self.from => {
                 Err(UsageError(format!("--to {to} is below --from {}: there is nothing to write", self.from)))
             }
-            _ => self.store.overrides(),
+            _ => self.store.take_overrides(),
         }
     }
 }
@@ -341,9 +346,9 @@ impl Common {
         self.set.iter().any(|Assignment(text)| text.split('=').next().is_some_and(|name| name.trim() == key))
     }
 
-    fn overrides(&self) -> Result<Vec<Override>, UsageError> {
+    fn take_overrides(&mut self) -> Result<Vec<Override>, UsageError> {
         let mut overrides = Vec::new();
-        for Assignment(text) in &self.set {
+        for Assignment(text) in std::mem::take(&mut self.set) {
             let Some((key, value)) = text.split_once('=') else {
                 return Err(UsageError("--set needs KEY=VALUE; one of them has no = (it is not shown)".to_owned()));
             };
@@ -381,7 +386,7 @@ mod tests {
     }
 
     fn pairs(line: &str) -> Vec<(String, String, &'static str)> {
-        let overrides = parse(line).unwrap().command.overrides().unwrap();
+        let overrides = parse(line).unwrap().command.take_overrides().unwrap();
         overrides.into_iter().map(|o| (o.key, o.value.to_string(), o.flag)).collect()
     }
 
@@ -435,6 +440,7 @@ mod tests {
         let line = "nisd devnet export-config --data d --output o --host h";
         assert_eq!(pairs(line), [("nisd.data".to_owned(), "d".to_owned(), "--data")]);
         assert!(pairs("nisd devnet show").is_empty());
+        assert_eq!(pairs("nisd devnet show --http-port 1")[0].0, "nem.httpPort");
     }
 
     #[test]
@@ -470,18 +476,31 @@ mod tests {
     }
 
     #[test]
+    fn a_negative_number_is_refused_as_what_it_is() {
+        for line in ["nisd rollback --data d --to -5", "nisd import --config c --data d --stop-at -1 b"] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ValueValidation, "{line}");
+            assert!(error.to_string().contains("at least 1"), "{error}");
+        }
+        let amount = parse("nisd send --from-key-file k --to T --amount -0.5").unwrap_err().to_string();
+        assert!(amount.contains("'-0.5'") && amount.contains("cannot be negative"), "{amount}");
+        assert_eq!(pairs("nisd run --http-port -1")[0], ("nem.httpPort".to_owned(), "-1".to_owned(), "--http-port"));
+    }
+
+    #[test]
     fn an_export_that_ends_before_it_begins_is_refused() {
-        let cli = parse("nisd export --data d --from 5 --to 4").unwrap();
-        assert!(cli.command.overrides().unwrap_err().to_string().contains("--to 4"));
+        let mut cli = parse("nisd export --data d --from 5 --to 4").unwrap();
+        assert!(cli.command.take_overrides().unwrap_err().to_string().contains("--to 4"));
     }
 
     #[test]
     fn a_private_key_on_the_command_line_is_never_shown() {
-        let cli = parse("nisd run --set nis.bootKey:c0ffee").unwrap();
-        let error = cli.command.overrides().unwrap_err().to_string();
+        let mut cli = parse("nisd run --set nis.bootKey:c0ffee").unwrap();
+        let error = cli.command.take_overrides().unwrap_err().to_string();
         assert!(error.contains("--set") && !error.contains("c0ffee"), "{error}");
-        let cli = parse("nisd run --set nis.bootKey=c0ffee").unwrap();
-        assert!(!format!("{cli:?} {:?}", cli.command.overrides()).contains("c0ffee"));
+        let mut cli = parse("nisd run --set nis.bootKey=c0ffee").unwrap();
+        assert!(!format!("{cli:?} {:?}", cli.command.take_overrides()).contains("c0ffee"));
+        assert_eq!(cli.command.take_overrides(), Ok(Vec::new()), "it was moved out");
     }
 
     #[test]

@@ -17,8 +17,9 @@ use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
 use crate::config::{NemesisError, Settings};
 use crate::devnet::{Devnet, DevnetError, Join, Ports, introduction};
+use crate::logging;
 use crate::model::{Checkpoint, Height, Network, Timestamp};
-use crate::progress::{Meter, Progress, Style};
+use crate::progress::{Meter, Standing, Style};
 use crate::state;
 use crate::store::{self, Access, Identity, Options, Read, Store, StoreError};
 
@@ -34,27 +35,29 @@ const STEPS_PER_LOOK: u32 = 256;
 /// Why a command failed.
 #[derive(Debug)]
 pub enum CommandError {
-    /// The store.
+    /// The store failed.
     Store(StoreError),
-    /// The nemesis block.
+    /// A store that cannot be opened, in this folder.
+    Open(PathBuf, StoreError),
+    /// The nemesis block cannot be read.
     Nemesis(NemesisError),
-    /// A block.
+    /// A block is refused.
     Block(BlockError),
-    /// The intake of blocks.
+    /// Blocks could not be taken in.
     Intake(IntakeError),
-    /// The rollback.
+    /// The chain could not be rolled back.
     Rollback(RollbackError),
-    /// The block that the user vouches for.
+    /// The block that the user vouches for is not in the files.
     Checkpoint(CheckpointError),
-    /// A store whose content is wrong.
+    /// The content of the store is wrong.
     Difference(Difference),
-    /// A private network.
+    /// Nothing can be done with the private network.
     Devnet(DevnetError),
-    /// A file.
+    /// This file cannot be read or written.
     File(PathBuf, io::Error),
-    /// Standard output.
+    /// Standard output takes nothing.
     Output(io::Error),
-    /// Standard input or a pipe where a file must be read twice.
+    /// A pipe was named where a file must be read twice.
     NotTwice,
     /// A height that the chain does not have.
     NoSuchHeight { asked: Height, tip: Height },
@@ -64,6 +67,8 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CommandError::Store(error) => error.fmt(f),
+            CommandError::Open(_, error @ StoreError::Folder(..)) => error.fmt(f),
+            CommandError::Open(folder, error) => write!(f, "{}: {error}", folder.display()),
             CommandError::Nemesis(error) => error.fmt(f),
             CommandError::Block(error) => error.fmt(f),
             CommandError::Intake(error) => error.fmt(f),
@@ -100,6 +105,12 @@ macro_rules! from_error {
 from_error!(StoreError => Store, NemesisError => Nemesis, BlockError => Block, IntakeError => Intake,
     RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet);
 
+/// Whether files of recorded blocks are there, without reading them: a pipe can be opened only once.
+pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
+    let check = |path: &PathBuf| std::fs::metadata(path).map_err(|error| CommandError::File(path.clone(), error));
+    paths.iter().try_for_each(|path| check(path).map(drop))
+}
+
 /// Opens recorded blocks.
 pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, CommandError> {
     let open = |path: &PathBuf| {
@@ -121,7 +132,8 @@ pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, Co
 /// Opens the store of the settings, or creates it.
 pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandError> {
     let options = Options { map_size: settings.map_size };
-    Ok(Store::open(folder, &Identity::of(&settings.network), options)?)
+    let opened = Store::open(folder, &Identity::of(&settings.network), options);
+    opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
 }
 
 /// Clocks to be read while a command runs.
@@ -263,8 +275,8 @@ impl Display {
 
 /// Where an intake stands that is to end at the height `target`, or with its files. The height is that of what
 /// cannot be lost any more.
-pub fn progress_of(intake: &Intake<'_>, target: Option<u64>) -> Progress {
-    Progress { height: intake.committed().0, target, bytes: intake.bytes().filter(|_| target.is_none()) }
+pub fn progress_of(intake: &Intake<'_>, target: Option<u64>) -> Standing {
+    Standing { height: intake.committed().0, target, bytes: intake.bytes().filter(|_| target.is_none()) }
 }
 
 /// How progress is shown on standard error.
@@ -281,8 +293,7 @@ pub fn style() -> Style {
 /// Writes a line of a meter.
 pub fn show(line: &str) {
     match io::stderr().is_terminal() {
-        // Where the terminal is gone, nobody can be told.
-        true => drop(io::stderr().write_all(line.as_bytes())),
+        true => logging::show_passing(line),
         false => log::info!("{line}"),
     }
 }
@@ -295,7 +306,14 @@ pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<
             devnet.map_or(Ok(()), |devnet| introduce(devnet, settings, ports))
         }
         cli::DevnetCommand::ExportConfig(export) => {
-            let paths = Join::new(settings, export.host.as_deref())?.write(&export.output)?;
+            let join = Join::new(settings, export.host.as_deref())?;
+            let paths = join.write(&export.output)?;
+            log::info!("others are told to reach this node at {}; --host and --http-port name another place", join.url);
+            if settings.http.bind.is_loopback() {
+                log::warn!(
+                    "only this machine reaches the node until it is started with --bind or other nisd.bindAddress"
+                );
+            }
             let lines: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
             io::stdout().write_all(lines.as_bytes()).map_err(CommandError::Output)
         }
@@ -321,12 +339,14 @@ fn open_to_read(store: &cli::Store, settings: &Settings, stop: Stop) -> Result<(
 
 /// Opens a store that exists, with the network it remembers.
 fn open_existing(store: &cli::Store, settings: &Settings, access: Access) -> Result<(Store, Network), CommandError> {
+    let failed = |error| CommandError::Open(store.data.clone(), error);
     let options = Options { map_size: settings.map_size };
-    let (opened, text) = Store::open_existing(&store.data, access, options)?;
-    let network = network_from_text(&text).ok_or(StoreError::Damaged("the description of the network"))?;
+    let (opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
+    let network = network_from_text(&text);
+    let network = network.ok_or_else(|| failed(StoreError::Damaged("the description of the network")))?;
     if store.config.is_some() && network != settings.network {
         let (store, configured) = (network.name, settings.network.name.clone());
-        return Err(StoreError::OtherNetwork { store, configured }.into());
+        return Err(failed(StoreError::OtherNetwork { store, configured }));
     }
     Ok((opened, network))
 }

@@ -20,7 +20,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 const TABLE_WIDTH: usize = 100;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let code = run(Cli::parse());
+    logging::finish();
+    code
+}
+
+fn run(mut cli: Cli) -> ExitCode {
     if let Command::Settings = cli.command {
         // A reader that stops early, such as `head`, is no failure.
         let _ = std::io::stdout().write_all(config::table::print(TABLE_WIDTH).as_bytes());
@@ -32,13 +37,20 @@ fn main() -> ExitCode {
             Err(error) => fail(&error, error.exit_code()),
         };
     }
-    let (devnet, settings) = match read_settings(&cli.command) {
+    // Before a private network is made for them.
+    if let Command::Run(run) = &cli.command
+        && let Err(error) = commands::check_block_files(&run.import)
+    {
+        return fail(&error, EXIT_FAILURE);
+    }
+    let (devnet, settings) = match read_settings(&mut cli.command) {
         Ok(read) => read,
         Err(error) => return fail(&*error, EXIT_USAGE),
     };
     let _ = logging::init(settings.log_level, unix_millis, std::io::stderr().is_terminal());
     if matches!(cli.command, Command::Run(_) | Command::Import(_)) {
-        for notice in &settings.notices {
+        let standstill = config::standstill(&settings).filter(|_| matches!(cli.command, Command::Run(_)));
+        for notice in settings.notices.iter().chain(&standstill) {
             log::log!(notice.level, "{notice}");
         }
     }
@@ -51,13 +63,12 @@ fn main() -> ExitCode {
 type AnyError = Box<dyn std::error::Error>;
 
 /// The settings, and the private network that nisd has made if they are its.
-fn read_settings(command: &Command) -> Result<(Option<Devnet>, Settings), AnyError> {
-    let flags = command.overrides()?;
+fn read_settings(command: &mut Command) -> Result<(Option<Devnet>, Settings), AnyError> {
+    let is_devnet = matches!(command, Command::Run(run) if run.is_devnet());
+    let flags = command.take_overrides()?;
     let home = std::env::home_dir();
     let (devnet, settings) = match command {
-        Command::Run(run) if run.is_devnet() => {
-            Devnet::open_or_make(flags, run.fresh_keys, home.as_deref(), DEVNET_OUTSIDE)?
-        }
+        Command::Run(run) if is_devnet => Devnet::open_or_make(flags, run.fresh_keys, home.as_deref(), DEVNET_OUTSIDE)?,
         Command::Devnet(_) => Devnet::open(flags, home.as_deref())?,
         _ => return Ok((None, config::load(command.config(), flags, home.as_deref())?)),
     };
@@ -97,7 +108,7 @@ fn quietly(result: Result<(), CommandError>) -> Result<(), CommandError> {
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    eprintln!("nisd: {error}");
+    logging::say(&format!("nisd: {error}"));
     ExitCode::from(code)
 }
 

@@ -19,7 +19,7 @@ const MIN_WIDTH: usize = 20;
 
 /// Where the work stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct Standing {
     /// Height of the chain.
     pub height: u64,
     /// Height at which the work ends, if it is known.
@@ -28,7 +28,7 @@ pub struct Progress {
     pub bytes: Option<(u64, u64)>,
 }
 
-impl Progress {
+impl Standing {
     /// Work done and work in all, in the unit that says most about the time left: bytes, else blocks.
     fn work(&self) -> Option<(u64, u64)> {
         self.bytes.or(self.target.map(|target| (self.height, target)))
@@ -55,8 +55,8 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(at: u64, progress: &Progress) -> Sample {
-        Sample { at, height: progress.height, work: progress.work().map_or(0, |(done, _)| done) }
+    fn new(at: u64, standing: &Standing) -> Sample {
+        Sample { at, height: standing.height, work: standing.work().map_or(0, |(done, _)| done) }
     }
 }
 
@@ -74,8 +74,8 @@ pub struct Meter {
 
 impl Meter {
     /// A meter of work that begins at the moment `now`.
-    pub fn new(style: Style, now: u64, progress: &Progress) -> Meter {
-        let start = Sample::new(now, progress);
+    pub fn new(style: Style, now: u64, standing: &Standing) -> Meter {
+        let start = Sample::new(now, standing);
         Meter { style, start, recent: VecDeque::from([start]), last_line: now, written: 0 }
     }
 
@@ -83,7 +83,7 @@ impl Meter {
     ///
     /// For a terminal the text begins with a carriage return, has no line end, and covers what the one before
     /// wrote; for a log it is a plain line without its end.
-    pub fn report(&mut self, now: u64, progress: &Progress) -> Option<String> {
+    pub fn report(&mut self, now: u64, standing: &Standing) -> Option<String> {
         let interval = match self.style {
             Style::Terminal { .. } => TERMINAL_INTERVAL,
             Style::Log => LOG_INTERVAL,
@@ -92,8 +92,8 @@ impl Meter {
             return None;
         }
         self.last_line = now;
-        let line = self.line(now, progress);
-        self.sample(now, progress);
+        let line = self.line(now, standing);
+        self.sample(now, standing);
         Some(match self.style {
             Style::Terminal { width } => self.rewrite(&line.fit(width.max(MIN_WIDTH) - 1)),
             Style::Log => line.fit(usize::MAX),
@@ -102,10 +102,10 @@ impl Meter {
 
     /// The last line, when the work ends or stops: blocks, time and rate over all. On a terminal it ends the
     /// rewritten line.
-    pub fn finish(&mut self, now: u64, progress: &Progress) -> String {
+    pub fn finish(&mut self, now: u64, standing: &Standing) -> String {
         let passed = now.saturating_sub(self.start.at);
-        let blocks = progress.height.saturating_sub(self.start.height);
-        let mut line = format!("height {}: {} blocks in {}", Grouped(progress.height), Grouped(blocks), Time(passed));
+        let blocks = standing.height.saturating_sub(self.start.height);
+        let mut line = format!("height {}: {} blocks in {}", Grouped(standing.height), Grouped(blocks), Time(passed));
         if let Some(rate) = Rate::of(blocks, passed) {
             let _ = write!(line, ", {rate}");
         }
@@ -130,24 +130,24 @@ impl Meter {
         text
     }
 
-    fn sample(&mut self, now: u64, progress: &Progress) {
+    fn sample(&mut self, now: u64, standing: &Standing) {
         if self.recent.back().is_some_and(|last| now < last.at.saturating_add(SAMPLE_INTERVAL)) {
             return;
         }
         if self.recent.len() == MAX_SAMPLES {
             self.recent.pop_front();
         }
-        self.recent.push_back(Sample::new(now, progress));
+        self.recent.push_back(Sample::new(now, standing));
     }
 
-    fn line(&self, now: u64, progress: &Progress) -> Line {
+    fn line(&self, now: u64, standing: &Standing) -> Line {
         let from = self.recent.front().unwrap_or(&self.start);
         let passed = now.saturating_sub(from.at);
-        let mut height = format!("height {}", Grouped(progress.height));
-        if let Some(target) = progress.target {
+        let mut height = format!("height {}", Grouped(standing.height));
+        if let Some(target) = standing.target {
             let _ = write!(height, " of {}", Grouped(target));
         }
-        let work = progress.work();
+        let work = standing.work();
         let left = work.and_then(|(done, all)| {
             let speed = done.checked_sub(from.work).filter(|speed| *speed > 0)?;
             let left = u128::from(all.saturating_sub(done)) * u128::from(passed) / u128::from(speed);
@@ -156,7 +156,7 @@ impl Meter {
         Line {
             height,
             percent: work.and_then(percent).map(|percent| format!("{percent} %")),
-            rate: Rate::of(progress.height.saturating_sub(from.height), passed).map(|rate| rate.to_string()),
+            rate: Rate::of(standing.height.saturating_sub(from.height), passed).map(|rate| rate.to_string()),
             left,
         }
     }
@@ -247,8 +247,8 @@ mod tests {
 
     use super::*;
 
-    fn at(height: u64) -> Progress {
-        Progress { height, target: Some(4_010), bytes: None }
+    fn at(height: u64) -> Standing {
+        Standing { height, target: Some(4_010), bytes: None }
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn bytes_count_for_share_and_time_left_when_they_are_known() {
-        let progress = |height, done| Progress { height, target: None, bytes: Some((done, 1_000)) };
+        let progress = |height, done| Standing { height, target: None, bytes: Some((done, 1_000)) };
         let mut meter = Meter::new(Style::Log, 0, &progress(1, 0));
         let line = meter.report(10_000, &progress(16, 100)).unwrap();
         assert_eq!(line, "height 16  10 %  1.5 blocks/s  1 min 30 s left");
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn without_any_end_only_height_and_rate_are_told() {
-        let progress = |height| Progress { height, target: None, bytes: None };
+        let progress = |height| Standing { height, target: None, bytes: None };
         let mut meter = Meter::new(Style::Log, 0, &progress(1));
         assert_eq!(meter.report(5_000, &progress(1)).unwrap(), "height 1  0.0 blocks/s");
         assert_eq!(meter.report(10_000, &progress(10_001)).unwrap(), "height 10,001  1,000 blocks/s");
@@ -344,7 +344,7 @@ mod tests {
         ) {
             let mut meter = Meter::new(Style::Terminal { width }, 0, &at(1));
             for (now, height, target, bytes) in steps {
-                if let Some(line) = meter.report(now, &Progress { height, target, bytes }) {
+                if let Some(line) = meter.report(now, &Standing { height, target, bytes }) {
                     prop_assert!(line.chars().count() <= width.max(MIN_WIDTH));
                 }
             }

@@ -312,7 +312,9 @@ fn what_is_missing_is_named() {
     for command in ["digest", "dump", "export"] {
         place.on_store(command, &[]).expect_failure(1, &["no chain in the data folder"]);
     }
-    place.on_store("rollback", &["--to", "5"]).expect_failure(1, &["no chain in the data folder"]);
+    let folder = place.data();
+    let words = [folder.to_str().expect("a path"), "no chain in the data folder"];
+    place.on_store("rollback", &["--to", "5"]).expect_failure(1, &words);
     assert!(!place.data().exists(), "looking creates nothing");
     // A file where the folder should be.
     fs::write(place.data(), "").expect("a file");
@@ -326,6 +328,39 @@ fn what_is_missing_is_named() {
     let ended = folder.on_store("digest", &[]);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(ended.stderr.starts_with("nisd: ") && !ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_store_in_use_is_named() {
+    let place = full();
+    let (_store, _) = Store::open_existing(&place.data(), Access::Exclusive, Options::default()).expect("a store");
+    let folder = place.data();
+    let words = [folder.to_str().expect("a path"), "another nisd uses the data folder"];
+    place.on_store("rollback", &["--to", "5"]).expect_failure(1, &words);
+    place.import(&tiny("blocks.bin")).expect_failure(1, &words);
+}
+
+#[test]
+fn a_nemesis_block_that_is_missing_is_named_with_the_folder_of_the_configuration() {
+    let place = Place::new();
+    let expected = place.path("nemesis.bin");
+    let config = place.file("node.properties", "nem.network = mainnet\n");
+    let words = ["cannot read the nemesis block", expected.to_str().expect("a path"), "nem.network.nemesisFilePath"];
+    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
+    // Named on the command line it is looked for in the current folder, which is said.
+    let here = std::env::current_dir().expect("a folder").join("none.bin");
+    let set = ["--set", "nem.network.nemesisFilePath=none.bin"];
+    let words = [here.to_str().expect("a path")];
+    place.import_with(&config, &tiny("blocks.bin"), &set).expect_failure(1, &words);
+}
+
+#[test]
+fn blocks_that_are_missing_are_noticed_before_a_network_is_made_for_them() {
+    let place = Place::new();
+    let nowhere = place.path("nowhere.bin");
+    let nowhere = nowhere.to_str().expect("a path");
+    place.on_store("run", &["--import", nowhere]).expect_failure(1, &[nowhere]);
+    assert!(!place.data().exists());
 }
 
 #[test]

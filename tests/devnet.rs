@@ -235,9 +235,14 @@ fn another_node_joins_with_the_exported_settings() {
     stop(node);
     let other = Place::new();
     let export = |place: &Place, host: &str| {
-        run(["devnet", "export-config", "--data", &place.data, "--output", &other.data, "--host", host])
+        let port = port.to_string();
+        let arguments = ["--data", &place.data, "--output", &other.data, "--host", host, "--http-port", &port];
+        run(["devnet", "export-config"].iter().chain(&arguments))
     };
-    let written = export(&place, "10.1.2.3").expect_success().text();
+    let written = export(&place, "10.1.2.3").expect_success();
+    let said = [format!("at http://10.1.2.3:{port};"), "only this machine reaches the node".to_owned()];
+    assert!(said.iter().all(|words| written.stderr.contains(words)), "{}", written.stderr);
+    let written = written.text();
     let names = ["config-user.properties", "nemesis-devnet.bin", "peers-config_devnet.json"];
     assert_eq!(written.lines().collect::<Vec<_>>(), names.map(|name| other.text(name)));
     export(&place, "h").expect_failure(1, &["config-user.properties exists", "--output"]);
@@ -245,8 +250,7 @@ fn another_node_joins_with_the_exported_settings() {
 
     let peers: Value = serde_json::from_slice(&fs::read(other.path(names[2])).unwrap()).unwrap();
     let peer = &peers["knownPeers"][0];
-    assert_eq!((&peer["endpoint"]["host"], &peer["endpoint"]["port"]), (&"10.1.2.3".into(), &7890.into()));
-    assert_ne!(port, 7890);
+    assert_eq!((&peer["endpoint"]["host"], &peer["endpoint"]["port"]), (&"10.1.2.3".into(), &port.into()));
     assert_eq!(peer["identity"]["public-key"], harvester_key(&place).as_str());
     let settings = fs::read_to_string(other.path(names[0])).unwrap();
     let key = fs::read_to_string(place.path("harvester.key")).unwrap();
@@ -260,7 +264,48 @@ fn another_node_joins_with_the_exported_settings() {
     assert_eq!(run(["digest", "--data", &store]).expect_success().text(), place.on_store("digest"));
     let node = Node::start(&["--config", &other.text(names[0]), "--data", &store]);
     assert!(Client::connect(node.http).height() >= 3);
-    stop(node);
+    let log = stop(node).stderr;
+    assert!(log.contains("THE CHAIN OF devnet STANDS STILL: this version of nisd reaches no other nodes"), "{log}");
+}
+
+#[test]
+fn the_exported_port_is_that_of_the_settings_unless_it_is_named_and_never_0() {
+    let place = Place::new();
+    place.make(&[]);
+    let port = |more: &[&str]| {
+        let other = Place::new();
+        let arguments = ["devnet", "export-config", "--data", &place.data, "--output", &other.data];
+        run(arguments.iter().chain(more)).expect_success();
+        let peers = fs::read(other.path("peers-config_devnet.json")).unwrap();
+        serde_json::from_slice::<Value>(&peers).unwrap()["knownPeers"][0]["endpoint"]["port"].as_u64().unwrap()
+    };
+    assert_eq!(port(&[]), 7890);
+    let settings = place.path("devnet.properties");
+    fs::write(&settings, fs::read_to_string(&settings).unwrap() + "nem.httpPort = 17890\n").unwrap();
+    assert_eq!(port(&[]), 17890);
+    assert_eq!(port(&["--http-port", "9000"]), 9000);
+    let none = ["devnet", "export-config", "--data", &place.data, "--output", &place.text("x"), "--http-port", "0"];
+    run(none).expect_failure(1, &["nem.httpPort is 0", "--http-port"]);
+    let shown = run(["devnet", "show", "--data", &place.data, "--http-port", "9000"]).expect_success().text();
+    assert!(shown.contains("http://127.0.0.1:9000/chain/height"), "{shown}");
+}
+
+#[test]
+fn demo_keys_are_for_this_machine_only_unless_told_otherwise() {
+    let shown = |place: &Place| run(["devnet", "show", "--data", &place.data]).expect_success().text();
+    let demo = Place::new();
+    let said = demo.make(&[]).text();
+    // The tests' nodes are given the address with a flag, which wins.
+    assert!(said.contains("It listens on 127.0.0.1: other machines do not reach it"), "{said}");
+    assert!(shown(&demo).contains("It listens on 127.0.0.1 and ::1: other machines do not reach it"));
+    let settings = demo.path("devnet.properties");
+    let text = fs::read_to_string(&settings).unwrap();
+    assert!(text.contains("nisd.bindAddress = localhost"), "{text}");
+    fs::write(&settings, text.replace("nisd.bindAddress = localhost", "")).unwrap();
+    assert!(shown(&demo).contains("It listens on all addresses of this machine, SO THAT OTHER MACHINES MAY REACH IT"));
+    let fresh = Place::new();
+    fresh.make(&["--fresh-keys"]);
+    assert!(shown(&fresh).contains("It listens on all addresses of this machine: other machines may reach it"));
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn a_file_that_names_no_network_is_for_mainnet() {
     assert_eq!((network.name.as_str(), network.byte), ("mainnet", NetworkByte::MAINNET));
     assert_eq!(network.total_amount, Amount::whole(9_000_000_240));
     assert_eq!(network.nemesis_signer.as_str(), "NANEMOABLAGR72AZ2RV3V4ZHDCXW25XQ73O7OBT5");
-    assert_eq!(settings.nemesis, NemesisFile("nemesis.bin".into()));
+    assert_eq!(settings.nemesis, NemesisFile("conf/nemesis.bin".into()), "beside the file");
     assert_eq!(settings.data, Path::new("/home/someone/nem/nisd/mainnet"));
     let chain = &network.chain;
     assert_eq!((chain.target_time, chain.rewrite_limit, chain.max_transactions), (60, 360, 10_000));
@@ -158,6 +158,71 @@ fn the_boot_key_appears_in_no_output() {
 }
 
 #[test]
+fn a_private_key_on_the_command_line_is_warned_of_and_one_in_the_file_is_not() {
+    let key = "c0ffee11".repeat(8);
+    for name in ["nis.bootKey", "nis.additionalHarvesterPrivateKeys"] {
+        let said = notices(&flags(&[("--set", name, &key)]).unwrap());
+        assert!(said.starts_with(&format!("WARN {name} was given with --set on the command line")), "{said}");
+        assert!(said.contains("configuration file") && !said.contains("c0ffee"), "{said}");
+        assert_eq!(notices(&file(&format!("{name} = {key}")).unwrap()), "");
+    }
+}
+
+#[test]
+fn a_key_that_is_no_whole_private_key_is_refused_plainly() {
+    let said = problem("nis.bootKey = 12345678", "nis.bootKey");
+    assert!(said.contains("holds a key of 8 hex digits; a private key has 64"), "{said}");
+    let said = problem(&format!("nis.bootKey = {}", "x".repeat(64)), "nis.bootKey");
+    assert!(said.contains("64 characters that are not all hex digits"), "{said}");
+    // A key that is cut and stands where a setting should is not shown either.
+    let said = notices(&file("309327d0fe28dc67af36").unwrap());
+    assert!(said.contains("a key of 20 characters (not shown)") && !said.contains("309327"), "{said}");
+}
+
+#[test]
+fn callers_are_told_apart_as_the_operator_says() {
+    let text = "nisd.trustedProxies = 127.0.0.1|10.0.0.0/8\nnisd.hostNames = Node.Example|[2001:DB8::1]\n\
+                nem.host = my.host\nnisd.ipv6PrefixLength = 56\nnisd.maxConnectionsPerAddress = 7";
+    let settings = file(text).unwrap();
+    assert!(settings.trusted_proxies.contains("10.9.8.7".parse().unwrap()));
+    assert!(!settings.trusted_proxies.contains("11.0.0.1".parse().unwrap()));
+    assert_eq!(settings.host_names, ["node.example", "2001:db8::1", "my.host"]);
+    assert_eq!((settings.limits.ipv6_prefix_length, settings.limits.connections_per_address), (56, 7));
+    let settings = file("").unwrap();
+    assert!(settings.trusted_proxies.is_empty());
+    assert_eq!(settings.host_names, ["127.0.0.1"]);
+    assert!(
+        problem("nisd.trustedProxies = proxy.example", "nisd.trustedProxies")
+            .contains("neither an address nor a range")
+    );
+    assert!(problem("nisd.hostNames = a:7890", "nisd.hostNames").contains("no host name"));
+    assert!(problem("nisd.ipv6PrefixLength = 31", "nisd.ipv6PrefixLength").contains("from 32 to 128"));
+}
+
+#[test]
+fn either_port_leaves_a_fifth_of_the_connections_to_the_other_unless_told_otherwise() {
+    let shares = |text: &str| {
+        let limits = file(text).unwrap().limits;
+        (limits.connections, limits.http_connections, limits.websocket_connections)
+    };
+    assert_eq!(shares(""), (10_000, 8_000, 8_000));
+    assert_eq!(shares("nisd.maxConnections = 16"), (16, 13, 13));
+    assert_eq!(shares("nisd.maxConnections = 100\nnisd.maxHttpConnections = 100"), (100, 100, 80));
+    assert_eq!(shares("nisd.maxWebsocketConnections = 9000"), (10_000, 8_000, 9_000));
+}
+
+#[test]
+fn a_node_that_no_block_will_ever_reach_says_so() {
+    let said = |text: &str| nisd::config::standstill(&file(text).unwrap()).map(|notice| notice.to_string());
+    assert_eq!(said(DEVNET), None, "it harvests");
+    for text in [DEVNET.replace("nis.bootKey = ", "# "), format!("{DEVNET}nis.shouldAutoHarvestOnBoot = false")] {
+        let said = said(&text).unwrap();
+        assert!(said.contains("THE CHAIN OF devnet STANDS STILL") && said.contains("reaches no other nodes"), "{said}");
+    }
+    assert_eq!(said(""), None, "mainnet is refused, or meant to stand still");
+}
+
+#[test]
 fn all_wrong_values_are_told_together_with_place_and_what_is_allowed() {
     let text = "nis.blockChainRewriteLimit = 5\n# comment\nnem.useDosFilter=maybe\nnis.optionalFeatures = LOOKUP\n\
                 nem.httpPort = 0x1ed2\nnis.nodeLimit = some";
@@ -231,7 +296,13 @@ fn bounds_that_depend_on_other_settings_are_checked() {
     assert!(said.contains("from 120 (nis.maxTransactionsPerBlock) to 2880"), "{said}");
     assert!(problem("nis.maxTransactions = 119", "nis.maxTransactions").contains("is too small"));
     assert!(problem("nem.httpPort = 7778", "nem.websocketPort").contains("the port of the HTTP interface"));
-    assert!(problem("nisd.maxBuffered = 2M\nnisd.maxBodySize = 3M", "nisd.maxBodySize").contains("2097152 bytes"));
+    assert!(problem("nisd.maxBuffered = 2M\nnisd.maxBacklog = 3M", "nisd.maxBacklog").contains("2097152 bytes"));
+    assert!(problem("nisd.maxBodySize = 2M", "nisd.maxBodySize").contains("from 1K to 1M"));
+    for key in ["nisd.maxHttpConnections", "nisd.maxWebsocketConnections"] {
+        assert!(
+            problem(&format!("nisd.maxConnections = 50\n{key} = 51"), key).contains("nisd.maxConnections, which is 50")
+        );
+    }
     problem("nem.httpPort = x\nnem.websocketPort = 7890", "nem.httpPort");
     assert!(file("nem.httpPort = 0\nnem.websocketPort = 0").is_ok());
 }
@@ -279,10 +350,12 @@ fn retention_is_at_least_36_hours_or_for_ever() {
 #[test]
 fn keys_without_effect_are_told_once_and_unknown_ones_with_a_guess() {
     let text = "nis.nodeLimit = 9\nnem.maxThreads = 500\nnis.blockChainRewritLimit = 5\nNIS.bootkey = 00\n\
-                java.util.logging.level = INFO\nnem.httpPort = 1\nnem.httpPort = 2";
+                java.util.logging.level = INFO\nnem.httpPort = 1\nnem.httpPort = 2\nhttpPort = 3";
     let said = notices(&file(text).unwrap());
     let expected = "\
 WARN conf/node.properties:4: NIS.bootkey is unknown and has no effect; did you mean nis.bootKey?
+WARN conf/node.properties:8: httpPort is unknown and has no effect (settings begin with nem., nis. or nisd.); did you mean nem.httpPort?
+WARN conf/node.properties:5: java.util.logging.level is unknown and has no effect (settings begin with nem., nis. or nisd.)
 WARN conf/node.properties:3: nis.blockChainRewritLimit is unknown and has no effect; did you mean nis.blockChainRewriteLimit?
 WARN conf/node.properties:7: nem.httpPort was already set at conf/node.properties:6; this one counts
 INFO settings accepted but not used yet: nis.nodeLimit

@@ -449,6 +449,9 @@ fn what_cannot_be_is_refused_before_a_node_is_asked() {
     for (arguments, words) in [
         (["--amount", "0.0000001"].as_slice(), "6 decimal places"),
         (&["--amount", "1,5"], "digits"),
+        (&["--amount", "-5"], "an amount cannot be negative"),
+        (&["--amount", "1", "--fee", "-0.1"], "an amount cannot be negative"),
+        (&["--amount", "1", "--deadline", "-1"], "86400"),
         (&[], "--amount"),
         (&["--amount", "1", "--message", "a", "--hex", "00"], "--hex"),
         (&["--amount", "1", "--deadline", "86401"], "86400"),

@@ -12,7 +12,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   nisd devnet show
       The accounts of the private network that nisd run has made, and commands to copy.
-  nisd devnet export-config --output for-others --host 192.168.1.5
+  nisd devnet export-config --output for-others --host 192.168.1.5 --http-port 7890
       What another node, nisd or NIS1, needs to join it: settings, nemesis block, list of peers.";
 
 /// `nisd devnet`.
@@ -30,6 +30,9 @@ pub struct ShowDevnet {
     /// Folder of the private network [default: that of nisd run]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
+    /// Port of the node's HTTP interface [default: nem.httpPort of its settings]
+    #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
+    http_port: Option<String>,
 }
 
 /// `nisd devnet export-config`.
@@ -44,12 +47,18 @@ pub struct ExportConfig {
     /// Host name or address at which others reach this node [default: nem.host of its settings]
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
+    /// Port at which others reach this node [default: nem.httpPort of its settings]
+    #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
+    http_port: Option<String>,
 }
 
 impl DevnetCommand {
     /// The settings that flags change.
     pub(super) fn overrides(&self) -> Vec<Override> {
-        let (DevnetCommand::Show(ShowDevnet { data }) | DevnetCommand::ExportConfig(ExportConfig { data, .. })) = self;
-        data.iter().map(|data| flag_override("--data", "nisd.data", data)).collect()
+        let (DevnetCommand::Show(ShowDevnet { data, http_port })
+        | DevnetCommand::ExportConfig(ExportConfig { data, http_port, .. })) = self;
+        let flags = [("--data", "nisd.data", data), ("--http-port", "nem.httpPort", http_port)];
+        let given = flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value.as_deref()?)));
+        given.map(|(flag, key, value)| flag_override(flag, key, value)).collect()
     }
 }

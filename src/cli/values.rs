@@ -10,6 +10,8 @@ const CURRENCY_PLACES: u8 = 6;
 /// A text that is no amount of the native currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAnAmount {
+    /// It begins with a minus sign.
+    Negative,
     /// It has other characters than digits and one point, or no digits on one side of the point.
     Form,
     /// It has more than six decimal places.
@@ -21,6 +23,7 @@ pub enum NotAnAmount {
 impl fmt::Display for NotAnAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            NotAnAmount::Negative => "an amount cannot be negative",
             NotAnAmount::Form => "an amount is written like 12 or 0.05: digits, with at most one point between them",
             NotAnAmount::TooPrecise => "an amount has at most 6 decimal places: one micro-XEM is 0.000001",
             NotAnAmount::TooMuch => "there are not so many XEM",
@@ -32,6 +35,9 @@ impl std::error::Error for NotAnAmount {}
 
 /// Reads whole units with up to six decimal places, exactly.
 pub fn amount(text: &str) -> Result<Amount, NotAnAmount> {
+    if text.starts_with('-') {
+        return Err(NotAnAmount::Negative);
+    }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || !is_number(fraction) {
@@ -115,9 +121,10 @@ mod tests {
 
     #[test]
     fn what_is_no_amount_is_told_apart() {
-        for text in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1,5", "1.2.3", " 1", "0x1", "１"] {
+        for text in ["", ".", "1.", ".5", "+1", "1e3", "1,5", "1.2.3", " 1", "0x1", "１"] {
             assert_eq!(amount(text), Err(NotAnAmount::Form), "{text}");
         }
+        assert_eq!(amount("-1"), Err(NotAnAmount::Negative));
         assert_eq!(amount("0.0000001"), Err(NotAnAmount::TooPrecise));
         assert_eq!(amount("1.0000000"), Err(NotAnAmount::TooPrecise));
         assert_eq!(amount("9223372036854.775808"), Err(NotAnAmount::TooMuch));

@@ -50,7 +50,7 @@ Examples:
       Signs the transaction first.";
 
 const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
-/// Longest time between a transaction's time stamp and its deadline (specification 08 §16.2).
+/// Longest time between a transaction's time stamp and its deadline that nodes allow.
 pub const MAX_DEADLINE_SECONDS: i32 = 86_400;
 
 /// What the program is asked to do with keys, addresses and transactions.
@@ -130,7 +130,7 @@ pub struct Send {
     #[arg(long, value_name = "ADDRESS")]
     pub to: String,
     /// XEM to send, with up to 6 decimal places
-    #[arg(long, value_name = "XEM", value_parser = values::amount, required_unless_present = "mosaic")]
+    #[arg(long, value_name = "XEM", value_parser = values::amount, required_unless_present = "mosaic", allow_negative_numbers = true)]
     pub amount: Option<Amount>,
     /// Message that everybody can read
     #[arg(long, value_name = "TEXT", group = "text")]
@@ -145,10 +145,11 @@ pub struct Send {
     #[arg(long, value_name = "NAMESPACE:NAME=QUANTITY", value_parser = values::mosaic)]
     pub mosaic: Vec<Mosaic>,
     /// Fee of the transfer [default: the least that is allowed]
-    #[arg(long, value_name = "XEM", value_parser = values::amount)]
+    #[arg(long, value_name = "XEM", value_parser = values::amount, allow_negative_numbers = true)]
     pub fee: Option<Amount>,
     /// Seconds until it must be in the chain, at most 86400 [default: 3600, and 86400 for multisig accounts]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(1..=MAX_DEADLINE_SECONDS as i64))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(1..=MAX_DEADLINE_SECONDS as i64),
+        allow_negative_numbers = true)]
     pub deadline: Option<i32>,
     /// The node to use
     #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]

@@ -1,5 +1,5 @@
 //! Decimal integers as the protocol's text properties allow them: with a sign, leading zeros, and the digits
-//! of any script of the Basic Multilingual Plane (specification 01 §13.8).
+//! of any script of the Basic Multilingual Plane.
 
 /// First digit of every run of ten decimal digits.
 const ZEROS: [u16; 37] = [

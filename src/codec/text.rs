@@ -1,10 +1,10 @@
 //! Text as NIS1 reads and writes it: repaired UTF-8, lengths in UTF-16 units, JSON strings and
-//! numbers (specification 01 §8.3–§8.5, §9.1).
+//! numbers.
 
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Reads `bytes` as UTF-8, turning what is malformed into U+FFFD (specification 01 §8.5).
+/// Reads `bytes` as UTF-8, turning what is malformed into U+FFFD.
 ///
 /// There is one replacement for each maximal ill-formed prefix, except that a surrogate encoded in
 /// UTF-8, whole or without its last byte, is taken as one sequence and gets one replacement.
@@ -38,7 +38,7 @@ fn encoded_surrogate_len(bytes: &[u8]) -> usize {
 }
 
 /// The first `units` UTF-16 units of `text`; half of a character outside the basic plane is left
-/// as `?` (specification 01 §8.4).
+/// as `?`.
 pub fn cut_units(text: &str, units: usize) -> Cow<'_, str> {
     // A unit never takes less than one byte.
     if text.len() <= units {
@@ -56,7 +56,7 @@ pub fn cut_units(text: &str, units: usize) -> Cow<'_, str> {
 }
 
 /// Whether `text` holds nothing but white space, as Java understands it: the non-breaking spaces
-/// are not white, the four information separators are (specification 01 §8.3).
+/// are not white, the four information separators are.
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(|character| {
         matches!(
@@ -92,7 +92,8 @@ const MAY_NEED_ESCAPE: [bool; 256] = {
     table
 };
 
-/// Appends `text` as a JSON string with its quotes and with the escapes of specification 01 §9.1.
+/// Appends `text` as a JSON string with its quotes and with the escapes that NIS1 uses: `/` and the
+/// ranges U+007F–U+009F and U+2000–U+20FF too.
 pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
@@ -161,7 +162,7 @@ pub fn write_integer(out: &mut Vec<u8>, value: i64) {
 }
 
 /// Appends `value` as Java prints a double: plain from 10⁻³ up to below 10⁷, else `d.dddE±n`
-/// without `+`. Not-a-number is `NaN`, an infinity is `null` (specification 01 §9.1).
+/// without `+`. Not-a-number is `NaN`, an infinity is `null`.
 pub fn write_json_double(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {
         return out.extend_from_slice(b"NaN");

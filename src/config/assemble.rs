@@ -12,6 +12,7 @@ use super::settings::{
     BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, Settings, WebsocketSettings,
 };
 use super::table::{self, OPTIONAL_FEATURES};
+use super::values;
 use crate::model::address::NetworkByte;
 use crate::model::network::Network;
 
@@ -52,6 +53,8 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let clock = reader.clock("nisd.clock");
     let log_level = reader.choice("nisd.logLevel").parse().unwrap_or(log::LevelFilter::Info);
     let local = reader.local_addresses("nis.additionalLocalIps");
+    let trusted_proxies = reader.address_ranges("nisd.trustedProxies");
+    let host_names = host_names(reader, endpoint.as_ref());
     let harvester_keys = reader.secrets("nis.additionalHarvesterPrivateKeys");
     let unlocked_limit = reader.integer("nis.unlockedLimit");
     let features = features(reader);
@@ -71,6 +74,8 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
         boot,
         endpoint: endpoint?,
         local,
+        trusted_proxies,
+        host_names,
         allowed_harvesters,
         http: http?,
         websocket: websocket?,
@@ -146,6 +151,13 @@ fn endpoint(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Endp
     Some(Endpoint { protocol, host: host?, port })
 }
 
+/// The names of this node that are configured, in one form.
+fn host_names(reader: &mut Reader<'_>, endpoint: Option<&Endpoint>) -> Vec<String> {
+    let mut names = reader.host_names("nisd.hostNames");
+    names.extend(endpoint.into_iter().flat_map(|endpoint| values::host_names(&endpoint.host).unwrap_or_default()));
+    names
+}
+
 fn http(reader: &mut Reader<'_>) -> Option<HttpSettings> {
     Some(HttpSettings {
         bind: reader.bind("nisd.bindAddress"),
@@ -190,8 +202,15 @@ fn bytes(reader: &mut Reader<'_>, name: &'static str) -> Option<usize> {
 
 fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
     // A wrong value stands as its default here, so nothing is skipped.
+    let connections = count(reader, "nisd.maxConnections")?;
+    // Either port leaves a fifth to the other unless it is told otherwise.
+    let share = connections - connections / 5;
     Some(Limits {
-        connections: count(reader, "nisd.maxConnections")?,
+        connections,
+        http_connections: count(reader, "nisd.maxHttpConnections").unwrap_or(share),
+        websocket_connections: count(reader, "nisd.maxWebsocketConnections").unwrap_or(share),
+        connections_per_address: count(reader, "nisd.maxConnectionsPerAddress")?,
+        ipv6_prefix_length: u8::try_from(reader.integer("nisd.ipv6PrefixLength")?).ok()?,
         buffered: bytes(reader, "nisd.maxBuffered")?,
         body_size: bytes(reader, "nisd.maxBodySize")?,
         idle_timeout: seconds(reader, "nisd.idleTimeout")?,
@@ -211,10 +230,17 @@ fn check_together(reader: &mut Reader<'_>, settings: Option<&Settings>) {
         let allowed = format!("another port than nem.httpPort = {}", http.port);
         reader.problem("nem.websocketPort", "is the port of the HTTP interface", allowed);
     }
-    for (name, size) in [("nisd.maxBodySize", limits.body_size), ("nisd.maxBacklog", limits.backlog)] {
-        if size > limits.buffered && !reader.is_wrong("nisd.maxBuffered") {
-            let allowed = format!("at most nisd.maxBuffered, which is {} bytes", limits.buffered);
-            reader.problem(name, "is more than all connections together may hold", allowed);
+    if limits.backlog > limits.buffered && !reader.is_wrong("nisd.maxBuffered") {
+        let allowed = format!("at most nisd.maxBuffered, which is {} bytes", limits.buffered);
+        reader.problem("nisd.maxBacklog", "is more than all connections together may hold", allowed);
+    }
+    for (name, connections) in [
+        ("nisd.maxHttpConnections", limits.http_connections),
+        ("nisd.maxWebsocketConnections", limits.websocket_connections),
+    ] {
+        if connections > limits.connections && !reader.is_wrong("nisd.maxConnections") {
+            let allowed = format!("at most nisd.maxConnections, which is {}", limits.connections);
+            reader.problem(name, "is more than both ports together may have", allowed);
         }
     }
 }

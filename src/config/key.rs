@@ -54,11 +54,11 @@ pub enum Default {
 /// Whether a setting has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It has.
+    /// This node does what it says.
     Now,
-    /// It will have once the part of the node that it is about exists.
+    /// Nothing yet: the part of the node that it is about does not exist.
     Later,
-    /// It concerns something that only NIS1's own software has.
+    /// None, ever: it is about something that only NIS1's own software has.
     Never,
 }
 
@@ -105,7 +105,11 @@ pub enum Kind {
     Secrets,
     /// Addresses that count as local.
     LocalAddresses,
-    /// An address to listen on.
+    /// Any number of IP addresses and ranges of them.
+    AddressRanges,
+    /// Any number of host names.
+    HostNames,
+    /// Addresses to listen on.
     Bind,
     /// A path in front of all paths of the HTTP interface.
     Context,
@@ -147,7 +151,11 @@ impl fmt::Display for Kind {
                 "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight \
                  parts), joined by |"
             }
-            Kind::Bind => "an IP address of this machine, or * for all",
+            Kind::AddressRanges => {
+                "nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |"
+            }
+            Kind::HostNames => "nothing, or host names and IP addresses without ports, joined by |",
+            Kind::Bind => "an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all",
             Kind::Context => "nothing, or a path that begins with / and does not end with it",
             Kind::Clock => "system, or network seconds: N stands still there, N+ runs from there",
         };

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use zeroize::Zeroizing;
 
 use super::properties::Property;
-use super::table;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +83,8 @@ pub(super) struct Value {
 /// All values that were set; later ones hide earlier ones of the same key.
 #[derive(Default)]
 pub(super) struct Layers {
+    /// The configuration file, if there is one.
+    pub file: Option<Rc<Path>>,
     values: BTreeMap<String, Value>,
     /// Keys set twice in one file: the key, the hidden origin, the winning one.
     pub repeated: Vec<(String, Origin, Origin)>,
@@ -92,6 +93,7 @@ pub(super) struct Layers {
 impl Layers {
     /// Lays the properties of a file over what is there.
     pub fn add_file(&mut self, path: &Rc<Path>, properties: Vec<Property>) {
+        self.file = Some(path.clone());
         for Property { key, value, line } in properties {
             let origin = Origin::File { path: path.clone(), line };
             let hidden = self.values.insert(key.clone(), Value { text: value, origin: origin.clone() });
@@ -119,54 +121,9 @@ impl Layers {
     }
 }
 
-/// The known key that `unknown` is most likely meant to be.
-pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
-    const MAX_KEY: usize = 64;
-    if unknown.len() > MAX_KEY {
-        return None;
-    }
-    let unknown = unknown.to_lowercase();
-    let distance = |name: &str| edit_distance(&unknown, &name.to_lowercase());
-    let (distance, name) = table::keys().map(|key| (distance(key.name), key.name)).min()?;
-    (distance <= 2.max(name.len() / 5)).then_some(name)
-}
-
-/// Characters to insert, delete or replace to get from one text to the other.
-fn edit_distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, c) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, d) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(c != *d);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn typing_errors_find_the_key_that_was_meant() {
-        assert_eq!(nearest_key("nis.blockChainRewritLimit"), Some("nis.blockChainRewriteLimit"));
-        assert_eq!(nearest_key("nis.bootkey"), Some("nis.bootKey"));
-        assert_eq!(nearest_key("nem.http.Port"), Some("nem.httpPort"));
-        assert_eq!(nearest_key("nis.somethingElseEntirely"), None);
-        assert_eq!(nearest_key(&"x".repeat(1_000_000)), None);
-    }
-
-    #[test]
-    fn edit_distances_count_single_edits() {
-        for (from, to, distance) in
-            [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("abc", "abd", 1), ("kitten", "sitting", 3)]
-        {
-            assert_eq!(edit_distance(from, to), distance, "{from} {to}");
-        }
-    }
 
     #[test]
     fn later_layers_hide_earlier_ones_and_repetition_in_a_file_is_noticed() {

@@ -56,7 +56,9 @@ fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
 impl NemesisFile {
     /// The block's bytes, in verifiable binary form; they are not looked at.
     pub fn read(&self) -> Result<Vec<u8>, NemesisError> {
-        let failed = |error| NemesisError { path: self.0.clone(), error };
+        // As a whole, for those who wonder in which folder it was looked for.
+        let path = || std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
+        let failed = |error| NemesisError { path: path(), error };
         let mut bytes = Vec::new();
         let file = File::open(&self.0).map_err(failed)?;
         file.take(MAX_NEMESIS_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -71,7 +73,7 @@ impl NemesisFile {
 /// A nemesis block that cannot be read.
 #[derive(Debug)]
 pub struct NemesisError {
-    /// The file.
+    /// The file, from the root.
     pub path: PathBuf,
     /// What the system says.
     pub error: io::Error,
@@ -80,7 +82,7 @@ pub struct NemesisError {
 impl fmt::Display for NemesisError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (path, error) = (self.path.display(), &self.error);
-        write!(f, "cannot read the nemesis block {path} (nem.network.nemesisFilePath): {error}")
+        write!(f, "cannot read the nemesis block {path}: {error}; nem.network.nemesisFilePath names another file")
     }
 }
 

@@ -1,6 +1,8 @@
-//! Which callers count as local (specification 06 §2.1, 05 §17).
+//! Which callers count as local.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::problem::shown;
 
 /// Most entries of the list; a longer one is refused.
 const MAX_ENTRIES: usize = 1024;
@@ -35,7 +37,7 @@ impl LocalAddresses {
                 return Err(format!("has more than {MAX_ENTRIES} entries"));
             }
             let known = read.add_entry(entry);
-            known.ok_or_else(|| format!("holds {}, which is none of these", super::values::shown(entry)))?;
+            known.ok_or_else(|| format!("holds {}, which is none of these", shown(entry)))?;
         }
         Ok(read)
     }
@@ -111,7 +113,7 @@ fn hex_part(text: &str) -> Option<u16> {
 }
 
 /// Letters, digits, hyphens and dots, and not only digits and dots: that would be a mistyped IPv4 address.
-fn is_host_name(text: &str) -> bool {
+pub(super) fn is_host_name(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     (1..=MAX_HOST).contains(&text.len()) && text.bytes().all(allowed) && text.bytes().any(|b| b.is_ascii_alphabetic())
 }

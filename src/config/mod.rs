@@ -1,18 +1,20 @@
 //! Settings: where they come from, what is allowed, and what they mean.
 //!
 //! Three layers, each over the one before it: defaults, one configuration file, the command line. The file is a
-//! Java properties file with NIS1's own keys (specification 08 §14) or the `config.json` of a recorded chain.
+//! Java properties file with NIS1's own keys or the `config.json` of a recorded chain.
 //! Every setting is described once, in [`table`]; what is printed, checked and read comes from there. All wrong
 //! values are reported together, each with its key, its value, where it stands and what is allowed.
 //!
 //! Private keys never leave [`Secret`]: no error, warning or debug output shows them.
 
+mod address_ranges;
 mod assemble;
 pub mod config_json;
 mod key;
 mod layers;
 mod load;
 mod local_addresses;
+mod nearest_key;
 mod network_file;
 mod networks;
 mod notices;
@@ -24,12 +26,14 @@ mod settings;
 pub mod table;
 mod values;
 
+pub use address_ranges::AddressRanges;
 pub use key::{Default, Key, Kind, Section, Use};
 pub use layers::{Origin, Override};
 pub use load::{MAX_NEMESIS_BYTES, NemesisError, build, load};
 pub use local_addresses::LocalAddresses;
 pub use network_file::network_properties;
 pub use networks::is_public;
+pub use notices::standstill;
 pub use problem::{ConfigError, Notice, Problem};
 pub use secret::Secret;
 pub use settings::{

@@ -1,4 +1,4 @@
-//! A private network as the settings that every node of it must have (specification 08 §18.2, §18.4).
+//! A private network as the settings that every node of it must have.
 
 use super::table::BLOCK_CHAIN_FEATURES;
 use crate::model::hash::Hash256;

@@ -1,5 +1,6 @@
-//! The networks that everybody knows, private ones, and the parameters of their chains (specification 01 §6,
-//! 02 §2).
+//! The networks that everybody knows, private ones, and the parameters of their chains.
+
+use std::path::Path;
 
 use super::reader::Reader;
 use super::settings::NemesisFile;
@@ -17,7 +18,8 @@ struct Known {
     generation_hash: Hash256,
     nemesis_signer: PublicKey,
     total_xem: u64,
-    /// File of the nemesis block, in the working folder unless a path is configured.
+    /// File of the nemesis block unless another is configured: beside the configuration file, or in the working folder
+    /// if there is none.
     nemesis: &'static str,
 }
 
@@ -90,7 +92,9 @@ fn known_identity(known: &Known, reader: &mut Reader<'_>) -> Identity {
         generation_hash: known.generation_hash,
         nemesis_signer: Address::from_public_key(&known.nemesis_signer, known.byte),
         total_amount: Amount::whole(known.total_xem),
-        nemesis: NemesisFile(file.unwrap_or_else(|| known.nemesis.into())),
+        nemesis: NemesisFile(
+            file.unwrap_or_else(|| reader.folder_of_file().unwrap_or(Path::new("")).join(known.nemesis)),
+        ),
     }
 }
 
@@ -146,7 +150,7 @@ pub(super) fn chain(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Optio
     })
 }
 
-/// Hours below which transaction hashes are never forgotten (specification 02 §2.2).
+/// Hours below which transaction hashes are never forgotten.
 const MIN_RETENTION_HOURS: u32 = 36;
 
 fn check_rewrite_limit(reader: &mut Reader<'_>, target_time: i64, rewrite_limit: i64) {
@@ -248,7 +252,7 @@ fn forks(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Option<Forks> {
     })
 }
 
-/// Transactions of mainnet's treasury block (specification 02 appendix A).
+/// Transactions of mainnet's treasury block.
 #[rustfmt::skip]
 const TREASURY_HASHES: [Hash256; 52] = [
     hash("1ebf9e2236d3b41468773f639c438891ae8be15b8cea38dba9f7ddc00aeb48d2"),

@@ -1,10 +1,12 @@
 //! What a person should know about settings that are not wrong.
 
 use super::key::Use;
-use super::layers::{Layers, Origin, nearest_key};
-use super::networks::{FORK_KEYS, is_known};
+use super::layers::{Layers, Origin};
+use super::nearest_key::{PREFIXES, has_prefix, nearest_key};
+use super::networks::{FORK_KEYS, is_known, is_public};
 use super::problem::{Notice, Problem};
 use super::reader::Reader;
+use super::settings::Settings;
 use super::table;
 use crate::model::address::NetworkByte;
 use crate::model::network::Network;
@@ -13,13 +15,15 @@ use crate::model::network::Network;
 const MAX_UNKNOWN: usize = 20;
 /// Longest unknown key that is shown; a longer one may be a private key that lost its separator.
 const MAX_SHOWN_KEY: usize = 60;
+/// So many hex digits in a row may be part of a private key.
+const TELLING_DIGITS: usize = 12;
 
-/// Looks for keys that are unknown, repeated, or without effect.
+/// Looks for private keys on the command line, and for keys that are unknown, repeated, or without effect.
 ///
-/// Unknown keys of NIS1's kind are only told, since NIS1 does not refuse them either. Those of this node's own
-/// kind, and those on the command line, are mistakes and become problems.
+/// Unknown keys are only told, since NIS1 does not refuse them either. Those of this node's own kind, and those on the
+/// command line, are mistakes and become problems.
 pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice> {
-    let mut notices = Vec::new();
+    let mut notices = about_exposed_secrets(layers);
     let (mut unknown, mut refused) = (0usize, 0usize);
     let (mut later, mut never) = (Vec::new(), Vec::new());
     for (name, origin) in layers.keys() {
@@ -33,15 +37,13 @@ pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice>
                     problems.push(unknown_problem(name, origin));
                 }
             }
-            None if has_prefix(name, &["nis.", "nem."]) => {
+            None => {
                 unknown += 1;
                 if unknown <= MAX_UNKNOWN {
                     let (key, hint) = (shown_key(name), hint(name));
                     notices.push(Notice::warn(format!("{origin}: {key} is unknown and has no effect{hint}")));
                 }
             }
-            // Keys of other kinds belong to other programs that share the file.
-            None => {}
         }
     }
     if let Some(more @ 1..) = unknown.checked_sub(MAX_UNKNOWN) {
@@ -61,20 +63,32 @@ pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice>
     notices
 }
 
-fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
-    let start = |prefix: &str| name.get(..prefix.len()).is_some_and(|s| s.eq_ignore_ascii_case(prefix));
-    prefixes.iter().any(|prefix| start(prefix))
+/// Private keys that were given with a flag: the system shows the command line of a program to all its users.
+fn about_exposed_secrets(layers: &Layers) -> Vec<Notice> {
+    let is_secret = |name: &str| table::find(name).is_some_and(|key| key.kind.is_secret());
+    let exposed = layers.keys().filter(|(name, origin)| matches!(origin, Origin::Flag(_)) && is_secret(name));
+    let notice = |(name, origin)| {
+        Notice::warn(format!(
+            "{name} was given with {origin}, where every user of this host can read it; keep it in the configuration \
+             file (--config), readable by you only"
+        ))
+    };
+    exposed.map(notice).collect()
 }
 
 fn shown_key(name: &str) -> String {
-    match name.chars().count() {
-        length if length > MAX_SHOWN_KEY => format!("a key of {length} characters (not shown)"),
-        _ => name.escape_debug().to_string(),
+    let length = name.chars().count();
+    let is_telling = |part: &str| part.len() >= TELLING_DIGITS;
+    if length > MAX_SHOWN_KEY || name.split(|c: char| !c.is_ascii_hexdigit()).any(is_telling) {
+        return format!("a key of {length} characters (not shown)");
     }
+    name.escape_debug().to_string()
 }
 
 fn hint(name: &str) -> String {
-    nearest_key(name).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
+    let meant = nearest_key(name).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    let kind = if has_prefix(name, &PREFIXES) { "" } else { " (settings begin with nem., nis. or nisd.)" };
+    format!("{kind}{meant}")
 }
 
 fn unknown_problem(name: &str, origin: &Origin) -> Problem {
@@ -135,4 +149,19 @@ fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Notice> {
     let set: Vec<_> = keys.into_iter().filter(|key| reader.is_set(key)).collect();
     let text = || format!("{name} is a known network; these settings have no effect: {}", set.join(", "));
     (!set.is_empty()).then(|| Notice::warn(text()))
+}
+
+/// What `nisd run` must say of settings with which no block will ever come: this node makes none, and those of others do
+/// not reach it. `None` for the networks that are refused anyway, and for a node that harvests.
+pub fn standstill(settings: &Settings) -> Option<Notice> {
+    let boot = &settings.boot;
+    let harvests = boot.auto_harvest && (boot.key.is_some() || !settings.harvester_keys.is_empty());
+    let name = &settings.network.name;
+    (!harvests && !is_public(name)).then(|| {
+        Notice::warn(format!(
+            "THE CHAIN OF {name} STANDS STILL: this version of nisd reaches no other nodes, and this node harvests with \
+             no key of its own. Blocks come in with --import, or are made here: set nis.bootKey to the key of an account \
+             with importance, and nis.shouldAutoHarvestOnBoot to true"
+        ))
+    })
 }

@@ -109,3 +109,24 @@ impl fmt::Display for Notice {
         f.write_str(&self.text)
     }
 }
+
+/// A value as an error shows it: in quotes, escaped, and not too long.
+pub(super) fn shown(text: &str) -> String {
+    const MAX_SHOWN: usize = 80;
+    let mut short: String = text.chars().take(MAX_SHOWN).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_values_are_escaped_and_short() {
+        assert_eq!(shown("a\n\u{1b}[2J"), r#""a\n\u{1b}[2J""#);
+        assert!(shown(&"ä".repeat(1000)).chars().count() < 100);
+    }
+}

@@ -1,4 +1,4 @@
-//! Java properties files, as NIS1 reads them (specification 08 §14.1).
+//! Java properties files, as NIS1 reads them.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -132,15 +132,26 @@ fn join_continued(first: &str, lines: &mut NaturalLines<'_>) -> Zeroizing<String
     loop {
         let backslashes = piece.len() - piece.trim_end_matches('\\').len();
         if backslashes.is_multiple_of(2) {
-            logical.push_str(piece);
+            push(&mut logical, piece);
             return logical;
         }
-        logical.push_str(piece.strip_suffix('\\').unwrap_or(piece));
+        push(&mut logical, piece.strip_suffix('\\').unwrap_or(piece));
         match lines.next() {
             Some((_, next)) => piece = next.trim_start_matches(BLANKS),
             None => return logical,
         }
     }
+}
+
+/// Appends to a text that may hold a secret: where it must move to grow, what it leaves behind is wiped.
+fn push(text: &mut Zeroizing<String>, piece: &str) {
+    let needed = text.len() + piece.len();
+    if needed > text.capacity() {
+        let mut larger = Zeroizing::new(String::with_capacity(2 * needed));
+        larger.push_str(text);
+        *text = larger;
+    }
+    text.push_str(piece);
 }
 
 fn split(logical: &str, line: usize) -> Result<Property, SyntaxError> {

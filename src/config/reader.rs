@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::address_ranges::AddressRanges;
 use super::key::{Default, Key, Kind};
 use super::layers::{Layers, Origin};
 use super::local_addresses::LocalAddresses;
-use super::problem::Problem;
+use super::problem::{Problem, shown};
 use super::secret::Secret;
 use super::settings::Bind;
 use super::table;
@@ -42,6 +43,11 @@ impl<'a> Reader<'a> {
         self.problems.iter().any(|problem| problem.key == name)
     }
 
+    /// Folder of the configuration file, if there is one.
+    pub fn folder_of_file(&self) -> Option<&Path> {
+        self.layers.file.as_deref().and_then(Path::parent)
+    }
+
     /// Where its value comes from.
     fn origin(&self, name: &str) -> Origin {
         self.layers.get(name).map_or(Origin::Default, |value| value.origin.clone())
@@ -68,8 +74,8 @@ impl<'a> Reader<'a> {
         let secret = key.is_none_or(|key| key.kind.is_secret());
         let value = match (self.layers.get(name), key.map(|key| key.default)) {
             (Some(_), _) if secret => "(not shown)".to_owned(),
-            (Some(value), _) => values::shown(&value.text),
-            (None, Some(Default::Value(text))) => values::shown(text),
+            (Some(value), _) => shown(&value.text),
+            (None, Some(Default::Value(text))) => shown(text),
             (None, _) => "(not set)".to_owned(),
         };
         self.problems.push(Problem {
@@ -164,6 +170,14 @@ impl<'a> Reader<'a> {
         self.read(name, |_, text| LocalAddresses::parse(text)).unwrap_or_default()
     }
 
+    pub fn address_ranges(&mut self, name: &'static str) -> AddressRanges {
+        self.read(name, |_, text| values::address_ranges(text)).unwrap_or_default()
+    }
+
+    pub fn host_names(&mut self, name: &'static str) -> Vec<String> {
+        self.read(name, |_, text| values::host_names(text)).unwrap_or_default()
+    }
+
     pub fn bind(&mut self, name: &'static str) -> Bind {
         self.read(name, |_, text| values::bind(text)).unwrap_or_default()
     }
@@ -195,7 +209,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a value is told when the table and the code disagree about its kind; a test rules that out.
+/// What is said of a value where the table and the code disagree about its kind, which a test rules out.
 fn not_of_this_kind() -> String {
     "is of another kind than expected".to_owned()
 }

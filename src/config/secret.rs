@@ -4,26 +4,28 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Most hex digits of a private key: 32 bytes and the leading `00` that NIS1 prints before a key whose top bit
-/// is set (specification 01 §3.1).
+/// Most hex digits of a private key: 32 bytes and the leading `00` that NIS1 prints before a key whose top bit is set.
 const MAX_DIGITS: usize = 66;
 /// Hex digits of a private key of full length.
 const DIGITS: usize = 64;
+/// NIS1 leaves out leading zeros. So many do not occur by chance: a key that is shorter was cut, or never was one.
+const MIN_DIGITS: usize = 58;
 
 /// The hex text of a private key, wiped from memory when dropped and shown by nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes hex digits of either case: at most 64, or 66 that begin with `00`. The key is the number they
-    /// write, most significant digit first.
+    /// Takes hex digits of either case: 58 to 64, or 66 that begin with `00`. The key is the number they write, most
+    /// significant digit first.
     pub fn from_hex(text: &str) -> Option<Secret> {
         let significant = if text.len() == MAX_DIGITS { text.strip_prefix("00")? } else { text };
-        let valid = (1..=DIGITS).contains(&significant.len()) && significant.bytes().all(|b| b.is_ascii_hexdigit());
+        let valid =
+            (MIN_DIGITS..=DIGITS).contains(&significant.len()) && significant.bytes().all(|b| b.is_ascii_hexdigit());
         valid.then(|| Secret(Zeroizing::new(significant.to_owned())))
     }
 
-    /// The hex text: 1 to 64 digits. Whoever asks takes care that it is not shown.
+    /// The hex text: 58 to 64 digits. Whoever asks takes care that it is not shown.
     pub fn expose_hex(&self) -> &str {
         &self.0
     }
@@ -44,15 +46,17 @@ mod tests {
         let key = "b".repeat(64);
         assert_eq!(Secret::from_hex(&key).unwrap().expose_hex(), key);
         assert_eq!(Secret::from_hex(&format!("00{key}")).unwrap().expose_hex(), key);
-        assert_eq!(Secret::from_hex("AbC").unwrap().expose_hex(), "AbC");
-        for wrong in ["", "xyz", &"b".repeat(65), &"b".repeat(66), &"0".repeat(68), "b b"] {
+        let short = "Ab".repeat(MIN_DIGITS / 2);
+        assert_eq!(Secret::from_hex(&short).unwrap().expose_hex(), short);
+        let wrong = ["b".repeat(65), "b".repeat(66), "0".repeat(68), "b".repeat(57), "x".repeat(64), " ".repeat(64)];
+        for wrong in wrong.iter().map(String::as_str).chain(["", "12345678"]) {
             assert_eq!(Secret::from_hex(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn debug_output_does_not_show_the_key() {
-        let shown = format!("{:?}", Secret::from_hex("c0ffee").unwrap());
+        let shown = format!("{:?}", Secret::from_hex(&"c0ffee11".repeat(8)).unwrap());
         assert!(!shown.contains("c0ffee"), "{shown}");
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::address_ranges::AddressRanges;
 use super::local_addresses::LocalAddresses;
 use super::problem::Notice;
 use super::secret::Secret;
@@ -37,6 +38,12 @@ pub struct Settings {
     pub endpoint: Endpoint,
     /// Callers that may use what only local ones may.
     pub local: LocalAddresses,
+    /// Proxies that are believed when they say for whom they pass on a request (`nisd.trustedProxies`).
+    pub trusted_proxies: AddressRanges,
+    /// Names under which browsers and proxies reach this node, besides `localhost` and IP addresses of the loopback:
+    /// `nisd.hostNames` and `nem.host`. Host names in small letters, IP addresses in their usual form without brackets;
+    /// no ports.
+    pub host_names: Vec<String>,
     /// Accounts whose private keys requests may bring; empty allows all.
     pub allowed_harvesters: Vec<Address>,
     /// The HTTP interface.
@@ -61,7 +68,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NemesisFile(pub PathBuf);
 
-/// The node's identity and how it starts (specification 08 §12.3).
+/// The node's identity and how it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
     /// `nis.shouldAutoBoot`: boot with a random key if there is none.
@@ -74,7 +81,7 @@ pub struct Boot {
     pub auto_harvest: bool,
 }
 
-/// The endpoint that the node tells others (specification 05 §7.1).
+/// The endpoint that the node tells others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// `http` or `https`.
@@ -91,8 +98,21 @@ pub enum Bind {
     /// On all addresses of the machine, IPv6 and IPv4.
     #[default]
     All,
-    /// On this one.
+    /// On 127.0.0.1 and, where the machine has it, on ::1.
+    Loopback,
+    /// On this address.
     One(IpAddr),
+}
+
+impl Bind {
+    /// Whether nobody but programs of this machine reaches the node.
+    pub fn is_loopback(self) -> bool {
+        match self {
+            Bind::All => false,
+            Bind::Loopback => true,
+            Bind::One(address) => address.to_canonical().is_loopback(),
+        }
+    }
 }
 
 /// Settings of the HTTP interface.
@@ -104,26 +124,26 @@ pub struct HttpSettings {
     pub port: u16,
     /// Path in front of all others: empty, or begins with `/` and does not end with it.
     pub context: String,
-    /// Whether the request rate is limited, also on the websocket port (specification 06 §1.9).
+    /// Whether the request rate is limited, also on the websocket port.
     pub dos_filter: bool,
     /// Whether answers to GET may be compressed.
     pub gzip: bool,
 }
 
-/// Settings of the websocket interface (specification 07 §15).
+/// Settings of the websocket interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebsocketSettings {
     /// Where to listen.
     pub bind: Bind,
     /// Port; 0 for one that the system chooses.
     pub port: u16,
-    /// D1.
+    /// Body of messages to `/blocks/new`.
     pub blocks_new_body: BlocksNewBody,
-    /// D2: subscribing to an account's channel registers the account.
+    /// Subscribing to an account's channel registers the account.
     pub register_on_subscribe: bool,
-    /// D3: registering an account subscribes a session that holds no subscription.
+    /// Registering an account subscribes a session to its transactions.
     pub implicit_subscription: bool,
-    /// D4: frames are read forgivingly.
+    /// Frames are read forgivingly.
     pub forgiving_stomp: bool,
 }
 
@@ -132,32 +152,40 @@ pub struct WebsocketSettings {
 pub struct Limits {
     /// Open connections of both interfaces together.
     pub connections: usize,
-    /// Requests and unsent answers of all connections.
+    /// Open connections of the HTTP port; at most [`connections`](Limits::connections).
+    pub http_connections: usize,
+    /// Open connections of the websocket port; at most [`connections`](Limits::connections).
+    pub websocket_connections: usize,
+    /// Open connections of one address, or of one IPv6 prefix. Loopback and trusted proxies may have more.
+    pub connections_per_address: usize,
+    /// Bits of an IPv6 address that tell callers apart, 32 to 128.
+    pub ipv6_prefix_length: u8,
+    /// Memory for requests and unsent answers of all connections together.
     pub buffered: usize,
-    /// Body of a request.
+    /// Longest body of a request, whatever its route allows.
     pub body_size: usize,
-    /// Idle HTTP connection.
+    /// After this an HTTP connection without a request is closed.
     pub idle_timeout: Duration,
-    /// Arrival of one request; taking its answer.
+    /// Within this a request must arrive as a whole, and within as long its answer must be taken.
     pub request_timeout: Duration,
-    /// Websocket session without traffic.
+    /// After this a websocket session without traffic is closed.
     pub websocket_idle_timeout: Duration,
-    /// Message that a subscriber does not take.
+    /// After this a subscriber that leaves a message unread is dropped.
     pub send_timeout: Duration,
-    /// Messages waiting for one subscriber.
+    /// Bytes of messages waiting for one subscriber, above which it is dropped.
     pub backlog: usize,
     /// Subscriptions of one session.
     pub subscriptions: usize,
-    /// Accounts registered for messages.
+    /// Accounts that one session has registered for messages.
     pub registered_addresses: usize,
 }
 
-/// `nis.ipDetectionMode` (specification 05 §7.3).
+/// `nis.ipDetectionMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpDetection {
-    /// Other nodes are asked; without an answer the node does not boot.
+    /// Other nodes are to be asked; without an answer the node does not boot.
     AutoRequired,
-    /// Other nodes are asked.
+    /// Other nodes are to be asked, and need not answer.
     AutoOptional,
     /// The endpoint stays as configured.
     Disabled,

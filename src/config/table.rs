@@ -1,8 +1,7 @@
 //! Every setting of `nisd`, described once. What `nisd settings` prints, what is checked and what is read all
 //! come from this table.
 //!
-//! Keys that begin with `nem.` and `nis.` are NIS1's (specification 08 §14.2), with the values that it ships
-//! as defaults; keys that begin with `nisd.` are this node's own.
+//! Keys that begin with `nem.` and `nis.` are NIS1's, with the values that it ships as defaults; keys that begin with `nisd.` are this node's own.
 
 use std::fmt::Write;
 
@@ -14,7 +13,7 @@ const M: u64 = 1 << 20;
 const G: u64 = 1 << 30;
 const I32_MAX: i64 = i32::MAX as i64;
 
-/// `PROOF_OF_…`, `WB_…` and `STABILIZE_BLOCK_TIMES` (specification 02 §2.3).
+/// `PROOF_OF_…`, `WB_…` and `STABILIZE_BLOCK_TIMES`: how blocks are chosen and how balances vest.
 pub const BLOCK_CHAIN_FEATURES: &[&str] = &[
     "PROOF_OF_IMPORTANCE",
     "PROOF_OF_STAKE",
@@ -23,7 +22,7 @@ pub const BLOCK_CHAIN_FEATURES: &[&str] = &[
     "STABILIZE_BLOCK_TIMES",
 ];
 
-/// Features of a node (specification 06 §2.4), in the order of their bits.
+/// Optional features of a node, in the order of their bits.
 pub const OPTIONAL_FEATURES: &[&str] = &["TRANSACTION_HASH_LOOKUP", "HISTORICAL_ACCOUNT_DATA", "TRACK_EXPIRED_MOSAICS"];
 
 /// Size of the address space reserved for the store: one that fits the machine's addresses.
@@ -219,7 +218,12 @@ const fn port() -> Kind {
 }
 
 const HTTP: &[Key] = &[
-    Key::new("nisd.bindAddress", Bind, "*", "Address on which both interfaces listen (--bind)"),
+    Key::new(
+        "nisd.bindAddress",
+        Bind,
+        "*",
+        "Address on which both interfaces listen (--bind). A private network with demo keys is made with localhost",
+    ),
     Key::new("nem.httpPort", port(), "7890", "Port of the HTTP interface (--http-port); 0 lets the system choose"),
     Key::new("nem.apiContext", Context, "", "Path in front of all paths of the HTTP interface"),
     Key::new(
@@ -233,6 +237,18 @@ const HTTP: &[Key] = &[
         LocalAddresses,
         "",
         "Callers that may use what only local ones may, besides 127.0.0.1 and ::1",
+    ),
+    Key::new(
+        "nisd.trustedProxies",
+        AddressRanges,
+        "",
+        "Reverse proxies in front of this node: a request from one of them counts as that of the caller whom X-Forwarded-For or Forwarded names. From anybody else such a header names nobody, and takes a local caller's rights away",
+    ),
+    Key::new(
+        "nisd.hostNames",
+        HostNames,
+        "",
+        "Names, besides nem.host, under which browsers and proxies reach this node. What only local callers may do, a request may whose Host and Origin are local or one of these: else a foreign web page could do it in a browser on this machine",
     ),
     Key::new(
         "nis.allowedHarvesterAddresses",
@@ -286,7 +302,33 @@ const LIMITS: &[Key] = &[
         "nisd.maxConnections",
         Integer { min: 16, max: 1_000_000 },
         "10000",
-        "Most open connections of both interfaces together; further ones are closed at once",
+        "Most open connections of both interfaces together; further ones are answered 503 and closed",
+    ),
+    Key::new(
+        "nisd.maxHttpConnections",
+        Integer { min: 8, max: 1_000_000 },
+        "",
+        "Most open connections of the HTTP port, at most nisd.maxConnections; further ones are answered 503 and closed",
+    )
+    .derived("four fifths of nisd.maxConnections: a fifth stays free for websockets"),
+    Key::new(
+        "nisd.maxWebsocketConnections",
+        Integer { min: 8, max: 1_000_000 },
+        "",
+        "Most open connections of the websocket port, at most nisd.maxConnections; further ones are answered 503 and closed",
+    )
+    .derived("four fifths of nisd.maxConnections: a fifth stays free for HTTP"),
+    Key::new(
+        "nisd.maxConnectionsPerAddress",
+        Integer { min: 1, max: 1_000_000 },
+        "250",
+        "Most open connections of one IPv4 address or IPv6 prefix, on both ports together; those of this machine and of nisd.trustedProxies do not count",
+    ),
+    Key::new(
+        "nisd.ipv6PrefixLength",
+        Integer { min: 32, max: 128 },
+        "64",
+        "First bits of an IPv6 address that tell callers apart where they are counted: whoever has an address usually has all that begin with the same 64 bits",
     ),
     Key::new(
         "nisd.maxBuffered",
@@ -296,9 +338,9 @@ const LIMITS: &[Key] = &[
     ),
     Key::new(
         "nisd.maxBodySize",
-        Size { min: K, max: 256 * M },
+        Size { min: K, max: M },
         "1M",
-        "Longest body of a request; 413 is answered above",
+        "Longest body of any request; 413 is answered above. Every route has a limit of its own, mostly 8K, 64K where transactions are announced or lists sent, which holds where it is less",
     ),
     Key::new(
         "nisd.idleTimeout",
@@ -333,9 +375,9 @@ const LIMITS: &[Key] = &[
     Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Most subscriptions of one session"),
     Key::new(
         "nisd.maxRegisteredAddresses",
-        Integer { min: 1, max: 10_000_000 },
-        "1000000",
-        "Most accounts registered for messages, of all sessions together",
+        Integer { min: 1, max: 100_000 },
+        "1000",
+        "Most accounts that one session registers for messages; the session is told of those beyond",
     ),
 ];
 

@@ -5,8 +5,10 @@
 
 use std::net::IpAddr;
 
+use super::address_ranges::AddressRanges;
 use super::key::Kind;
-use super::local_addresses::LocalAddresses;
+use super::local_addresses::{LocalAddresses, is_host_name};
+use super::problem::shown;
 use super::secret::Secret;
 use super::settings::Bind;
 use crate::clock::ClockMode;
@@ -38,6 +40,8 @@ pub(super) fn check(kind: Kind, text: &str) -> Parsed<()> {
         Kind::Address | Kind::Addresses => Ok(()),
         Kind::Secret | Kind::Secrets => secrets(text).map(drop),
         Kind::LocalAddresses => LocalAddresses::parse(text).map(drop),
+        Kind::AddressRanges => address_ranges(text).map(drop),
+        Kind::HostNames => host_names(text).map(drop),
         Kind::Bind => bind(text).map(drop),
         Kind::Context => context(text).map(drop),
         Kind::Clock => clock(text).map(drop),
@@ -158,7 +162,13 @@ pub(super) fn addresses(text: &str, network: NetworkByte) -> Parsed<Vec<Address>
 /// Private keys; an error says only how long the wrong one is.
 pub(super) fn secrets(text: &str) -> Parsed<Vec<Secret>> {
     let read = |element: &str| {
-        let wrong = || format!("holds {} characters that are no private key", element.chars().count());
+        let wrong = || {
+            let length = element.chars().count();
+            match element.bytes().all(|b| b.is_ascii_hexdigit()) {
+                true => format!("holds a key of {length} hex digits; a private key has 64"),
+                false => format!("holds {length} characters that are not all hex digits"),
+            }
+        };
         Secret::from_hex(element).ok_or_else(wrong)
     };
     elements(text).map(read).collect()
@@ -176,13 +186,28 @@ pub(super) fn secret(text: &str) -> Parsed<Option<Secret>> {
 pub(super) fn bind(text: &str) -> Parsed<Bind> {
     match text.trim() {
         "*" => Ok(Bind::All),
-        text => {
-            // Brackets, as around an IPv6 address in a URL, are tolerated.
-            let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-            let address = bare.parse::<IpAddr>();
-            address.map(Bind::One).map_err(|_| "is not an IP address".to_owned())
-        }
+        "localhost" => Ok(Bind::Loopback),
+        text => ip_address(text).map(Bind::One).ok_or_else(|| "is not an IP address".to_owned()),
     }
+}
+
+/// An IP address; brackets, as around an IPv6 address in a URL, are tolerated.
+fn ip_address(text: &str) -> Option<IpAddr> {
+    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text).parse().ok()
+}
+
+pub(super) fn address_ranges(text: &str) -> Parsed<AddressRanges> {
+    AddressRanges::parse(elements(text))
+}
+
+/// Host names in small letters, and IP addresses in their usual form.
+pub(super) fn host_names(text: &str) -> Parsed<Vec<String>> {
+    let read = |element: &str| match ip_address(element) {
+        Some(address) => Ok(address.to_string()),
+        None if is_host_name(element) => Ok(element.to_ascii_lowercase()),
+        None => Err(format!("holds {}, which is no host name; ports and paths are not part of one", shown(element))),
+    };
+    elements(text).map(read).collect()
 }
 
 /// A path in front of others: nothing, or `/` and unreserved characters, without `/` at its end.
@@ -201,16 +226,6 @@ pub(super) fn context(text: &str) -> Parsed<String> {
 
 pub(super) fn clock(text: &str) -> Parsed<ClockMode> {
     text.trim().parse().map_err(|error: crate::clock::NotAClock| error.to_string())
-}
-
-/// A value as an error shows it: in quotes, escaped, and not too long.
-pub(super) fn shown(text: &str) -> String {
-    const MAX_SHOWN: usize = 80;
-    let mut short: String = text.chars().take(MAX_SHOWN).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("{short:?}")
 }
 
 #[cfg(test)]
@@ -258,8 +273,9 @@ mod tests {
 
     #[test]
     fn a_wrong_private_key_is_not_repeated() {
-        let error = secrets("c0ffee|secret words").unwrap_err();
+        let error = secrets(&format!("{}|secret words", "c0ffee11".repeat(8))).unwrap_err();
         assert!(error.contains("12 characters") && !error.contains("secret w"), "{error}");
+        assert_eq!(secrets("c0ffee11").unwrap_err(), "holds a key of 8 hex digits; a private key has 64");
         assert_eq!(secret(" "), Ok(None));
         assert!(secret("c0|fe").is_err());
     }
@@ -278,13 +294,17 @@ mod tests {
         assert_eq!(bind("*"), Ok(Bind::All));
         assert_eq!(bind("127.0.0.1"), Ok(Bind::One([127, 0, 0, 1].into())));
         assert_eq!(bind("[::1]"), bind("::1"));
-        assert!(bind("localhost").is_err());
+        assert_eq!(bind("localhost"), Ok(Bind::Loopback));
+        assert!(bind("wallet.example").is_err());
     }
 
     #[test]
-    fn shown_values_are_escaped_and_short() {
-        assert_eq!(shown("a\n\u{1b}[2J"), r#""a\n\u{1b}[2J""#);
-        assert!(shown(&"ä".repeat(1000)).chars().count() < 100);
+    fn host_names_are_compared_in_one_form() {
+        let read = host_names("Node.Example|[2001:DB8:0::1]|10.0.0.1|").unwrap();
+        assert_eq!(read, ["node.example", "2001:db8::1", "10.0.0.1"]);
+        for text in ["node.example:7890", "http://node.example", "a b", "*.example", "a||b", "1.2.3"] {
+            assert!(host_names(text).unwrap_err().contains("no host name"), "{text}");
+        }
     }
 
     proptest! {

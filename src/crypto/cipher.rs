@@ -1,4 +1,4 @@
-//! Encryption of secure messages (specification 01 §4).
+//! Encryption of secure messages.
 //!
 //! A payload is 32 bytes of salt, 16 of initialisation vector and the AES-256-CBC cipher text with
 //! PKCS#7 padding. There is no authentication tag: a wrong key usually shows as bad padding, and

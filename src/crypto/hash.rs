@@ -1,4 +1,4 @@
-//! The three hash functions of the chain (specification 01 §2).
+//! The three hash functions of the chain.
 //!
 //! Keccak here is the original submission (padding byte `01`), not the SHA-3 of FIPS-202.
 

@@ -1,5 +1,4 @@
-//! Reading hex as NIS1 does: any case, and an odd number of digits gets a leading `0`
-//! (specification 01 §3.1, §9.3).
+//! Reading hex as NIS1 does: any case, and an odd number of digits gets a leading `0`.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Private keys, public keys and signing (specification 01 §3.1–§3.3).
+//! Private keys, public keys and signing.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::verify::NotAPoint;
 
 /// An encoded public key: 32 bytes that need not be a point of the curve.
 ///
-/// Entities carry such keys unchecked (specification 01 §3.2); only verification and encryption
+/// Entities carry such keys unchecked; only verification and encryption
 /// decode them. Shown as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
@@ -33,7 +33,7 @@ pub enum PublicKeyError {
 }
 
 impl fmt::Display for PublicKeyError {
-    /// The texts of NIS1 (specification 01 §3.1, §3.2).
+    /// Says it in NIS1's words, which clients see.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hex(error) => error.fmt(f),
@@ -96,8 +96,7 @@ fn write_hex<const DIGITS: usize>(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> f
 
 /// A private key: a non-negative integer of any size, erased from memory when dropped.
 ///
-/// Only its low 32 bytes matter for signing, but it prints with all of them
-/// (specification 01 §3.1).
+/// Only its low 32 bytes matter for signing, but it prints with all of them.
 pub struct PrivateKey {
     /// Big-endian, without leading zero bytes; empty is zero.
     magnitude: Zeroizing<Vec<u8>>,
@@ -113,8 +112,9 @@ impl PrivateKey {
         let mut magnitude = Zeroizing::new(Vec::new());
         match decode_hex_into(significant, &mut magnitude) {
             Ok(()) => Ok(Self { magnitude }),
-            // Read once more with the leading zeros, for the right index in the message.
-            Err(error) => Err(decode_hex_into(text, &mut magnitude).err().unwrap_or(error)),
+            // Read once more with the leading zeros, for the right index in the message. Into another vector: growing
+            // the first would leave its bytes behind.
+            Err(error) => Err(decode_hex_into(text, &mut Zeroizing::new(Vec::new())).err().unwrap_or(error)),
         }
     }
 
@@ -165,7 +165,7 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
-    /// Expands `private` (specification 01 §3.2).
+    /// Makes a private key ready: its Keccak-512 hash gives the secret scalar and what signing mixes in.
     pub fn new(private: &PrivateKey) -> Self {
         let expanded = Zeroizing::new(keccak512(private.seed().as_slice()));
         let secret = ExpandedSecretKey::from_bytes(&expanded);
@@ -180,14 +180,13 @@ impl KeyPair {
         PublicKey(self.public.to_bytes())
     }
 
-    /// Signs `data` as it is; the same data always gives the same signature
-    /// (specification 01 §3.3).
+    /// Signs `data` as it is; the same data always gives the same signature.
     pub fn sign(&self, data: &[u8]) -> Signature {
         Signature(raw_sign::<Keccak512>(&self.secret, data, &self.public).to_bytes())
     }
 
     /// The encoded point that both sides of a conversation can compute: own scalar times the
-    /// other's public key (specification 01 §4).
+    /// other's public key.
     pub(super) fn shared_point(&self, other: &PublicKey) -> Result<Zeroizing<[u8; 32]>, NotAPoint> {
         let other = CompressedEdwardsY(other.0).decompress().ok_or(NotAPoint)?;
         let shared = other.mul_clamped(*self.raw_scalar);

@@ -1,4 +1,4 @@
-//! Hashes, keys, signatures and message encryption (specification 01 §2–§4).
+//! Hashes, keys, signatures and message encryption.
 //!
 //! The curve is Ed25519, but with Keccak-512 where everyone else has SHA-512, and with verification
 //! rules of its own. Nothing here reads randomness: salts and seeds are handed in.

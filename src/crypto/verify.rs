@@ -1,4 +1,4 @@
-//! Signature verification, bit for bit as NIS1 does it (specification 01 §3.4).
+//! Signature verification, bit for bit as NIS1 does it.
 //!
 //! It is neither the lax nor the strict verification of the usual libraries: small-order and
 //! non-canonical public keys are accepted, S = 0 and the all-zero key are not, the equation has no
@@ -20,8 +20,7 @@ const GROUP_ORDER: [u8; 32] = [
 
 /// The public key does not encode a point of the curve.
 ///
-/// NIS1 does not count this as a wrong signature but as a bad argument (class A of
-/// specification 01 §1), with the text that `Display` gives.
+/// NIS1 does not count this as a wrong signature but as a bad argument, with the text that `Display` gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAPoint;
 

@@ -1,4 +1,4 @@
-//! Who owns what on a new private network (specification 08 §18.1).
+//! Who owns what on a new private network.
 
 use zeroize::Zeroizing;
 
@@ -11,7 +11,7 @@ pub const SUPPLY: u64 = 8_999_999_999;
 /// Most that the harvester owns, in whole XEM.
 const LARGEST_STAKE: u64 = 8_000_000_000;
 /// Stake, in whole XEM, times seconds between blocks, above which even the greatest difficulty leaves blocks faster
-/// than that: 10^15 = 1024 · seconds · stake · 1.9 (specification 08 §18.5).
+/// than that: 10^15 = 1024 · seconds · stake · 1.9.
 const LARGEST_STAKE_SECONDS: u64 = 500_000_000_000;
 /// What an account for trying things out owns, in whole XEM.
 const POCKET: u64 = 100_000_000;
@@ -23,7 +23,7 @@ const DEMO: &[u8] = b"nisd devnet: a demo key that everybody knows: ";
 pub enum Role {
     /// Signs the nemesis block, and nothing ever again.
     Nemesis,
-    /// Makes the blocks. It must not send: nobody else would confirm it (specification 08 §18.6).
+    /// Makes the blocks. It must not send: nobody else would confirm it.
     Harvester,
     /// Owns what the others do not.
     Bank,
@@ -69,7 +69,7 @@ impl Role {
 }
 
 /// The key made of 32 random bytes. Its top bit is clear, so that it is written with 64 digits by everyone: NIS1 puts
-/// `00` in front of others, which some software does not read (specification 01 §3.1).
+/// `00` in front of others, which some software does not read.
 pub fn key_of(mut seed: Zeroizing<[u8; 32]>) -> PrivateKey {
     seed[31] &= 0x7f;
     PrivateKey::from_seed(&seed)

@@ -10,13 +10,13 @@ use crate::wallet::key_file::KeyFileError;
 /// Why there is no private network. `Display` says what to do.
 #[derive(Debug)]
 pub enum DevnetError {
-    /// The settings.
+    /// The settings are wrong.
     Settings(ConfigError),
-    /// A file or folder.
+    /// This file or folder cannot be used.
     File(PathBuf, io::Error),
-    /// A key file.
+    /// This key file cannot be read or written.
     KeyFile(PathBuf, KeyFileError),
-    /// No randomness for keys.
+    /// The system gives no randomness for keys.
     Randomness(io::Error),
     /// Fresh keys were asked for a network that has keys.
     HasKeys(PathBuf),
@@ -30,6 +30,8 @@ pub enum DevnetError {
     Absent(PathBuf),
     /// A file that would be written exists.
     Exists(PathBuf),
+    /// Others cannot be told a port that the system chooses anew at each start.
+    NoPort,
     /// This setting is needed and missing.
     Missing(&'static str),
 }
@@ -71,6 +73,10 @@ impl fmt::Display for DevnetError {
             DevnetError::Exists(path) => {
                 write!(f, "{} exists and is not overwritten; choose another folder with --output", path.display())
             }
+            DevnetError::NoPort => f.write_str(
+                "nem.httpPort is 0, a port that the system chooses anew at each start; name one with --http-port, and \
+                 start the node with the same",
+            ),
             DevnetError::Missing(key) => write!(f, "{key} is missing in the settings of the private network"),
         }
     }

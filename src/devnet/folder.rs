@@ -27,13 +27,16 @@ const HEADER: &str = "\
 #
 # All nodes of the network must have the same values here:
 ";
+/// Goes before the setting that keeps others away from demo keys.
+const DEMO_HEADER: &str = "
+# The keys are demo keys that everybody knows: only this machine reaches the node. The value * lets others in.
+";
 /// Goes between the network's settings and the node's.
 const NODE_HEADER: &str = "
 # This node. Its key is that of the harvester, and also the node's identity.
 ";
 
-/// What the private network is before it has keys, and the defaults of what can be chosen (specification 08 §18.2). The
-/// identity only stands in for the one that comes with the keys.
+/// What the private network is before it has keys, and the defaults of what can be chosen. The identity only stands in for the one that comes with the keys.
 const TEMPLATE: &str = "\
 nem.network = devnet
 nem.network.version = 152
@@ -169,7 +172,7 @@ fn make(planned: &Settings, fresh_keys: bool, outside: Outside) -> Result<(), De
         let key = own_key(folder, role, fresh_keys, outside)?;
         grants.push((address_of(&key, &network), role.balance(network.chain.target_time)));
     }
-    // This key is not kept: the account it belongs to can never send (specification 08 §18.1).
+    // This key is not kept: the account it belongs to can never send.
     let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, outside)?);
     let time = NetworkClock::new(planned.clock, 0).now((outside.unix_millis)(), 0);
     network.generation_hash = generation_hash(&signer, time);
@@ -191,6 +194,10 @@ fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String>
     text.push_str("nisd.data = .\nnis.bootName = devnet\nnis.bootKey = ");
     text.push_str(&harvester.printed());
     text.push('\n');
+    if is_demo(Role::Harvester, harvester) {
+        text.push_str(DEMO_HEADER);
+        text.push_str("nisd.bindAddress = localhost\n");
+    }
     text
 }
 

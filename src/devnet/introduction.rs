@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::accounts::Role;
 use super::folder::{Account, Devnet};
 use crate::cli::values::currency;
-use crate::config::Settings;
+use crate::config::{Bind, Settings};
 use crate::model::network::ImportanceScheme;
 
 /// Ports of the interfaces.
@@ -40,7 +40,27 @@ fn summary(devnet: &Devnet, settings: &Settings) -> String {
         true => "THE KEYS ARE DEMO KEYS THAT EVERYBODY KNOWS: WORTHLESS. For keys of your own: --fresh-keys --data DIR",
         false => "Its keys are your own; keep the key files.",
     });
+    text.push('\n');
+    text.push_str(&reach(devnet, settings.http.bind));
     text
+}
+
+/// Who can reach the node.
+fn reach(devnet: &Devnet, bind: Bind) -> String {
+    let has_demo_keys = devnet.accounts.iter().any(|account| account.is_demo);
+    let place = match bind {
+        Bind::All => "all addresses of this machine".to_owned(),
+        Bind::Loopback => "127.0.0.1 and ::1".to_owned(),
+        Bind::One(address) => address.to_string(),
+    };
+    let remark = match (bind.is_loopback(), has_demo_keys) {
+        (true, _) => ": other machines do not reach it. --bind '*' lets them",
+        (false, true) => {
+            ", SO THAT OTHER MACHINES MAY REACH IT AND ITS WELL-KNOWN KEYS. --bind localhost keeps them out"
+        }
+        (false, false) => ": other machines may reach it. --bind localhost keeps them out",
+    };
+    format!("It listens on {place}{remark}.")
 }
 
 fn accounts(devnet: &Devnet) -> String {

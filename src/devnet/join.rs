@@ -1,4 +1,4 @@
-//! What another node needs to join a private network (specification 08 §18.4).
+//! What another node needs to join a private network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::error::DevnetError;
-use crate::config::{Settings, network_properties};
+use crate::config::{Endpoint, Settings, network_properties};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Address;
 
@@ -30,6 +30,8 @@ nis.ipDetectionMode = Disabled
 /// Settings, nemesis block and a list with one peer, for another node.
 #[derive(Debug)]
 pub struct Join {
+    /// Where others are told to reach the node.
+    pub url: String,
     files: [(String, Vec<u8>); 3],
 }
 
@@ -44,12 +46,16 @@ impl Join {
         let public = KeyPair::new(&key).public();
         let name = settings.boot.name.clone();
         let name = name.unwrap_or_else(|| Address::from_public_key(&public, network.byte).to_string());
-        let endpoint = &settings.endpoint;
+        let Endpoint { protocol, host: own_host, port } = &settings.endpoint;
+        if *port == 0 {
+            return Err(DevnetError::NoPort);
+        }
+        let host = host.unwrap_or(own_host);
         let peers = json!({"knownPeers": [{
             "endpoint": {
-                "protocol": endpoint.protocol,
-                "port": endpoint.port,
-                "host": host.unwrap_or(&endpoint.host),
+                "protocol": protocol,
+                "port": port,
+                "host": host,
             },
             "identity": {"name": name, "public-key": public.to_string()},
         }]});
@@ -57,6 +63,7 @@ impl Join {
         let nemesis_file = format!("nemesis-{}.bin", network.name);
         let text = format!("{HEADER}{}{NODE_HEADER}", network_properties(network, &nemesis_file));
         Ok(Join {
+            url: format!("{protocol}://{host}:{port}"),
             files: [
                 (SETTINGS_FILE.to_owned(), text.into_bytes()),
                 (nemesis_file, nemesis),

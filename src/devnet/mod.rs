@@ -1,4 +1,4 @@
-//! A private network of one's own, from nothing (specification 08 §18).
+//! A private network of one's own, from nothing.
 //!
 //! | part | what it is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The first block of a private network (specification 08 §18.3).
+//! The first block of a private network.
 
 use crate::codec::Form;
 use crate::crypto::KeyPair;
@@ -8,8 +8,8 @@ use crate::model::{Address, Amount, Block, BlockKind, Body, Hash256, Height, Net
 
 /// The nemesis block that gives accounts what they own at first.
 ///
-/// Its time stamp should be the present: with an older one blocks come too fast at first, then too slowly
-/// (specification 08 §18.5). Where balances vest with time an account may occur only once.
+/// Its time stamp should be the present: with an older one blocks come too fast at first, then too slowly.
+/// Where balances vest with time an account may occur only once.
 pub fn nemesis_block(signer: &KeyPair, time: Timestamp, network: NetworkByte, grants: &[(Address, Amount)]) -> Block {
     let transactions = grants.iter().map(|grant| transfer(signer, time, network, *grant)).collect();
     let mut block = Block {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::crypto::PrivateKey;
 
-    /// The nemesis block of the golden chain, which NIS1 took (specification 08 §19.2).
+    /// The nemesis block of the golden chain, which NIS1 took.
     #[test]
     fn the_golden_nemesis_block_is_made_byte_for_byte() {
         let golden: serde_json::Value =

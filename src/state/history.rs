@@ -1,8 +1,9 @@
 //! Which transactions concern an account, and where a transaction is (specification 03 §15, §21.3).
 
 use super::error::StateError;
+use super::queries;
 use crate::model::{Address, Block, Body, Hash256, Height, NetworkByte, Timestamp, Transaction, transaction::kind};
-use crate::store::{StoreError, Table, Write};
+use crate::store::{Read, StoreError, Table, Write};
 
 /// Where the transaction with a hash is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,11 @@ impl HashEntry {
         let key = [self.timestamp.0.to_be_bytes().as_slice(), &hash.0].concat();
         Ok(batch.insert(Table::HashesByTime, &key, &[])?)
     }
+}
+
+/// Where the transaction with a hash is, unless it is unknown or forgotten.
+pub fn hash_entry(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
+    state.get(Table::Hashes, &hash.0)?.map(HashEntry::from_bytes).transpose()
 }
 
 /// Numbers the transactions of a block, `first` being the first number, and gives those of the direct ones;
@@ -113,7 +119,7 @@ pub fn index_transaction(
     concerned.push((acting.signer_address(network), Direction::Outgoing));
     if transaction.inner().is_some() {
         let account = acting.signer_address(network);
-        let cosignatories = super::queries::cosignatories(batch, &account)?;
+        let cosignatories = queries::cosignatories(batch, &account)?;
         concerned.extend(cosignatories.into_iter().map(|address| (address, Direction::Outgoing)));
     }
     let nested = transaction.inner().is_some();

@@ -1,17 +1,19 @@
 //! Carries out effects on the store, in the order of specification 03 §6.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::account::{Account, LinkRole, RemoteLink};
 use super::effects::Effect;
 use super::error::StateError;
-use super::mosaics;
-use super::namespaces::{self, ExpiryKind, ExpiryLog};
+use super::mosaics::{self, MosaicEntry};
+use super::namespaces::{self, ExpiryKind, ExpiryLog, Lease};
 use super::outlinks::Outlink;
+use super::view::View;
 use crate::crypto::PublicKey;
 use crate::model::network::ImportanceScheme;
 use crate::model::transaction::{LinkMode, ModificationKind};
-use crate::model::{Address, Amount, Height, NamespaceId, Network, Timestamp};
+use crate::model::{Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, Timestamp};
 use crate::store::{StoreError, Table, Write};
 
 /// What a [`Ledger`] keeps while one block is applied.
@@ -260,5 +262,47 @@ impl<W: Write> Ledger<'_, W> {
             }
         }
         Ok(())
+    }
+}
+
+/// The state in the middle of a block: its accounts are not written yet.
+impl<W: Write> View for Ledger<'_, W> {
+    fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
+        match self.block.open_account(address) {
+            Some(account) => Ok(Cow::Borrowed(account)),
+            None => View::account(self.batch, address),
+        }
+    }
+
+    fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
+        View::cosignatories(self.batch, account)
+    }
+
+    fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
+        self.batch.is_cosignatory(account)
+    }
+
+    fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
+        View::leases(self.batch, root)
+    }
+
+    fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
+        self.batch.owns_namespace(account)
+    }
+
+    fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
+        self.batch.holds_mosaic(account)
+    }
+
+    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
+        self.batch.mosaic(id)
+    }
+
+    fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
+        self.batch.mosaic_balance(id, account)
+    }
+
+    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
+        self.batch.knows_hash(hash)
     }
 }

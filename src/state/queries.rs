@@ -1,9 +1,8 @@
 //! What is asked of the state.
 
 use super::account::Account;
-use super::history::HashEntry;
 use super::mosaics;
-use crate::model::{Address, Hash256, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
+use crate::model::{Address, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
 use crate::store::{Read, StoreError, Table};
 
 /// The account of an address; an unknown one has the default state.
@@ -51,9 +50,4 @@ pub fn owned_mosaics(state: &impl Read, account: &Address) -> Result<Vec<Mosaic>
         }
     }
     Ok(owned)
-}
-
-/// Where the transaction with a hash is, unless it is unknown or forgotten.
-pub fn hash_entry(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
-    state.get(Table::Hashes, &hash.0)?.map(HashEntry::from_bytes).transpose()
 }

@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use super::account::Account;
-use super::ledger::Ledger;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, Lease};
 use super::queries;
 use crate::model::network::NAMESPACE_SINK;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, NetworkByte};
-use crate::store::{Read, StoreError, Table, Write};
+use crate::store::{Read, StoreError, Table};
 
 /// A state that can be asked. Every question fails only if the store does.
 pub trait View {
@@ -97,47 +96,5 @@ impl<R: Read> View for R {
 
     fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
         self.contains(Table::Hashes, &hash.0)
-    }
-}
-
-/// The state in the middle of a block: its accounts are not written yet.
-impl<W: Write> View for Ledger<'_, W> {
-    fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
-        match self.block.open_account(address) {
-            Some(account) => Ok(Cow::Borrowed(account)),
-            None => View::account(self.batch, address),
-        }
-    }
-
-    fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
-        View::cosignatories(self.batch, account)
-    }
-
-    fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
-        self.batch.is_cosignatory(account)
-    }
-
-    fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
-        View::leases(self.batch, root)
-    }
-
-    fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
-        self.batch.owns_namespace(account)
-    }
-
-    fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
-        self.batch.holds_mosaic(account)
-    }
-
-    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
-        self.batch.mosaic(id)
-    }
-
-    fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
-        self.batch.mosaic_balance(id, account)
-    }
-
-    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
-        self.batch.knows_hash(hash)
     }
 }

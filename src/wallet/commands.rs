@@ -35,7 +35,7 @@ pub struct Outside {
     pub unix_millis: fn() -> i64,
     /// Milliseconds of a clock that never goes back.
     pub millis: fn() -> u64,
-    /// Waits.
+    /// Does nothing for so long.
     pub pause: fn(Duration),
     /// Fills bytes with the system's cryptographic randomness.
     pub random: fn(&mut [u8]) -> io::Result<()>,

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::wallet::read_transaction;
 
-    /// E2 of specification 08 §17 with another message.
+    /// E2 of `tests/data/wallet/examples.json` with another message.
     fn transfer(payload: &str) -> String {
         let json = format!(
             r#"{{"timeStamp":300000050,"amount":25000500000,"fee":200000,"type":257,"deadline":300003650,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::address::AddressError;
-use super::answer::{Announced, plain_words};
+use super::announced::{Announced, plain_words};
 use super::key_file::KeyFileError;
 use super::node::NodeError;
 use super::packet::PacketError;
@@ -17,27 +17,27 @@ use crate::cli::{EXIT_FAILURE, EXIT_USAGE};
 pub enum WalletError {
     /// The command line asks for something that cannot be; the text says what to do.
     Usage(String),
-    /// An address on the command line.
+    /// An address on the command line is wrong.
     Address(AddressError),
-    /// What is to be sent.
+    /// There can be no such transfer.
     Transfer(TransferError),
-    /// A key file.
+    /// This key file cannot be read or written.
     KeyFile(PathBuf, KeyFileError),
-    /// A file, or standard input as `-`.
+    /// This file, or standard input as `-`, cannot be read.
     File(PathBuf, io::Error),
-    /// The transaction in a file.
+    /// A file holds no transaction that could be announced.
     Packet(PacketError),
-    /// Standard output.
+    /// Standard output takes nothing.
     Output(io::Error),
     /// The system gave no randomness.
     Randomness(io::Error),
     /// Nothing can be encrypted for the recipient.
     Encryption(&'static str),
-    /// The node.
+    /// The node did not give what it was asked for.
     Node(NodeError),
     /// The node did not take the transaction.
     Rejected(Announced),
-    /// The deadline has passed.
+    /// The transaction was not in the chain when its deadline had passed.
     NotConfirmed,
 }
 

@@ -1,4 +1,4 @@
-//! Least fees, by the rules of today (specification 08 §16.3), with what a node told of mosaics.
+//! Least fees, by the rules of today, with what a node told of mosaics.
 
 use std::borrow::Cow;
 
@@ -107,7 +107,7 @@ mod tests {
         minimum(&transaction, &known).unwrap().0
     }
 
-    /// The first table of specification 08 §16.3.
+    /// Amounts around the steps of the fee, and what NIS1 wants for them.
     #[test]
     fn fees_of_amounts_are_those_of_the_table() {
         for (micro, expected) in [
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// The second table.
+    /// Lengths of messages around the steps of the fee.
     #[test]
     fn fees_of_messages_are_those_of_the_table() {
         let expected = [
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(max_message_bytes(), 1024);
     }
 
-    /// The third table.
+    /// Mosaics of one piece cost little; others by supply, places and quantity.
     #[test]
     fn fees_of_mosaics_are_those_of_the_table() {
         for (supply, divisibility, small, large) in [

@@ -1,4 +1,4 @@
-//! Private keys at rest: one line of hex, and comments (specification 01 §3.1).
+//! Private keys at rest: one line of hex, and comments.
 //!
 //! Nothing of what a key file holds is ever shown in an error.
 

@@ -1,4 +1,4 @@
-//! A small wallet: keys, addresses, and transactions from intent to the node's answer (specification 08 §16).
+//! A small wallet: keys, addresses, and transactions from intent to the node's answer.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -18,14 +18,14 @@ pub mod fees;
 pub mod key_file;
 pub mod transfer;
 
-mod answer;
+mod announced;
 mod commands;
 mod error;
 mod node;
 mod packet;
 mod send;
 
-pub use answer::{Announced, plain_words};
+pub use announced::{Announced, plain_words};
 pub use commands::{Outside, execute};
 pub use error::WalletError;
 pub use node::{Node, NodeError};

@@ -1,4 +1,4 @@
-//! What is asked of a node (specification 08 §16.1).
+//! What is asked of a node.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::Announced;
+use super::announced::Announced;
 use super::packet::{Packet, context};
 use crate::codec::json::JsonSource;
 use crate::codec::{lax_json, mosaic::read_definition};

@@ -1,4 +1,4 @@
-//! Signed transactions as they are announced (specification 08 §16.5), and the JSON they come from.
+//! Signed transactions as they are announced, and the JSON they come from.
 
 use std::fmt;
 
@@ -159,7 +159,7 @@ mod tests {
     use crate::crypto::PrivateKey;
 
     const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
-    /// E8 of specification 08 §17, with its mosaics in the wrong order and one of them in two pieces.
+    /// E8 of `tests/data/wallet/examples.json`, with its mosaics in the wrong order and one of them in two pieces.
     const UNORDERED: &str = r#"{"timeStamp":300000053,"amount":1000000,"fee":100000,
         "recipient":"TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ","mosaics":[
         {"quantity":2000000,"mosaicId":{"namespaceId":"nem","name":"xem"}},

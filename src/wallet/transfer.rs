@@ -1,4 +1,4 @@
-//! Transfers from what is wanted (specification 08 §16.2–§16.6).
+//! Transfers from what is wanted.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::model::{Address, Amount, Body, Mosaic, MosaicId, NetworkByte, Timesta
 use crate::rules::Refusal;
 use crate::state::MosaicEntry;
 
-/// Most mosaics besides `nem:xem` (specification 02 §11).
+/// Most mosaics that a transfer takes besides `nem:xem`.
 const MAX_MOSAICS: usize = 10;
 /// What the quantities of attached mosaics are multiplied by.
 const MULTIPLIER: Amount = Amount::whole(1);
@@ -164,7 +164,7 @@ mod tests {
         Some(Message { kind: MessageKind::Plain, payload: payload.to_vec() })
     }
 
-    /// E1, E2, E8 and E10 of specification 08 §17, least fees included.
+    /// E1, E2, E8 and E10 of `tests/data/wallet/examples.json`, least fees included.
     #[test]
     fn what_is_wanted_becomes_the_worked_examples() {
         let e1 = hash(intent(300_000_050, 1_000_000), &[]);

@@ -82,8 +82,8 @@ fn verify_plainly(checks: &[Check]) {
 fn import(store: &Path) {
     let mut line: Vec<PathBuf> = ["nisd", "import", "--config"].map(PathBuf::from).into();
     line.extend([common::all_forks("config.json"), "--data".into(), store.into(), common::all_forks("blocks.bin.gz")]);
-    let cli = Cli::try_parse_from(line).expect("a command line");
-    let overrides = cli.command.overrides().expect("settings");
+    let mut cli = Cli::try_parse_from(line).expect("a command line");
+    let overrides = cli.command.take_overrides().expect("settings");
     let settings = config::load(cli.command.config(), overrides, None).expect("settings");
     let Command::Import(command) = &cli.command else { unreachable!() };
     commands::import(command, &settings, CLOCKS).expect("an import");

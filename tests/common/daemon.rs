@@ -87,6 +87,11 @@ impl Process {
         Process { child, stdout: Some(stdout), stderr: Some(stderr), lines }
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has said on standard error so far.
     pub fn log(&self) -> String {
         self.lines.lock().expect("no writer panics").join("\n")

@@ -1,4 +1,4 @@
-//! What a node answers to an announcement, in plain words (specification 06 §6.1, 08 §16.5).
+//! What a node answers to an announcement, in plain words.
 
 use std::fmt;
 

@@ -1,0 +1,228 @@
+//! Standard error for a program that must not wait for it: a terminal that was stopped with Ctrl-S takes nothing, nor
+//! does a full pipe that nobody reads.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+
+/// Most bytes that wait to be written. A single line may be longer.
+const MAX_WAITING: usize = 64 << 10;
+/// What a terminal or pipe takes without waiting once it says that it takes something.
+const SAFE_BYTES: usize = 256;
+
+/// Lines on their way to `W`, which takes what it can without waiting and answers [`ErrorKind::WouldBlock`] if that is
+/// nothing. Beyond [`MAX_WAITING`] bytes lines are dropped and counted.
+pub struct Outlet<W> {
+    sink: W,
+    waiting: VecDeque<u8>,
+    dropped: u64,
+}
+
+impl<W: Write> Outlet<W> {
+    /// An outlet in which nothing waits.
+    pub fn new(sink: W) -> Outlet<W> {
+        Outlet { sink, waiting: VecDeque::new(), dropped: 0 }
+    }
+
+    /// Takes a line, its end included. Once lines have been dropped, all further ones are until everything before them
+    /// is written; then `notice` makes the line that tells how many they were.
+    pub fn push(&mut self, line: &str, notice: impl FnOnce(u64) -> String) {
+        self.flush(notice);
+        let has_room = self.waiting.is_empty() || self.waiting.len() + line.len() <= MAX_WAITING;
+        if self.dropped > 0 || !has_room {
+            self.dropped += 1;
+            return;
+        }
+        self.waiting.extend(line.as_bytes());
+        self.write_waiting();
+    }
+
+    /// Takes a text that is soon out of date: it is left out, uncounted, while anything waits.
+    pub fn push_passing(&mut self, text: &str) {
+        if self.write_waiting() {
+            self.waiting.extend(text.as_bytes());
+            self.write_waiting();
+        }
+    }
+
+    /// Writes what waits, as far as that goes; then, if all of it is written, how many lines were dropped.
+    pub fn flush(&mut self, notice: impl FnOnce(u64) -> String) {
+        self.write_waiting();
+        if self.dropped > 0 && self.waiting.is_empty() {
+            let line = notice(std::mem::take(&mut self.dropped));
+            self.waiting.extend(line.as_bytes());
+            self.write_waiting();
+        }
+    }
+
+    /// Writes what waits, as far as that goes. Whether nothing is left to write or to tell.
+    pub fn write_waiting(&mut self) -> bool {
+        while !self.waiting.is_empty() {
+            match self.sink.write(self.waiting.as_slices().0) {
+                Ok(0) => return false,
+                Ok(written) => drop(self.waiting.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                // Where standard error is gone, nobody can be told.
+                Err(_) => self.waiting.clear(),
+            }
+        }
+        self.dropped == 0
+    }
+}
+
+/// Standard error. A write takes what it can without waiting.
+pub struct StandardError {
+    /// The same terminal or pipe, opened once more for writing without waiting.
+    reopened: Option<File>,
+}
+
+impl StandardError {
+    /// Standard error as it is now.
+    pub fn new() -> StandardError {
+        StandardError { reopened: reopen() }
+    }
+
+    /// Waits until something can be written, for so long at most. Whether it can.
+    pub fn wait(limit: Duration) -> bool {
+        let stderr = io::stderr();
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        // An error, such as a reader that is gone, is for the write to find.
+        poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&limit)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// Opens the terminal or pipe behind standard error once more, where the system allows that. Not waiting is a property
+/// of what was opened: set on what this program was handed, it would hold for the shell and all others that share it.
+fn reopen() -> Option<File> {
+    let kind = File::from(io::stderr().as_fd().try_clone_to_owned().ok()?).metadata().ok()?.file_type();
+    let may_block = kind.is_char_device() || kind.is_fifo();
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let open = || OpenOptions::new().write(true).custom_flags(flags.bits() as i32).open("/proc/self/fd/2").ok();
+    if may_block { open() } else { None }
+}
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.reopened {
+            Some(file) => file.write(bytes),
+            None if StandardError::wait(Duration::ZERO) => io::stderr().write(&bytes[..bytes.len().min(SAFE_BYTES)]),
+            None => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes `room` more bytes.
+    #[derive(Default)]
+    struct Reader {
+        room: usize,
+        read: Vec<u8>,
+    }
+
+    impl Write for Reader {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room);
+            self.room -= taken;
+            self.read.extend_from_slice(&bytes[..taken]);
+            if taken == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn notice(dropped: u64) -> String {
+        format!("{dropped} dropped\n")
+    }
+
+    /// What has been read since the last look.
+    fn read(outlet: &mut Outlet<Reader>) -> String {
+        String::from_utf8(std::mem::take(&mut outlet.sink.read)).unwrap()
+    }
+
+    #[test]
+    fn what_a_reader_does_not_take_waits_in_order() {
+        let mut outlet = Outlet::new(Reader { room: 8, read: Vec::new() });
+        for line in ["one\n", "two two\n", "three\n"] {
+            outlet.push(line, notice);
+        }
+        assert_eq!(read(&mut outlet), "one\ntwo ");
+        outlet.sink.room = usize::MAX;
+        outlet.flush(notice);
+        assert_eq!(read(&mut outlet), "two\nthree\n");
+        assert!(outlet.write_waiting());
+    }
+
+    #[test]
+    fn lines_beyond_the_limit_are_dropped_and_counted_once_the_reader_reads_again() {
+        let mut outlet = Outlet::new(Reader::default());
+        let line = format!("{}\n", "x".repeat(1023));
+        for _ in 0..MAX_WAITING / 1024 + 5 {
+            outlet.push(&line, notice);
+        }
+        // Also those that would fit, so that none is missing without a word between others.
+        outlet.push("short\n", notice);
+        assert!(outlet.waiting.len() <= MAX_WAITING);
+        outlet.sink.room = 1024;
+        outlet.push("soon\n", notice);
+        assert_eq!(read(&mut outlet), line);
+        outlet.sink.room = usize::MAX;
+        outlet.push("later\n", notice);
+        let text = read(&mut outlet);
+        assert_eq!(text.len(), MAX_WAITING - 1024 + "7 dropped\nlater\n".len());
+        assert!(text.ends_with("x\n7 dropped\nlater\n"), "{}", &text[text.len() - 40..]);
+        assert!(outlet.write_waiting());
+    }
+
+    #[test]
+    fn a_line_longer_than_the_limit_is_written_when_nothing_waits() {
+        let mut outlet = Outlet::new(Reader { room: 10, read: Vec::new() });
+        let line = "x".repeat(2 * MAX_WAITING);
+        outlet.push(&line, notice);
+        outlet.sink.room = usize::MAX;
+        outlet.flush(notice);
+        assert_eq!(read(&mut outlet), line);
+    }
+
+    #[test]
+    fn a_passing_text_is_left_out_while_anything_waits() {
+        let mut outlet = Outlet::new(Reader { room: 5, read: Vec::new() });
+        outlet.push_passing("1 %");
+        outlet.push_passing("2 %");
+        outlet.push_passing("3 %");
+        outlet.sink.room = usize::MAX;
+        outlet.push("done\n", notice);
+        assert_eq!(read(&mut outlet), "1 %2 %done\n");
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_costs_nothing() {
+        struct Gone;
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut outlet = Outlet::new(Gone);
+        outlet.push("line\n", notice);
+        assert!(outlet.write_waiting());
+    }
+}

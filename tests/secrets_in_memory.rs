@@ -1,0 +1,80 @@
+//! A configured private key lies in the node's memory once, wherever it was read from.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use common::daemon::Node;
+use serde_json::{Map, Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Mappings that are larger are those of the store.
+const MAX_MAPPING: u64 = 1 << 30;
+/// A key that nobody has ever used.
+const KEY: &str = "5be1cafe0ddba11f8badf00d1ceb00dafacade5ca1ab1e7ab1ade5eed0b5e55e";
+/// A part of it, to find copies of which the beginning was overwritten.
+const PART: Range<usize> = 20..52;
+
+/// A private network, and its settings by key. Its own key is replaced by [`KEY`].
+fn settings(folder: &Path) -> Vec<(String, String)> {
+    let data = folder.join("devnet");
+    let node = Node::start(&["--data", data.to_str().expect("a path"), "--fresh-keys"]);
+    node.process.signal("TERM");
+    node.process.ended_within(PATIENCE).expect_success();
+    let text = fs::read_to_string(data.join("devnet.properties")).expect("settings");
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let pairs = pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
+    pairs.map(|(key, value)| if key == "nis.bootKey" { (key, KEY.to_owned()) } else { (key, value) }).collect()
+}
+
+/// How often a text occurs in the writable memory of a process.
+fn occurrences(process: u32, text: &str) -> usize {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).expect("the mappings of a child");
+    let memory = File::open(format!("/proc/{process}/mem")).expect("the memory of a child");
+    let mut found = 0;
+    for line in maps.lines() {
+        let mut words = line.split(' ');
+        let (range, rights) = (words.next().expect("a range"), words.next().expect("rights"));
+        let (start, end) = range.split_once('-').expect("a range");
+        let [start, end] = [start, end].map(|number| u64::from_str_radix(number, 16).expect("hex"));
+        if !rights.starts_with("rw") || end - start > MAX_MAPPING {
+            continue;
+        }
+        let mut bytes = vec![0; (end - start) as usize];
+        // Some mappings cannot be read by anybody.
+        if memory.read_exact_at(&mut bytes, start).is_ok() {
+            found += bytes.windows(text.len()).filter(|window| *window == text.as_bytes()).count();
+        }
+    }
+    found
+}
+
+#[test]
+fn a_configured_key_lies_in_memory_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pairs = settings(folder.path());
+    let lines: String = pairs.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    let continued = lines.replace(KEY, &format!("{}\\\n    {}\\\n  {}", &KEY[..10], &KEY[10..40], &KEY[40..]));
+    let members: Map<_, _> = pairs.into_iter().map(|(key, value)| (key, Value::from(value))).collect();
+    let json = json!({ "nisConfiguration": members }).to_string();
+    // In the other encoding of such files the text is made anew.
+    let latin = [lines.as_bytes(), b"# \xe4\n"].concat();
+    let forms = [("a.properties", lines.into_bytes()), ("b.properties", continued.into_bytes())];
+    for (name, content) in forms.into_iter().chain([("c.json", json.into_bytes()), ("d.properties", latin)]) {
+        let file = folder.path().join("devnet").join(name);
+        fs::write(&file, content).expect("room");
+        let node = Node::start(&["--config", file.to_str().expect("a path")]);
+        let process = node.process.id();
+        assert!(occurrences(process, KEY) <= 1, "{name}");
+        assert!(occurrences(process, &KEY[PART]) <= 1, "{name}: a part of the key was left behind");
+        assert!(
+            occurrences(process, file.to_str().expect("a path")) > 0,
+            "nothing is found, not even the command line"
+        );
+    }
+}
