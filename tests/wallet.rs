@@ -16,7 +16,8 @@ use clap::Parser;
 use common::daemon::{Ended, nisd, run};
 use nisd::cli::{Cli, Command};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
-use nisd::net::client::{Client, ClientError, Endpoint};
+use nisd::net::client::Client;
+use nisd::net::fetch::{Endpoint, FetchError};
 use nisd::wallet::{self, WalletError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -640,6 +641,6 @@ fn the_client_waits_for_a_slow_answer_but_not_for_ever() {
         let start = Instant::now();
         let result = Client::new(endpoint, Duration::from_millis(300)).post_json("/x", b"{}");
         assert!(start.elapsed() < PATIENCE / 2);
-        assert!(matches!(result, Err(ClientError::TimedOut(_))), "{result:?}");
+        assert!(matches!(result, Err(FetchError::TimedOut(_))), "{result:?}");
     }
 }

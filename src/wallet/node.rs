@@ -12,7 +12,8 @@ use crate::codec::json::JsonSource;
 use crate::codec::{lax_json, mosaic::read_definition};
 use crate::crypto::PublicKey;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
-use crate::net::client::{Answer, Client, ClientError, Endpoint};
+use crate::net::client::Client;
+use crate::net::fetch::{Endpoint, FetchError, Response};
 use crate::state::MosaicEntry;
 
 /// Port of a node's interface unless another is named.
@@ -32,7 +33,7 @@ pub struct NodeError {
 #[derive(Debug)]
 enum Problem {
     /// There is no answer.
-    NoAnswer(ClientError),
+    NoAnswer(FetchError),
     /// It refused.
     Refused { route: &'static str, status: u16, words: String },
     /// The answer makes no sense.
@@ -210,7 +211,7 @@ impl Node {
     pub fn height_of(&self, hash: &Hash256) -> Result<Option<Height>, NodeError> {
         const ROUTE: &str = "/transaction/get";
         match self.client.get(&format!("{ROUTE}?hash={hash}")) {
-            Ok(Answer { status: 400 | 404, .. }) => Ok(None),
+            Ok(Response { status: 400 | 404, .. }) => Ok(None),
             answer => self.read(ROUTE, answer).map(|pair: TransactionPair| Some(Height(pair.meta.height))),
         }
     }
@@ -222,14 +223,14 @@ impl Node {
     fn read<T: DeserializeOwned>(
         &self,
         route: &'static str,
-        answer: Result<Answer, ClientError>,
+        answer: Result<Response, FetchError>,
     ) -> Result<T, NodeError> {
         let body = self.successful(route, answer)?;
         serde_json::from_slice(&body).map_err(|error| self.nonsense(route, error))
     }
 
     /// The body of an answer whose status is 200.
-    fn successful(&self, route: &'static str, answer: Result<Answer, ClientError>) -> Result<Vec<u8>, NodeError> {
+    fn successful(&self, route: &'static str, answer: Result<Response, FetchError>) -> Result<Vec<u8>, NodeError> {
         let answer = answer.map_err(|error| self.error(Problem::NoAnswer(error)))?;
         let status = answer.status;
         if status == 200 {

@@ -1,10 +1,35 @@
 //! Requests to other servers, while the loop goes on.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Fetcher`] | the part with sockets, which a loop drives |
+//! | `pool` | which request goes to which connection, and what it may cost: pure |
+//! | `connection` | one connection from its name to its last answer: pure |
+//! | [`ResponseReader`] | responses out of bytes: pure, used by [`client`](super::client) as well |
+//! | `names` | addresses of hosts, by the system's files and by questions to name servers: pure |
+//!
+//! Redirects are answers like any other. There is no TLS.
+
+mod connection;
+mod endpoint;
+mod limits;
+mod names;
+mod pool;
+mod request;
+mod response;
+mod sockets;
 
 use std::fmt;
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
-use super::client::Endpoint;
+pub use endpoint::Endpoint;
+pub use limits::FetchLimits;
+pub use names::NameConfiguration;
+pub use request::RequestHead;
+pub use response::{Complete, HEAD_LIMIT, ResponseReader};
+pub use sockets::{FetchStats, Fetcher};
 
 /// A request to another server on its way, or done with. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,8 +55,8 @@ pub struct Fetch {
     pub target: String,
     /// Media type of the body, and that of the answer that is asked for.
     pub media_type: &'static str,
-    /// Body of a POST.
-    pub body: Vec<u8>,
+    /// Body of a POST; held once, however many servers it goes to.
+    pub body: Rc<[u8]>,
     /// Bytes that the body of the answer may have, known before any of it is read.
     pub body_limit: usize,
     /// Time from the wish to the end of the answer: looking the name up, connecting and waiting for a connection
@@ -65,7 +90,10 @@ pub enum FetchError {
     NotHttp(&'static str),
     /// The answer is longer than it may be.
     TooLarge,
-    /// Too many requests are on their way already, to this server or to all.
+    /// The target of the request is not a path of printable ASCII characters.
+    BadTarget,
+    /// Too many requests are on their way already, to this server or to all; or all answers in the making were too
+    /// large together, and this one was the largest.
     Busy,
 }
 
@@ -78,6 +106,7 @@ impl fmt::Display for FetchError {
             FetchError::TimedOut(limit) => write!(f, "no complete answer within {} s", limit.as_secs()),
             FetchError::NotHttp(reason) => write!(f, "the answer is not proper HTTP: {reason}"),
             FetchError::TooLarge => f.write_str("the answer is too long"),
+            FetchError::BadTarget => f.write_str("the target of the request cannot be sent"),
             FetchError::Busy => f.write_str("too many requests are on their way"),
         }
     }

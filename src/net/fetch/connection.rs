@@ -1,0 +1,265 @@
+//! One connection to another server, from the name of its host to its last answer: bytes in, bytes out.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::response::{Complete, ResponseReader};
+use super::{FetchError, FetchId, Response};
+
+/// A request on its way.
+#[derive(Debug)]
+pub struct Exchange {
+    pub id: FetchId,
+    pub head: Vec<u8>,
+    pub body: Rc<[u8]>,
+    pub body_limit: usize,
+    pub time: Duration,
+    pub deadline: Instant,
+    pub is_idempotent: bool,
+    /// It has met a connection that was closed, and goes to a new one now.
+    pub is_repeated: bool,
+}
+
+/// A connection. It is made for a request, and serves one at a time.
+#[derive(Debug)]
+pub struct Connection {
+    /// The host's place in the pool.
+    pub host: usize,
+    /// The request; none between requests.
+    pub exchange: Option<Exchange>,
+    /// When the attempt to connect ends, or the time without a request, if it is in either.
+    pub due: Option<Instant>,
+    stage: Stage,
+    /// It has brought an answer before.
+    is_reused: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The addresses of the host are not known yet.
+    Naming { is_asked: bool },
+    /// The first of the addresses is being tried, once the attempt has begun.
+    Connecting { addresses: VecDeque<SocketAddr>, has_begun: bool },
+    /// The connection stands.
+    Open { sent: usize, reader: ResponseReader },
+}
+
+impl Connection {
+    /// A connection to be made.
+    pub fn new(host: usize, exchange: Exchange) -> Self {
+        let stage = Stage::Naming { is_asked: false };
+        Self { host, exchange: Some(exchange), due: None, stage, is_reused: false }
+    }
+
+    /// Whether the addresses of its host are wanted. True once.
+    pub fn take_question(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::Naming { is_asked } => !std::mem::replace(is_asked, true),
+            _ => false,
+        }
+    }
+
+    /// Takes the addresses of the host, to be tried in this order.
+    pub fn named(&mut self, addresses: VecDeque<SocketAddr>) {
+        if let Stage::Naming { .. } = self.stage {
+            self.stage = Stage::Connecting { addresses, has_begun: false };
+        }
+    }
+
+    /// The address that an attempt is to be made at now. Given once.
+    pub fn take_attempt(&mut self) -> Option<SocketAddr> {
+        let Stage::Connecting { addresses, has_begun } = &mut self.stage else {
+            return None;
+        };
+        let is_new = !std::mem::replace(has_begun, true);
+        addresses.front().copied().filter(|_| is_new)
+    }
+
+    /// The attempt has failed. Whether there is another address to be tried.
+    pub fn attempt_failed(&mut self) -> bool {
+        let Stage::Connecting { addresses, has_begun } = &mut self.stage else {
+            return false;
+        };
+        addresses.pop_front();
+        *has_begun = false;
+        !addresses.is_empty()
+    }
+
+    /// The attempt has succeeded, and the request can be sent. The address it was.
+    pub fn connected(&mut self) -> Option<SocketAddr> {
+        let Stage::Connecting { addresses, .. } = &self.stage else {
+            return None;
+        };
+        let address = addresses.front().copied();
+        self.begin();
+        address
+    }
+
+    /// Hands a request to a connection that stands and has none.
+    pub fn assign(&mut self, exchange: Exchange) {
+        self.exchange = Some(exchange);
+        self.is_reused = true;
+        self.begin();
+    }
+
+    fn begin(&mut self) {
+        let body_limit = self.exchange.as_ref().map_or(0, |exchange| exchange.body_limit);
+        self.stage = Stage::Open { sent: 0, reader: ResponseReader::new(body_limit) };
+    }
+
+    /// Whether the connection is being made.
+    pub fn is_connecting(&self) -> bool {
+        matches!(self.stage, Stage::Connecting { .. })
+    }
+
+    /// What is left to be sent, in two parts.
+    pub fn unsent(&self) -> [&[u8]; 2] {
+        let (Stage::Open { sent, .. }, Some(Exchange { head, body, .. })) = (&self.stage, &self.exchange) else {
+            return [&[], &[]];
+        };
+        let of_head = head.get(*sent..).unwrap_or_default();
+        let of_body = body.get(sent.saturating_sub(head.len())..).unwrap_or_default();
+        [of_head, of_body]
+    }
+
+    /// So many bytes of it have been sent.
+    pub fn sent(&mut self, count: usize) {
+        if let Stage::Open { sent, .. } = &mut self.stage {
+            *sent += count;
+        }
+    }
+
+    /// Takes what has arrived. The answer, as soon as it is complete.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Complete>, FetchError> {
+        let is_sent = self.unsent().iter().all(|part| part.is_empty());
+        let (Stage::Open { reader, .. }, Some(_)) = (&mut self.stage, &self.exchange) else {
+            return Err(FetchError::NotHttp("it was not asked for"));
+        };
+        let complete = reader.receive(bytes)?;
+        Ok(complete.map(|complete| Complete { is_kept: complete.is_kept && is_sent, ..complete }))
+    }
+
+    /// The server has ended the connection, with an error or without: the answer, if it ends so.
+    pub fn end(&mut self, cause: Option<io::Error>) -> Result<Response, FetchError> {
+        match (&mut self.stage, cause) {
+            (_, Some(error)) => Err(FetchError::Broken(error)),
+            (Stage::Open { reader, .. }, None) if reader.has_begun() => reader.close(),
+            (_, None) => Err(FetchError::Broken(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// Whether the request can be made again on another connection now that this one has ended: the server may have
+    /// closed it before it saw the request.
+    pub fn may_repeat(&self) -> bool {
+        let has_begun = matches!(&self.stage, Stage::Open { reader, .. } if reader.has_begun());
+        let allowed = self.exchange.as_ref().is_some_and(|exchange| exchange.is_idempotent && !exchange.is_repeated);
+        self.is_reused && !has_begun && allowed
+    }
+
+    /// Bytes of memory held for an answer in the making.
+    pub fn held_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Open { reader, .. } => reader.held_bytes(),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange() -> Exchange {
+        Exchange {
+            id: FetchId(1),
+            head: b"head".to_vec(),
+            body: b"body".as_slice().into(),
+            body_limit: 10,
+            time: Duration::ZERO,
+            deadline: Instant::now(),
+            is_idempotent: true,
+            is_repeated: false,
+        }
+    }
+
+    fn address(last: u8) -> SocketAddr {
+        ([127, 0, 0, last], 1).into()
+    }
+
+    fn open() -> Connection {
+        let mut connection = Connection::new(0, exchange());
+        connection.named([address(1)].into());
+        connection.connected();
+        connection
+    }
+
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+    #[test]
+    fn addresses_are_tried_in_turn_and_asked_for_once() {
+        let mut connection = Connection::new(0, exchange());
+        assert!(connection.take_question() && !connection.take_question());
+        connection.named([address(1), address(2)].into());
+        assert_eq!(connection.take_attempt(), Some(address(1)));
+        assert_eq!(connection.take_attempt(), None);
+        assert!(connection.attempt_failed());
+        assert_eq!(connection.take_attempt(), Some(address(2)));
+        assert_eq!(connection.connected(), Some(address(2)));
+        assert!(!connection.attempt_failed());
+    }
+
+    #[test]
+    fn a_request_is_sent_in_whatever_pieces_the_socket_takes() {
+        let mut connection = open();
+        let mut seen = Vec::new();
+        while !connection.unsent().concat().is_empty() {
+            let taken = connection.unsent().concat()[..1].to_vec();
+            connection.sent(1);
+            seen.extend(taken);
+        }
+        assert_eq!(seen, b"headbody");
+    }
+
+    #[test]
+    fn an_answer_before_the_whole_request_was_sent_ends_the_connection() {
+        let mut connection = open();
+        connection.sent(7);
+        assert!(!connection.receive(ANSWER).unwrap().unwrap().is_kept);
+        let mut connection = open();
+        connection.sent(8);
+        assert!(connection.receive(ANSWER).unwrap().unwrap().is_kept);
+    }
+
+    #[test]
+    fn only_a_connection_that_was_kept_and_brought_nothing_lets_its_request_be_repeated() {
+        assert!(!open().may_repeat(), "a new connection");
+        let mut connection = open();
+        connection.receive(ANSWER).unwrap();
+        connection.assign(exchange());
+        assert!(connection.may_repeat());
+        connection.receive(b"H").unwrap();
+        assert!(!connection.may_repeat(), "the answer has begun");
+        connection.assign(Exchange { is_idempotent: false, ..exchange() });
+        assert!(!connection.may_repeat());
+        connection.assign(Exchange { is_repeated: true, ..exchange() });
+        assert!(!connection.may_repeat());
+    }
+
+    #[test]
+    fn the_end_of_a_connection_is_told_as_what_it_is() {
+        assert!(matches!(open().end(None), Err(FetchError::Broken(_))));
+        let mut connection = open();
+        connection.receive(b"HTTP/1.1 200 OK\r\n\r\nok").unwrap();
+        assert!(matches!(connection.end(Some(io::ErrorKind::ConnectionReset.into())), Err(FetchError::Broken(_))));
+        assert_eq!(connection.end(None).unwrap().body, b"ok");
+        let mut connection = open();
+        connection.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").unwrap();
+        assert!(matches!(connection.end(None), Err(FetchError::NotHttp(_))));
+        let mut idle = open();
+        idle.exchange = None;
+        assert!(idle.receive(b"x").is_err(), "nothing was asked for");
+    }
+}

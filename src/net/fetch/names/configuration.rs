@@ -1,0 +1,122 @@
+//! What the system says about names: `/etc/hosts` and `/etc/resolv.conf`.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// Port of name servers.
+const PORT: u16 = 53;
+/// Name servers that are used; the others are left out, as the system's own resolver does.
+const MAX_SERVERS: usize = 3;
+/// Addresses of one name in the file of hosts that are used.
+const MAX_ADDRESSES: usize = 8;
+
+/// How names are resolved.
+#[derive(Clone, Debug)]
+pub struct NameConfiguration {
+    /// Name servers, in the order in which they are asked.
+    pub servers: Vec<SocketAddr>,
+    /// How long each is waited for.
+    pub patience: Duration,
+    /// How often each is asked.
+    pub rounds: usize,
+    hosts: HashMap<String, Vec<IpAddr>>,
+}
+
+impl NameConfiguration {
+    /// Reads the contents of `/etc/hosts` and `/etc/resolv.conf`; what is missing may be empty. Lines that make no
+    /// sense are left out. Without a name server, one on this machine is assumed. Lists of domains to search are not
+    /// followed: a name means itself.
+    pub fn parse(hosts: &str, resolv_conf: &str) -> Self {
+        let mut found =
+            Self { servers: Vec::new(), patience: Duration::from_secs(2), rounds: 2, hosts: HashMap::new() };
+        lines(hosts).for_each(|line| found.read_host(line));
+        lines(resolv_conf).for_each(|line| found.read_setting(line));
+        if found.servers.is_empty() {
+            found.servers.push((Ipv4Addr::LOCALHOST, PORT).into());
+        }
+        found
+    }
+
+    /// The addresses of a name, in lower case, that needs no question: numeric, `localhost`, or in the file of hosts.
+    pub fn known(&self, name: &str) -> Option<Vec<IpAddr>> {
+        if let Ok(address) = name.parse() {
+            return Some(vec![address]);
+        }
+        if name == "localhost" || name.ends_with(".localhost") {
+            return Some(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+        }
+        self.hosts.get(name).cloned()
+    }
+
+    fn read_host(&mut self, line: &str) {
+        let mut words = line.split_ascii_whitespace();
+        let Some(address) = words.next().and_then(|word| word.parse::<IpAddr>().ok()) else { return };
+        for name in words {
+            let addresses = self.hosts.entry(name.to_ascii_lowercase()).or_default();
+            if addresses.len() < MAX_ADDRESSES && !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+    }
+
+    fn read_setting(&mut self, line: &str) {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("nameserver") if self.servers.len() < MAX_SERVERS => {
+                let address = words.next().and_then(|word| word.parse::<IpAddr>().ok());
+                self.servers.extend(address.map(|address| SocketAddr::new(address, PORT)));
+            }
+            Some("options") => words.for_each(|option| self.read_option(option)),
+            _ => {}
+        }
+    }
+
+    fn read_option(&mut self, option: &str) {
+        let Some((name, Ok(value))) = option.split_once(':').map(|(name, value)| (name, value.parse::<u64>())) else {
+            return;
+        };
+        match name {
+            "timeout" => self.patience = Duration::from_secs(value.clamp(1, 10)),
+            "attempts" => self.rounds = value.clamp(1, 5) as usize,
+            _ => {}
+        }
+    }
+}
+
+/// Lines without comments.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(|line| line.split(['#', ';']).next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_the_system_are_read_as_they_are_found() {
+        let hosts = "127.0.0.1 localhost\n# comment\n10.0.0.1\tNode1 node1.example # and more\n::5 node1\nnonsense x\n\
+                     10.0.0.1 node1\n0.0.0.0\n";
+        let resolv = "# made by hand\nsearch example.com\nnameserver 9.9.9.9\nnameserver fe80::1%eth0\n\
+                      nameserver 2620:fe::fe ; x\noptions edns0 timeout:1 attempts:99 ndots:5\n\
+                      nameserver 1.1.1.1\nnameserver 8.8.8.8\n";
+        let found = NameConfiguration::parse(hosts, resolv);
+        let servers: Vec<_> = found.servers.iter().map(SocketAddr::to_string).collect();
+        assert_eq!(servers, ["9.9.9.9:53", "[2620:fe::fe]:53", "1.1.1.1:53"]);
+        assert_eq!((found.patience, found.rounds), (Duration::from_secs(1), 5));
+        let known =
+            |name| found.known(name).map(|addresses| addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>());
+        assert_eq!(known("node1").unwrap(), ["10.0.0.1", "::5"]);
+        assert_eq!(known("node1.example").unwrap(), ["10.0.0.1"]);
+        assert_eq!(known("::1").unwrap(), ["::1"]);
+        assert_eq!(known("a.localhost").unwrap(), ["127.0.0.1", "::1"]);
+        assert_eq!(known("x"), None);
+    }
+
+    #[test]
+    fn without_files_a_name_server_on_this_machine_is_assumed() {
+        let found = NameConfiguration::parse("", "");
+        assert_eq!(found.servers, ["127.0.0.1:53".parse().unwrap()]);
+        assert_eq!(found.known("localhost").unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,130 @@
+//! Questions to name servers and what they answer, as bytes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use simple_dns::rdata::RData;
+use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, Question, RCODE, ResourceRecord, TYPE};
+
+/// Bytes of an answer that are read. Without extensions, which are not asked for, it has at most 512.
+const MAX_ANSWER: usize = 1500;
+/// Addresses that are taken from an answer.
+const MAX_ADDRESSES: usize = 8;
+/// Other names that a name may lead to, one after the other.
+const MAX_ALIASES: usize = 8;
+/// Bytes of the fixed part of a message, of the shortest question and of the shortest record.
+const HEADER_BYTES: usize = 12;
+const QUESTION_BYTES: usize = 5;
+const RECORD_BYTES: usize = 11;
+
+/// Which addresses are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+/// What a name server says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Addresses, and for how long they hold.
+    Addresses(Vec<IpAddr>, Duration),
+    /// There are none.
+    None(&'static str),
+    /// It does not know.
+    Failed(&'static str),
+}
+
+/// Whether a text can be a name: labels of letters, digits, `-` and `_`, of the lengths allowed.
+pub fn is_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !name.is_empty()
+        && !name.contains("..")
+        && !name.starts_with('.')
+        && name.bytes().all(is_letter)
+        && Name::new(name).is_ok()
+}
+
+/// The question for a name's addresses; `None` if it is no name.
+pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
+    let mut packet = Packet::new_query(id);
+    packet.set_flags(PacketFlag::RECURSION_DESIRED);
+    packet.questions.push(Question::new(Name::new(name).ok()?, record_type(family).into(), CLASS::IN.into(), false));
+    packet.build_bytes_vec().ok()
+}
+
+/// Reads a message that came back. `None` if it is not the answer to this question.
+pub fn read(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Said> {
+    let is_of_question = bytes.get(..2) == Some(id.to_be_bytes().as_slice()) && bytes.len() <= MAX_ANSWER;
+    if !is_of_question || !is_plausible(bytes) {
+        return None;
+    }
+    let packet = Packet::parse(bytes).ok()?;
+    let name = Name::new(name).ok()?;
+    let is_asked = matches!(packet.questions.as_slice(), [question]
+        if question.qname == name && question.qtype == QTYPE::TYPE(record_type(family)));
+    if !packet.has_flags(PacketFlag::RESPONSE) || !is_asked {
+        return None;
+    }
+    Some(match packet.rcode() {
+        RCODE::NoError => {
+            let (addresses, lifetime) = addresses(&packet.answers, name, family);
+            match addresses.is_empty() {
+                true if packet.has_flags(PacketFlag::TRUNCATION) => {
+                    Said::Failed("the answer does not fit into a packet")
+                }
+                true => Said::None("it has no address"),
+                false => Said::Addresses(addresses, lifetime),
+            }
+        }
+        RCODE::NameError => Said::None("there is no such name"),
+        _ => Said::Failed("the name server fails"),
+    })
+}
+
+/// Whether a message can hold as many records as it says, so that no memory is taken for what cannot be there.
+fn is_plausible(bytes: &[u8]) -> bool {
+    let count = |at: usize| match bytes.get(at..at + 2) {
+        Some([high, low]) => usize::from(u16::from_be_bytes([*high, *low])),
+        _ => usize::MAX,
+    };
+    let Some(room) = bytes.len().checked_sub(HEADER_BYTES) else { return false };
+    count(4) * QUESTION_BYTES + (count(6) + count(8) + count(10)) * RECORD_BYTES <= room
+}
+
+/// The addresses of a name, following its aliases, and the shortest lifetime on the way.
+fn addresses(records: &[ResourceRecord<'_>], name: Name<'_>, family: Family) -> (Vec<IpAddr>, Duration) {
+    let mut name = &name;
+    let mut lifetime = u32::MAX;
+    for _ in 0..=MAX_ALIASES {
+        let of_name = records.iter().filter(|record| record.class == CLASS::IN && record.name == *name);
+        let found: Vec<_> = of_name.clone().filter_map(|record| Some((address(record, family)?, record.ttl))).collect();
+        if !found.is_empty() {
+            lifetime = found.iter().map(|(_, ttl)| *ttl).fold(lifetime, u32::min);
+            let addresses = found.into_iter().map(|(address, _)| address).take(MAX_ADDRESSES).collect();
+            return (addresses, Duration::from_secs(lifetime.into()));
+        }
+        let mut aliases = of_name.filter_map(|record| match &record.rdata {
+            RData::CNAME(target) => Some((&target.0, record.ttl)),
+            _ => None,
+        });
+        let Some((target, ttl)) = aliases.next() else { break };
+        (name, lifetime) = (target, lifetime.min(ttl));
+    }
+    (Vec::new(), Duration::ZERO)
+}
+
+fn address(record: &ResourceRecord<'_>, family: Family) -> Option<IpAddr> {
+    match (&record.rdata, family) {
+        (RData::A(found), Family::V4) => Some(Ipv4Addr::from(found.address).into()),
+        (RData::AAAA(found), Family::V6) => Some(Ipv6Addr::from(found.address).into()),
+        _ => None,
+    }
+}
+
+fn record_type(family: Family) -> TYPE {
+    match family {
+        Family::V4 => TYPE::A,
+        Family::V6 => TYPE::AAAA,
+    }
+}

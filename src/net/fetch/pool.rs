@@ -1,0 +1,526 @@
+//! Which request goes to which connection, and what it may cost.
+//!
+//! The pool says what is wanted from outside (names, connections to be made and closed) and is told what came of it.
+//! Connections are named by their slot. A slot is used again only after its end was told by [`Pool::next_closed`],
+//! which therefore has to be asked after each call that may close one, before anything else is done.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use slab::Slab;
+
+use super::connection::{Connection, Exchange};
+use super::response::Complete;
+use super::{Endpoint, Fetch, FetchError, FetchId, FetchLimits, RequestHead, Response};
+
+/// Addresses of a host that are tried for one request.
+const MAX_ADDRESSES: usize = 4;
+
+/// What has become due that is dealt with in one call.
+const DUE_PER_CALL: usize = 64;
+
+/// A request that has come to its end.
+pub type Outcome = (FetchId, Result<Response, FetchError>);
+
+/// A server, as long as there is a request to it or a connection.
+#[derive(Debug)]
+struct Host {
+    endpoint: Endpoint,
+    /// Requests without a connection.
+    waiting: VecDeque<Exchange>,
+    /// Connections, idle ones and those being made included.
+    connections: usize,
+    /// Slots of connections without a request, the one used last at the end.
+    idle: Vec<usize>,
+    /// The address that has answered last; tried first.
+    good_address: Option<SocketAddr>,
+    is_starving: bool,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Waiting { host: usize },
+    Connection { slot: usize },
+}
+
+/// All requests to other servers and their connections.
+#[derive(Debug)]
+pub struct Pool {
+    limits: FetchLimits,
+    hosts: Slab<Host>,
+    hosts_by_endpoint: HashMap<Endpoint, usize>,
+    connections: Slab<Connection>,
+    places: HashMap<FetchId, Place>,
+    /// Requests that wait for a connection.
+    waiting: usize,
+    /// Hosts that have requests and no connection for lack of room, in the order in which they are to get one.
+    starving: VecDeque<usize>,
+    /// When requests are to be given up.
+    deadlines: BTreeSet<(Instant, FetchId)>,
+    /// When attempts to connect are to be given up, with their slots.
+    attempts: BTreeSet<(Instant, usize)>,
+    /// When idle connections are to be closed, with their slots.
+    idle: BTreeSet<(Instant, usize)>,
+    questions: VecDeque<usize>,
+    attempts_wanted: VecDeque<usize>,
+    assigned: VecDeque<usize>,
+    closed: VecDeque<usize>,
+    done: VecDeque<Outcome>,
+    /// Bytes of answers in the making, and of those that are done and not fetched yet.
+    held_bytes: usize,
+    done_bytes: usize,
+}
+
+impl Pool {
+    pub fn new(limits: FetchLimits) -> Self {
+        Self {
+            limits,
+            hosts: Slab::new(),
+            hosts_by_endpoint: HashMap::new(),
+            connections: Slab::new(),
+            places: HashMap::new(),
+            waiting: 0,
+            starving: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            attempts: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            questions: VecDeque::new(),
+            attempts_wanted: VecDeque::new(),
+            assigned: VecDeque::new(),
+            closed: VecDeque::new(),
+            done: VecDeque::new(),
+            held_bytes: 0,
+            done_bytes: 0,
+        }
+    }
+
+    /// Takes a request.
+    pub fn start(&mut self, id: FetchId, fetch: Fetch, now: Instant) {
+        let Fetch { endpoint, method, target, media_type, body, body_limit, time, is_idempotent } = fetch;
+        let head = RequestHead { endpoint: &endpoint, method, target: &target, media_type, is_kept: true };
+        let head = match head.to_bytes(body.len()) {
+            Ok(head) => head,
+            Err(error) => return self.done.push_back((id, Err(error))),
+        };
+        let slot = self.host(endpoint);
+        let Some(host) = self.hosts.get_mut(slot) else { return };
+        if host.waiting.len() >= self.limits.waiting_per_host || self.waiting >= self.limits.waiting {
+            self.forget_if_unused(slot);
+            return self.done.push_back((id, Err(FetchError::Busy)));
+        }
+        let (deadline, is_repeated) = (now + time, false);
+        host.waiting.push_back(Exchange { id, head, body, body_limit, time, deadline, is_idempotent, is_repeated });
+        self.waiting += 1;
+        self.deadlines.insert((deadline, id));
+        self.places.insert(id, Place::Waiting { host: slot });
+        self.serve(slot);
+    }
+
+    /// Gives a request up; its outcome is not told.
+    pub fn cancel(&mut self, id: FetchId) {
+        if self.give_up(id).is_none()
+            && let Some(index) = self.done.iter().position(|(done, _)| *done == id)
+        {
+            self.done.remove(index).iter().for_each(|done| self.done_bytes -= body_bytes(done));
+        }
+    }
+
+    /// A connection whose host's addresses are wanted, and the host's name. To be answered by [`named`](Self::named)
+    /// unless the connection is closed before.
+    pub fn next_question(&mut self) -> Option<(usize, &str)> {
+        while let Some(slot) = self.questions.pop_front() {
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            if connection.take_question() {
+                return self.hosts.get(connection.host).map(|host| (slot, host.endpoint.host.as_str()));
+            }
+        }
+        None
+    }
+
+    /// The addresses of a connection's host, or why there are none.
+    pub fn named(&mut self, slot: usize, addresses: Result<&[IpAddr], &str>, now: Instant) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(host) = self.hosts.get(connection.host) else { return };
+        match addresses {
+            Ok([]) => self.fail(slot, FetchError::UnknownHost("it has no address".to_owned())),
+            Err(reason) => self.fail(slot, FetchError::UnknownHost(reason.to_owned())),
+            Ok(addresses) => {
+                let port = host.endpoint.port;
+                let mut addresses: Vec<_> = addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
+                addresses.sort_by_key(|address| host.good_address != Some(*address));
+                addresses.truncate(MAX_ADDRESSES);
+                connection.named(addresses.into());
+                self.attempt(slot, now);
+            }
+        }
+    }
+
+    /// A connection that is to be made, and where to. To be answered by [`connected`](Self::connected) or
+    /// [`attempt_failed`](Self::attempt_failed) unless the connection is closed before.
+    pub fn next_attempt(&mut self) -> Option<(usize, SocketAddr)> {
+        while let Some(slot) = self.attempts_wanted.pop_front() {
+            if let Some(address) = self.connections.get_mut(slot).and_then(Connection::take_attempt) {
+                return Some((slot, address));
+            }
+        }
+        None
+    }
+
+    /// A connection stands.
+    pub fn connected(&mut self, slot: usize) {
+        self.forget_timer(slot);
+        if let Some(connection) = self.connections.get_mut(slot)
+            && let Some(address) = connection.connected()
+            && let Some(host) = self.hosts.get_mut(connection.host)
+        {
+            host.good_address = Some(address);
+        }
+    }
+
+    /// A connection cannot be made to the address that was tried. Its socket is to be closed, as
+    /// [`next_closed`](Self::next_closed) says.
+    pub fn attempt_failed(&mut self, slot: usize, error: io::Error, now: Instant) {
+        self.forget_timer(slot);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.attempt_failed() {
+            self.closed.push_back(slot);
+            self.attempt(slot, now);
+        } else {
+            self.fail(slot, FetchError::Unreachable(error));
+        }
+    }
+
+    /// A connection that stands and has a new request to send.
+    pub fn next_assigned(&mut self) -> Option<usize> {
+        self.assigned.pop_front()
+    }
+
+    /// Whether a connection is being made.
+    pub fn is_connecting(&self, slot: usize) -> bool {
+        self.connections.get(slot).is_some_and(Connection::is_connecting)
+    }
+
+    /// What a connection has to send, in two parts.
+    pub fn unsent(&self, slot: usize) -> [&[u8]; 2] {
+        self.connections.get(slot).map_or([&[], &[]], Connection::unsent)
+    }
+
+    /// So many bytes of it have been sent.
+    pub fn sent(&mut self, slot: usize, count: usize) {
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.sent(count);
+        }
+    }
+
+    /// Bytes have arrived on a connection.
+    pub fn received(&mut self, slot: usize, bytes: &[u8], now: Instant) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let before = connection.held_bytes();
+        let result = connection.receive(bytes);
+        self.held_bytes = self.held_bytes + connection.held_bytes() - before;
+        match result {
+            Err(error) => self.fail(slot, error),
+            Ok(Some(complete)) => self.answered(slot, complete, now),
+            Ok(None) if self.held_bytes > self.limits.held_bytes => {
+                let hog = self.connections.iter().max_by_key(|(_, connection)| connection.held_bytes());
+                if let Some((hog, _)) = hog {
+                    self.fail(hog, FetchError::Busy);
+                }
+            }
+            Ok(None) => {}
+        }
+    }
+
+    /// The server has ended a connection, with an error or without.
+    pub fn ended(&mut self, slot: usize, cause: Option<io::Error>) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let (host, may_repeat) = (connection.host, connection.may_repeat());
+        let before = connection.held_bytes();
+        let result = connection.end(cause);
+        self.held_bytes = self.held_bytes + connection.held_bytes() - before;
+        let exchange = self.close(slot);
+        match exchange {
+            Some(exchange) if may_repeat => self.repeat(host, exchange),
+            Some(exchange) => self.finish(exchange, result),
+            None => {}
+        }
+        self.serve(host);
+    }
+
+    /// A connection whose socket is to be closed, if there is one in its slot.
+    pub fn next_closed(&mut self) -> Option<usize> {
+        self.closed.pop_front()
+    }
+
+    /// A request that has come to its end.
+    pub fn next_done(&mut self) -> Option<Outcome> {
+        let done = self.done.pop_front()?;
+        self.done_bytes -= body_bytes(&done);
+        Some(done)
+    }
+
+    /// Deals with what is due, or with the first part of it.
+    pub fn deal_with_due(&mut self, now: Instant) {
+        for _ in 0..DUE_PER_CALL {
+            if let Some((_, id)) = self.deadlines.first().copied().filter(|(due, _)| *due <= now) {
+                if let Some(exchange) = self.give_up(id) {
+                    let time = exchange.time;
+                    self.done.push_back((id, Err(FetchError::TimedOut(time))));
+                }
+            } else if let Some((_, slot)) = self.attempts.first().copied().filter(|(due, _)| *due <= now) {
+                self.attempt_failed(slot, io::ErrorKind::TimedOut.into(), now);
+            } else if let Some((_, slot)) = self.idle.first().copied().filter(|(due, _)| *due <= now) {
+                let host = self.connections.get(slot).map_or(usize::MAX, |connection| connection.host);
+                self.close(slot);
+                self.serve(host);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// When something is due next.
+    pub fn next_due(&self) -> Option<Instant> {
+        let deadline = self.deadlines.first().map(|(due, _)| *due);
+        let attempt = self.attempts.first().map(|(due, _)| *due);
+        let idle = self.idle.first().map(|(due, _)| *due);
+        [deadline, attempt, idle].into_iter().flatten().min()
+    }
+
+    /// Whether something is wanted from outside, or an outcome is to be told.
+    pub fn has_wishes(&self) -> bool {
+        let wanted = [&self.questions, &self.attempts_wanted, &self.assigned];
+        !self.done.is_empty() || wanted.iter().any(|slots| !slots.is_empty())
+    }
+
+    /// Bytes of all answers that are in the making, or done and not told yet.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes + self.done_bytes
+    }
+
+    /// Connections, and how many of them are idle.
+    pub fn connections(&self) -> (usize, usize) {
+        (self.connections.len(), self.idle.len())
+    }
+
+    /// Requests that wait for a connection.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The place of a host, which is made if there is none.
+    fn host(&mut self, endpoint: Endpoint) -> usize {
+        let key = Endpoint { host: endpoint.host.to_ascii_lowercase(), port: endpoint.port };
+        *self.hosts_by_endpoint.entry(key).or_insert_with_key(|key| {
+            self.hosts.insert(Host {
+                endpoint: key.clone(),
+                waiting: VecDeque::new(),
+                connections: 0,
+                idle: Vec::new(),
+                good_address: None,
+                is_starving: false,
+            })
+        })
+    }
+
+    /// Gives the waiting requests of a host connections, as far as there are any, after the hosts that have none.
+    fn serve(&mut self, slot: usize) {
+        while self.connections.len() < self.limits.connections
+            && let Some(starving) = self.starving.pop_front()
+        {
+            if let Some(host) = self.hosts.get_mut(starving) {
+                host.is_starving = false;
+            }
+            self.serve_host(starving);
+        }
+        self.serve_host(slot);
+    }
+
+    fn serve_host(&mut self, slot: usize) {
+        while let Some(host) = self.hosts.get_mut(slot)
+            && let Some(first) = host.waiting.front()
+        {
+            let is_repeated = first.is_repeated;
+            match host.idle.pop() {
+                // Its connection was closed under it just now; others of the same age will be as well.
+                Some(idle) if is_repeated => drop(self.close(idle)),
+                Some(idle) => self.assign(slot, idle),
+                None if self.has_room_for(slot) => self.open(slot),
+                None => break,
+            }
+        }
+        self.forget_if_unused(slot);
+    }
+
+    /// Whether a host may have another connection. If it has none, and there are too many in all, it will get one in
+    /// its turn.
+    fn has_room_for(&mut self, slot: usize) -> bool {
+        let Some(host) = self.hosts.get_mut(slot) else { return false };
+        let busy = self.connections.len() - self.idle.len();
+        let is_first = host.connections == 0;
+        if host.connections >= self.limits.connections_per_host || !is_first && busy >= self.limits.connections / 2 {
+            return false;
+        }
+        if self.connections.len() < self.limits.connections {
+            return true;
+        }
+        if let Some((_, oldest)) = self.idle.first().copied() {
+            let other = self.connections.get(oldest).map_or(usize::MAX, |connection| connection.host);
+            self.close(oldest);
+            self.forget_if_unused(other);
+            return true;
+        }
+        if is_first && !host.is_starving {
+            host.is_starving = true;
+            self.starving.push_back(slot);
+        }
+        false
+    }
+
+    fn forget_if_unused(&mut self, slot: usize) {
+        let is_used = |host: &Host| host.connections > 0 || !host.waiting.is_empty() || host.is_starving;
+        if self.hosts.get(slot).is_some_and(|host| !is_used(host)) {
+            let host = self.hosts.remove(slot);
+            self.hosts_by_endpoint.remove(&host.endpoint);
+        }
+    }
+
+    /// The next request of a host leaves the queue.
+    fn next_waiting(&mut self, host: usize, slot: usize) -> Option<Exchange> {
+        let exchange = self.hosts.get_mut(host)?.waiting.pop_front()?;
+        self.waiting -= 1;
+        self.places.insert(exchange.id, Place::Connection { slot });
+        Some(exchange)
+    }
+
+    /// Makes a connection for the next request of a host.
+    fn open(&mut self, host: usize) {
+        let slot = self.connections.vacant_key();
+        if let Some(exchange) = self.next_waiting(host, slot) {
+            self.connections.insert(Connection::new(host, exchange));
+            self.questions.push_back(slot);
+            if let Some(host) = self.hosts.get_mut(host) {
+                host.connections += 1;
+            }
+        }
+    }
+
+    /// Hands the next request of a host to an idle connection.
+    fn assign(&mut self, host: usize, slot: usize) {
+        self.forget_timer(slot);
+        if let Some(exchange) = self.next_waiting(host, slot)
+            && let Some(connection) = self.connections.get_mut(slot)
+        {
+            connection.assign(exchange);
+            self.assigned.push_back(slot);
+        }
+    }
+
+    /// Has the next address of a host tried.
+    fn attempt(&mut self, slot: usize, now: Instant) {
+        let due = now + self.limits.connect_time;
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.due = Some(due);
+            self.attempts.insert((due, slot));
+            self.attempts_wanted.push_back(slot);
+        }
+    }
+
+    /// An answer is complete.
+    fn answered(&mut self, slot: usize, complete: Complete, now: Instant) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let (host, exchange) = (connection.host, connection.exchange.take());
+        // A host that needs a connection takes precedence over one that may need this connection again.
+        if complete.is_kept && self.starving.is_empty() {
+            let due = now + self.limits.idle_time;
+            connection.due = Some(due);
+            self.idle.insert((due, slot));
+            if let Some(host) = self.hosts.get_mut(host) {
+                host.idle.push(slot);
+            }
+        } else {
+            self.close(slot);
+        }
+        if let Some(exchange) = exchange {
+            self.finish(exchange, Ok(complete.response));
+        }
+        self.serve(host);
+    }
+
+    /// Ends a connection and its request.
+    fn fail(&mut self, slot: usize, error: FetchError) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let host = connection.host;
+        if let Some(exchange) = self.close(slot) {
+            self.finish(exchange, Err(error));
+        }
+        self.serve(host);
+    }
+
+    /// Lets a request wait for a new connection, before all others.
+    fn repeat(&mut self, host: usize, exchange: Exchange) {
+        if let Some(place) = self.hosts.get_mut(host) {
+            self.places.insert(exchange.id, Place::Waiting { host });
+            self.waiting += 1;
+            place.waiting.push_front(Exchange { is_repeated: true, ..exchange });
+        }
+    }
+
+    fn finish(&mut self, exchange: Exchange, result: Result<Response, FetchError>) {
+        self.forget(&exchange);
+        let done = (exchange.id, result);
+        self.done_bytes += body_bytes(&done);
+        self.done.push_back(done);
+    }
+
+    fn forget(&mut self, exchange: &Exchange) {
+        self.places.remove(&exchange.id);
+        self.deadlines.remove(&(exchange.deadline, exchange.id));
+    }
+
+    /// Takes a request out, wherever it is.
+    fn give_up(&mut self, id: FetchId) -> Option<Exchange> {
+        let (host, exchange) = match *self.places.get(&id)? {
+            Place::Connection { slot } => (self.connections.get(slot)?.host, self.close(slot)?),
+            Place::Waiting { host } => {
+                let waiting = &mut self.hosts.get_mut(host)?.waiting;
+                let index = waiting.iter().position(|exchange| exchange.id == id)?;
+                self.waiting -= 1;
+                (host, waiting.remove(index)?)
+            }
+        };
+        self.forget(&exchange);
+        self.serve(host);
+        Some(exchange)
+    }
+
+    /// Ends a connection. The request that it had.
+    fn close(&mut self, slot: usize) -> Option<Exchange> {
+        self.forget_timer(slot);
+        let connection = self.connections.try_remove(slot)?;
+        self.held_bytes -= connection.held_bytes();
+        self.closed.push_back(slot);
+        if let Some(host) = self.hosts.get_mut(connection.host) {
+            host.connections -= 1;
+            host.idle.retain(|idle| *idle != slot);
+        }
+        connection.exchange
+    }
+
+    fn forget_timer(&mut self, slot: usize) {
+        if let Some(due) = self.connections.get_mut(slot).and_then(|connection| connection.due.take()) {
+            self.attempts.remove(&(due, slot));
+            self.idle.remove(&(due, slot));
+        }
+    }
+}
+
+fn body_bytes((_, result): &Outcome) -> usize {
+    result.as_ref().map_or(0, |response| response.body.capacity())
+}
+
+#[cfg(test)]
+mod tests;

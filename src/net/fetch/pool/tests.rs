@@ -1,0 +1,316 @@
+use std::time::Duration;
+
+use super::*;
+use crate::net::fetch::Method;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A pool, the time, and the ids given so far.
+struct Bench {
+    pool: Pool,
+    now: Instant,
+    last: u64,
+}
+
+fn fetch(host: &str) -> Fetch {
+    Fetch {
+        endpoint: Endpoint { host: host.to_owned(), port: 7890 },
+        method: Method::Get,
+        target: "/".to_owned(),
+        media_type: "application/json",
+        body: [].into(),
+        body_limit: 1000,
+        time: Duration::from_secs(10),
+        is_idempotent: true,
+    }
+}
+
+impl Bench {
+    fn new(limits: FetchLimits) -> Self {
+        Self { pool: Pool::new(limits), now: Instant::now(), last: 0 }
+    }
+
+    fn start(&mut self, fetch: Fetch) -> FetchId {
+        self.last += 1;
+        self.pool.start(FetchId(self.last), fetch, self.now);
+        FetchId(self.last)
+    }
+
+    /// Answers all questions for names, with two addresses each.
+    fn name(&mut self) -> Vec<String> {
+        let mut names = Vec::new();
+        while let Some((slot, name)) = self.pool.next_question() {
+            names.push(name.to_owned());
+            self.pool.named(slot, Ok(&[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()]), self.now);
+        }
+        names
+    }
+
+    /// Connections to be made, after all questions for names.
+    fn attempts(&mut self) -> Vec<(usize, SocketAddr)> {
+        self.name();
+        std::iter::from_fn(|| self.pool.next_attempt()).collect()
+    }
+
+    /// Makes all connections that are wanted, and has them send their requests. Their slots.
+    fn connect(&mut self) -> Vec<usize> {
+        let slots: Vec<usize> = self.attempts().into_iter().map(|(slot, _)| slot).collect();
+        slots.iter().for_each(|slot| self.pool.connected(*slot));
+        slots.iter().for_each(|slot| self.send(*slot));
+        slots
+    }
+
+    fn send(&mut self, slot: usize) {
+        let count = self.pool.unsent(slot).concat().len();
+        self.pool.sent(slot, count);
+    }
+
+    /// Slots of connections that were handed another request, which they send.
+    fn assigned(&mut self) -> Vec<usize> {
+        let slots: Vec<usize> = std::iter::from_fn(|| self.pool.next_assigned()).collect();
+        slots.iter().for_each(|slot| self.send(*slot));
+        slots
+    }
+
+    fn closed(&mut self) -> Vec<usize> {
+        std::iter::from_fn(|| self.pool.next_closed()).collect()
+    }
+
+    fn answer(&mut self, slot: usize) {
+        self.pool.received(slot, OK, self.now);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.pool.deal_with_due(self.now);
+    }
+
+    fn done(&mut self) -> Vec<(u64, String)> {
+        let done = std::iter::from_fn(|| self.pool.next_done());
+        let told = |(id, result): Outcome| match result {
+            Ok(response) => (id.0, response.status.to_string()),
+            Err(error) => (id.0, format!("{error:?}").split('(').next().unwrap_or_default().to_owned()),
+        };
+        done.map(told).collect()
+    }
+
+    /// Nothing is left of any request.
+    fn assert_empty(&mut self) {
+        let pool = &self.pool;
+        assert!(pool.hosts.is_empty() && pool.hosts_by_endpoint.is_empty() && pool.connections.is_empty());
+        assert!(pool.places.is_empty() && pool.starving.is_empty());
+        assert_eq!((pool.waiting, pool.held_bytes(), pool.next_due()), (0, 0, None));
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn done(id: u64, what: &str) -> (u64, String) {
+    (id, what.to_owned())
+}
+
+#[test]
+fn a_connection_is_used_again_until_it_has_been_idle_for_too_long() {
+    let mut bench = Bench::new(FetchLimits::default());
+    for host in ["Node", "node", "NODE"] {
+        bench.start(fetch(host));
+        let slots = [bench.connect(), bench.assigned()].concat();
+        assert_eq!(slots, [0]);
+        bench.answer(0);
+        bench.pass(seconds(20));
+    }
+    assert_eq!(bench.done(), [done(1, "200"), done(2, "200"), done(3, "200")]);
+    assert_eq!(bench.pool.connections(), (1, 1));
+    bench.pass(seconds(5));
+    assert_eq!(bench.closed(), [0]);
+    bench.assert_empty();
+}
+
+#[test]
+fn a_request_is_repeated_once_on_a_new_connection_when_a_kept_one_turns_out_to_be_closed() {
+    let mut bench = Bench::new(FetchLimits::default());
+    bench.start(fetch("a"));
+    bench.start(fetch("a"));
+    let slots = bench.connect();
+    slots.iter().for_each(|slot| bench.answer(*slot));
+    bench.start(fetch("a"));
+    assert_eq!(bench.assigned(), [1]);
+    bench.pool.ended(1, None);
+    assert_eq!(bench.closed(), [1, 0], "the other idle connection is as old and goes too");
+    let slots = bench.connect();
+    bench.pool.ended(slots[0], None);
+    assert_eq!(bench.done(), [done(1, "200"), done(2, "200"), done(3, "Broken")]);
+    bench.closed();
+    bench.assert_empty();
+}
+
+#[test]
+fn a_request_that_is_not_idempotent_is_never_repeated() {
+    let mut bench = Bench::new(FetchLimits::default());
+    bench.start(fetch("a"));
+    bench.connect();
+    bench.answer(0);
+    bench.start(Fetch { is_idempotent: false, ..fetch("a") });
+    bench.assigned();
+    bench.pool.ended(0, None);
+    assert_eq!(bench.done(), [done(1, "200"), done(2, "Broken")]);
+}
+
+#[test]
+fn each_host_and_all_together_have_their_number_of_connections() {
+    let limits = FetchLimits { connections: 8, ..FetchLimits::default() };
+    let mut bench = Bench::new(limits);
+    for _ in 0..10 {
+        bench.start(fetch("greedy"));
+    }
+    assert_eq!(bench.name().len(), 4, "no more for one host");
+    for host in ["a", "a", "b", "c", "d", "e", "f"] {
+        bench.start(fetch(host));
+    }
+    assert_eq!(bench.name(), ["a", "b", "c", "d"], "the last half is for hosts that have none");
+    assert_eq!(bench.pool.connections(), (8, 0));
+    let slots = bench.connect();
+    bench.answer(slots[0]);
+    assert_eq!(bench.closed(), [slots[0]], "it makes room for who has none, although its host has more to ask");
+    assert_eq!(bench.name(), ["e"]);
+    bench.connect();
+    bench.answer(slots[1]);
+    assert_eq!(bench.name(), ["f"]);
+    bench.answer(slots[2]);
+    assert_eq!(bench.assigned(), [slots[2]], "nobody else waits");
+}
+
+#[test]
+fn an_idle_connection_makes_room_for_another_host() {
+    let mut bench = Bench::new(FetchLimits { connections: 2, ..FetchLimits::default() });
+    for host in ["a", "b"] {
+        bench.start(fetch(host));
+        let slots = bench.connect();
+        bench.answer(slots[0]);
+        bench.pass(seconds(1));
+    }
+    bench.start(fetch("c"));
+    assert_eq!((bench.closed(), bench.name()), (vec![0], vec!["c".to_owned()]), "that which was idle for longest");
+    assert_eq!(bench.pool.hosts.len(), 2);
+}
+
+#[test]
+fn too_many_waiting_requests_are_refused_at_once() {
+    let limits = FetchLimits {
+        connections: 1,
+        connections_per_host: 1,
+        waiting_per_host: 2,
+        waiting: 3,
+        ..FetchLimits::default()
+    };
+    let mut bench = Bench::new(limits);
+    for host in ["a", "a", "a", "a", "b", "c"] {
+        bench.start(fetch(host));
+    }
+    assert_eq!(bench.done(), [done(4, "Busy"), done(6, "Busy")]);
+    assert_eq!((bench.pool.waiting(), bench.pool.hosts.len()), (3, 2));
+    bench.pass(seconds(10));
+    assert_eq!(bench.done().len(), 4);
+    bench.assert_empty();
+}
+
+#[test]
+fn every_address_is_tried_for_its_time_and_the_one_that_answers_is_remembered() {
+    let mut bench = Bench::new(FetchLimits::default());
+    bench.start(fetch("a"));
+    assert_eq!(bench.attempts(), [(0, "10.0.0.1:7890".parse().unwrap())]);
+    bench.pass(seconds(5));
+    assert_eq!(bench.closed(), [0]);
+    assert_eq!(bench.attempts(), [(0, "10.0.0.2:7890".parse().unwrap())]);
+    bench.pool.connected(0);
+    bench.start(fetch("a"));
+    assert_eq!(bench.attempts(), [(1, "10.0.0.2:7890".parse().unwrap())]);
+    bench.pool.attempt_failed(1, io::ErrorKind::ConnectionRefused.into(), bench.now);
+    assert_eq!(bench.attempts().len(), 1);
+    bench.pool.attempt_failed(1, io::ErrorKind::ConnectionRefused.into(), bench.now);
+    assert_eq!(bench.done(), [done(2, "Unreachable")]);
+    assert_eq!(bench.closed(), [1, 1]);
+}
+
+#[test]
+fn a_request_ends_in_its_time_wherever_it_is() {
+    let mut bench = Bench::new(FetchLimits { connections_per_host: 3, ..FetchLimits::default() });
+    for _ in 0..4 {
+        bench.start(fetch("a"));
+    }
+    let (first, _) = bench.pool.next_question().unwrap();
+    bench.pool.named(first, Ok(&[[10, 0, 0, 1].into()]), bench.now);
+    bench.pool.next_attempt();
+    bench.pool.connected(first);
+    bench.pool.received(first, b"HTTP/1.1 200 OK\r\n\r\n", bench.now);
+    bench.pass(seconds(9));
+    bench.pool.received(first, b"a byte", bench.now);
+    assert!(bench.done().is_empty());
+    bench.pass(seconds(1));
+    assert_eq!(bench.done(), [1, 2, 3, 4].map(|id| done(id, "TimedOut")));
+    bench.assert_empty();
+    assert_eq!(bench.closed().len(), 4, "the request that waited was the next in one's place");
+}
+
+#[test]
+fn a_request_that_is_given_up_is_not_told_of_and_leaves_nothing() {
+    let mut bench = Bench::new(FetchLimits { connections_per_host: 1, ..FetchLimits::default() });
+    let ids = [bench.start(fetch("a")), bench.start(fetch("a"))];
+    let slot = bench.connect()[0];
+    bench.answer(slot);
+    ids.into_iter().for_each(|id| bench.pool.cancel(id));
+    assert_eq!(bench.closed(), [slot]);
+    assert!(bench.done().is_empty());
+    bench.assert_empty();
+}
+
+#[test]
+fn an_unknown_host_is_told_to_each_of_its_requests() {
+    let mut bench = Bench::new(FetchLimits { connections_per_host: 1, ..FetchLimits::default() });
+    bench.start(fetch("a"));
+    bench.start(fetch("a"));
+    while let Some((slot, _)) = bench.pool.next_question() {
+        bench.pool.named(slot, Err("there is no such name"), bench.now);
+        bench.closed();
+    }
+    assert_eq!(bench.done(), [done(1, "UnknownHost"), done(2, "UnknownHost")]);
+    bench.assert_empty();
+}
+
+#[test]
+fn the_answer_that_holds_the_most_pays_when_all_hold_too_much() {
+    let mut bench = Bench::new(FetchLimits { held_bytes: 1500, ..FetchLimits::default() });
+    for host in ["a", "b", "c"] {
+        bench.start(fetch(host));
+    }
+    let slots = bench.connect();
+    for (slot, count) in [(slots[0], 300), (slots[1], 900), (slots[2], 200)] {
+        bench.pool.received(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", bench.now);
+        bench.pool.received(slot, &vec![b'x'; count], bench.now);
+    }
+    assert_eq!(bench.pool.held_bytes(), 1400);
+    bench.pool.received(slots[2], &[b'x'; 300], bench.now);
+    assert_eq!((bench.done(), bench.pool.held_bytes()), (vec![done(2, "Busy")], 800));
+}
+
+#[test]
+fn bytes_that_nobody_asked_for_end_a_connection() {
+    let mut bench = Bench::new(FetchLimits::default());
+    bench.start(fetch("a"));
+    let slot = bench.connect()[0];
+    bench.answer(slot);
+    bench.pool.received(slot, b"HTTP/1.1 200 OK\r\n\r\n", bench.now);
+    assert_eq!(bench.closed(), [slot]);
+    bench.done();
+    bench.assert_empty();
+}
+
+#[test]
+fn a_target_that_would_break_the_request_is_refused() {
+    let mut bench = Bench::new(FetchLimits::default());
+    bench.start(Fetch { target: "/\r\nX: y".to_owned(), ..fetch("a") });
+    assert_eq!(bench.done(), [done(1, "BadTarget")]);
+    bench.assert_empty();
+}

@@ -1,0 +1,68 @@
+//! A request to another server, as bytes.
+
+use super::{Endpoint, FetchError, Method};
+
+/// What the head of a request is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// Where to.
+    pub endpoint: &'a Endpoint,
+    /// Method.
+    pub method: Method,
+    /// Path and query, in the form of the wire.
+    pub target: &'a str,
+    /// Media type of the body, and that of the answer that is asked for.
+    pub media_type: &'a str,
+    /// The connection is to stay open after the answer.
+    pub is_kept: bool,
+}
+
+impl RequestHead<'_> {
+    /// The head of a request with a body of so many bytes. Fails if the target would break it.
+    pub fn to_bytes(self, body_length: usize) -> Result<Vec<u8>, FetchError> {
+        let RequestHead { endpoint, method, target, media_type, is_kept } = self;
+        if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(FetchError::BadTarget);
+        }
+        let name = match method {
+            Method::Get => "GET",
+            Method::Post => "POST",
+        };
+        let mut head = format!("{name} {target} HTTP/1.1\r\nHost: {endpoint}\r\nAccept: {media_type}\r\n");
+        if !is_kept {
+            head.push_str("Connection: close\r\n");
+        }
+        if method == Method::Post {
+            head.push_str(&format!("Content-Type: {media_type}\r\nContent-Length: {body_length}\r\n"));
+        }
+        head.push_str("\r\n");
+        Ok(head.into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_cannot_add_headers() {
+        let endpoint = Endpoint { host: "::1".to_owned(), port: 7890 };
+        let head = |method, target, is_kept| {
+            let media_type = "application/json";
+            RequestHead { endpoint: &endpoint, method, target, media_type, is_kept }.to_bytes(5)
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert_eq!(
+            text(head(Method::Get, "/a?b=%20", true).unwrap()),
+            "GET /a?b=%20 HTTP/1.1\r\nHost: [::1]:7890\r\nAccept: application/json\r\n\r\n"
+        );
+        assert_eq!(
+            text(head(Method::Post, "/", false).unwrap()),
+            "POST / HTTP/1.1\r\nHost: [::1]:7890\r\nAccept: application/json\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: 5\r\n\r\n"
+        );
+        for target in ["", "a", "/a b", "/a\r\nX: y", "/\u{e9}", "http://a/"] {
+            assert!(matches!(head(Method::Get, target, true), Err(FetchError::BadTarget)), "{target}");
+        }
+    }
+}

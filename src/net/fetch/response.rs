@@ -1,0 +1,496 @@
+//! Makes a response out of received bytes, whatever the pieces they come in.
+
+use super::{FetchError, Response};
+use crate::net::http::{ChunkedBody, HttpError};
+
+/// Bytes of the head of a response, together with those of all interim responses before it.
+pub const HEAD_LIMIT: usize = 16 * 1024;
+
+/// Headers of a response.
+const MAX_HEADERS: usize = 64;
+
+/// Interim responses (status 1xx) before the one that counts.
+const MAX_INTERIM: usize = 4;
+
+/// Bytes that are handed to the decoder of chunks at a time. What it does not understand yet stays in the memory of
+/// the body, and must not need more room there than a head would.
+const CHUNKED_PIECE: usize = 4 * 1024;
+
+/// Reads one response. What it holds never exceeds [`HEAD_LIMIT`] and the limit on the body together, unused capacity
+/// included.
+#[derive(Debug)]
+pub struct ResponseReader {
+    body_limit: usize,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Head(HeadReader),
+    Body {
+        head: Head,
+        body: Vec<u8>,
+    },
+    /// A response has been handed out, or an error.
+    Over,
+}
+
+/// What is remembered of a head.
+#[derive(Debug)]
+struct Head {
+    status: u16,
+    framing: Framing,
+    /// The server will take another request on this connection.
+    is_kept: bool,
+}
+
+/// How the end of a body is found.
+#[derive(Debug)]
+enum Framing {
+    Length(usize),
+    Chunked(ChunkedBody),
+    UntilClosed,
+}
+
+/// A response that is complete.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Complete {
+    /// The response.
+    pub response: Response,
+    /// The connection can be used for another request.
+    pub is_kept: bool,
+}
+
+impl ResponseReader {
+    /// A reader for a response to a GET or POST whose body may have this many bytes.
+    pub fn new(body_limit: usize) -> Self {
+        Self { body_limit, stage: Stage::Head(HeadReader::default()) }
+    }
+
+    /// Takes what has arrived. The response, as soon as it is complete; nothing may be handed in after it, or after an
+    /// error.
+    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<Complete>, FetchError> {
+        while let Stage::Head(reader) = &mut self.stage {
+            let Some((head, used)) = reader.receive(bytes, self.body_limit)? else {
+                return Ok(None);
+            };
+            bytes = bytes.get(used..).unwrap_or_default();
+            // An interim response announces another one.
+            if head.status >= 200 {
+                self.stage = Stage::Body { head, body: Vec::new() };
+            }
+        }
+        let Stage::Body { head, body } = &mut self.stage else {
+            return Ok(None);
+        };
+        let used = match head.framing.receive(body, bytes, self.body_limit)? {
+            Some(used) => used,
+            None => return Ok(None),
+        };
+        // What follows the response was not asked for; the connection is not to be trusted with another request.
+        let is_kept = head.is_kept && used == bytes.len();
+        Ok(self.complete(is_kept))
+    }
+
+    /// The server has closed its side, after all that was handed in: the response, if it ends so.
+    pub fn close(&mut self) -> Result<Response, FetchError> {
+        match &self.stage {
+            Stage::Head(reader) => {
+                reader.parse(self.body_limit)?;
+                Err(FetchError::NotHttp("it ends early"))
+            }
+            Stage::Body { head: Head { framing: Framing::UntilClosed, .. }, .. } => {
+                self.complete(false).map(|complete| complete.response).ok_or(FetchError::NotHttp("it ends early"))
+            }
+            _ => Err(FetchError::NotHttp("it ends early")),
+        }
+    }
+
+    /// Whether anything has arrived.
+    pub fn has_begun(&self) -> bool {
+        !matches!(&self.stage, Stage::Head(reader) if reader.left == HEAD_LIMIT)
+    }
+
+    /// Bytes of memory held.
+    pub fn held_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Head(reader) => reader.bytes.capacity(),
+            Stage::Body { body, .. } => body.capacity(),
+            Stage::Over => 0,
+        }
+    }
+
+    fn complete(&mut self, is_kept: bool) -> Option<Complete> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Body { head, body } => Some(Complete { response: Response { status: head.status, body }, is_kept }),
+            _ => None,
+        }
+    }
+}
+
+impl Framing {
+    /// Adds to a body what belongs to it. Once it is complete, how many of `bytes` do.
+    fn receive(&mut self, body: &mut Vec<u8>, bytes: &[u8], limit: usize) -> Result<Option<usize>, FetchError> {
+        match self {
+            Framing::Length(length) => {
+                let taken = bytes.get(..*length - body.len()).unwrap_or(bytes);
+                append(body, taken, *length);
+                Ok((body.len() == *length).then_some(taken.len()))
+            }
+            Framing::Chunked(chunked) => receive_chunked(chunked, body, bytes, limit),
+            Framing::UntilClosed if bytes.len() > limit - body.len() => Err(FetchError::TooLarge),
+            Framing::UntilClosed => {
+                append(body, bytes, limit);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn receive_chunked(
+    chunked: &mut ChunkedBody,
+    body: &mut Vec<u8>,
+    bytes: &[u8],
+    limit: usize,
+) -> Result<Option<usize>, FetchError> {
+    let mut used = 0;
+    for piece in bytes.chunks(CHUNKED_PIECE) {
+        append(body, piece, limit.saturating_add(HEAD_LIMIT));
+        let understood = chunked.advance(body, limit).map_err(in_chunks)?;
+        body.drain(chunked.decoded..understood);
+        used += piece.len();
+        if chunked.is_done() {
+            let behind = body.len() - chunked.decoded;
+            body.truncate(chunked.decoded);
+            return Ok(Some(used - behind));
+        }
+    }
+    Ok(None)
+}
+
+/// Appends, growing by doubling, but not to more than `most`.
+fn append(to: &mut Vec<u8>, bytes: &[u8], most: usize) {
+    let needed = to.len() + bytes.len();
+    if needed > to.capacity() {
+        let capacity = (to.capacity() * 2).min(most).max(needed);
+        to.reserve_exact(capacity - to.len());
+    }
+    to.extend_from_slice(bytes);
+}
+
+fn in_chunks(error: HttpError) -> FetchError {
+    match error {
+        HttpError::BodyTooLarge | HttpError::HeadersTooLarge => FetchError::TooLarge,
+        _ => FetchError::NotHttp("its chunks are malformed"),
+    }
+}
+
+/// Collects a head, or several, if interim responses come first.
+#[derive(Debug)]
+struct HeadReader {
+    bytes: Vec<u8>,
+    /// Bytes that may still come.
+    left: usize,
+    interim: usize,
+}
+
+impl Default for HeadReader {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), left: HEAD_LIMIT, interim: 0 }
+    }
+}
+
+impl HeadReader {
+    /// Takes what has arrived. A head as soon as it is complete, and how many of `bytes` belong to it.
+    fn receive(&mut self, bytes: &[u8], body_limit: usize) -> Result<Option<(Head, usize)>, FetchError> {
+        let before = self.bytes.len();
+        let taken = bytes.get(..self.left).unwrap_or(bytes);
+        append(&mut self.bytes, taken, HEAD_LIMIT);
+        self.left -= taken.len();
+        // A head that comes in pieces is parsed again only when its end is there, so that a server sending single
+        // bytes costs no more than one sending all at once.
+        if before > 0 && self.left > 0 && !may_end(&self.bytes, before) {
+            return Ok(None);
+        }
+        match self.parse(body_limit)? {
+            Some((head, length)) => {
+                let unused = self.bytes.len() - length;
+                self.left += unused;
+                self.bytes = Vec::new();
+                self.interim += usize::from(head.status < 200);
+                if self.interim > MAX_INTERIM {
+                    return Err(FetchError::NotHttp("interim answers without end"));
+                }
+                Ok(Some((head, taken.len() - unused)))
+            }
+            None if self.left == 0 => Err(FetchError::TooLarge),
+            None => Ok(None),
+        }
+    }
+
+    /// The head that is there, and its length, if it is complete.
+    fn parse(&self, body_limit: usize) -> Result<Option<(Head, usize)>, FetchError> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        match response.parse(&self.bytes) {
+            Ok(httparse::Status::Complete(length)) => Ok(Some((Head::of(&response, body_limit)?, length))),
+            Ok(httparse::Status::Partial) => Ok(None),
+            Err(httparse::Error::TooManyHeaders) => Err(FetchError::TooLarge),
+            Err(_) => Err(FetchError::NotHttp("its head is malformed")),
+        }
+    }
+}
+
+/// Whether the bytes since `searched` can have completed the head.
+fn may_end(bytes: &[u8], searched: usize) -> bool {
+    let fresh = bytes.get(searched.saturating_sub(3)..).unwrap_or_default();
+    fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
+}
+
+impl Head {
+    fn of(response: &httparse::Response<'_, '_>, body_limit: usize) -> Result<Head, FetchError> {
+        let status = response.code.unwrap_or_default();
+        if status == 101 {
+            return Err(FetchError::NotHttp("it changes the protocol, which was not asked for"));
+        }
+        let headers: &[httparse::Header<'_>] = response.headers;
+        let framing = framing(status, headers, body_limit)?;
+        let is_ambiguous =
+            values(headers, "Transfer-Encoding").next().is_some() && values(headers, "Content-Length").next().is_some();
+        let is_kept = match response.version {
+            _ if is_ambiguous || matches!(framing, Framing::UntilClosed) => false,
+            Some(0) => has_token(headers, "Connection", "keep-alive"),
+            _ => !has_token(headers, "Connection", "close"),
+        };
+        Ok(Head { status, framing, is_kept })
+    }
+}
+
+/// How the body of a response to GET or POST ends (RFC 9112 section 6.3).
+fn framing(status: u16, headers: &[httparse::Header<'_>], limit: usize) -> Result<Framing, FetchError> {
+    if values(headers, "Content-Encoding").any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+        return Err(FetchError::NotHttp("it is compressed, which was not asked for"));
+    }
+    if status < 200 || status == 204 || status == 304 {
+        return Ok(Framing::Length(0));
+    }
+    if let Some(coding) = values(headers, "Transfer-Encoding").next() {
+        return match coding.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            true => Ok(Framing::Chunked(ChunkedBody::new())),
+            false => Err(FetchError::NotHttp("its transfer coding is not known")),
+        };
+    }
+    let mut lengths = values(headers, "Content-Length").map(content_length);
+    let Some(length) = lengths.next() else { return Ok(Framing::UntilClosed) };
+    let length = length.filter(|first| lengths.all(|other| other == Some(*first)));
+    match length.ok_or(FetchError::NotHttp("its length is no number"))? {
+        length if length > limit => Err(FetchError::TooLarge),
+        length => Ok(Framing::Length(length)),
+    }
+}
+
+fn values<'a>(headers: &'a [httparse::Header<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+}
+
+fn has_token(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
+    let mut tokens = values(headers, name).flat_map(|value| value.split(|byte| *byte == b','));
+    tokens.any(|found| found.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// The number, if it is one; what does not fit is over any limit, whatever it is.
+fn content_length(value: &[u8]) -> Option<usize> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    is_number.then(|| str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BODY_LIMIT: usize = 64 * 1024;
+
+    /// Feeds `bytes` in pieces that end at `cuts`, then the end of the connection.
+    fn read(bytes: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<Complete, FetchError> {
+        let mut reader = ResponseReader::new(BODY_LIMIT);
+        let mut at = 0;
+        for cut in cuts.into_iter().chain([bytes.len()]) {
+            let cut = cut.clamp(at, bytes.len());
+            let complete = reader.receive(&bytes[at..cut])?;
+            assert!(reader.held_bytes() <= HEAD_LIMIT + BODY_LIMIT, "{} bytes held", reader.held_bytes());
+            assert_eq!(reader.has_begun(), cut > 0);
+            at = cut;
+            if let Some(complete) = complete {
+                return Ok(complete);
+            }
+        }
+        reader.close().map(|response| Complete { response, is_kept: false })
+    }
+
+    fn every(size: usize, bytes: &[u8]) -> impl Iterator<Item = usize> {
+        (0..bytes.len()).step_by(size)
+    }
+
+    #[test]
+    fn every_framing_gives_the_body_whatever_the_pieces() {
+        for text in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello and more",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nA: b\r\n\r\n",
+            "HTTP/1.0 200 OK\r\n\r\nhello",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 5\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200 \nContent-Length: 5\n\nhello",
+        ] {
+            for size in [1, 2, 7, 1000] {
+                let response = read(text.as_bytes(), every(size, text.as_bytes())).unwrap().response;
+                assert_eq!(response, Response { status: 200, body: b"hello".to_vec() }, "{size} {text}");
+            }
+        }
+        let empty = read(b"HTTP/1.1 204 No Content\r\n\r\n", [3]).unwrap();
+        assert_eq!(empty, Complete { response: Response { status: 204, body: Vec::new() }, is_kept: true });
+    }
+
+    #[test]
+    fn a_redirect_is_a_response_like_any_other() {
+        let text = b"HTTP/1.1 302 Found\r\nLocation: http://a/\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(read(text, []).unwrap().response.status, 302);
+    }
+
+    #[test]
+    fn a_connection_is_kept_if_both_sides_agree_and_nothing_is_left_over() {
+        for (text, is_kept) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", true),
+            ("HTTP/1.0 200 OK\r\nConnection: x, Keep-Alive\r\nContent-Length: 2\r\n\r\nok", true),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", false),
+            ("HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 2\r\n\r\nok", false),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n", false),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nmore", false),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\n\r\nok", false),
+        ] {
+            let complete = read(text.as_bytes(), []).unwrap();
+            assert_eq!((complete.is_kept, complete.response.body.as_slice()), (is_kept, b"ok".as_slice()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_response_is_refused() {
+        for text in [
+            "",
+            "SSH-2.0-OpenSSH_9.2\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+            "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 4\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+        ] {
+            for size in [1, 4, 1000] {
+                let result = read(text.as_bytes(), every(size, text.as_bytes()));
+                assert!(matches!(result, Err(FetchError::NotHttp(_))), "{text}");
+            }
+        }
+        let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(MAX_INTERIM + 1);
+        assert!(matches!(read(interim.as_bytes(), []), Err(FetchError::NotHttp(_))));
+    }
+
+    #[test]
+    fn heads_and_bodies_have_limits() {
+        let long_head = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(HEAD_LIMIT));
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(MAX_HEADERS + 1));
+        let interim = format!("HTTP/1.1 102 Processing\r\nA: {}\r\n\r\n", "b".repeat(HEAD_LIMIT / 2)).repeat(2);
+        let announced = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", BODY_LIMIT + 1);
+        let huge = "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n".to_owned();
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n".to_owned();
+        let endless = format!("HTTP/1.1 200 OK\r\n\r\n{}", "b".repeat(BODY_LIMIT + 1));
+        for text in [long_head, many, interim, announced, huge, chunked, endless] {
+            let result = read(text.as_bytes(), every(4096, text.as_bytes()));
+            assert!(matches!(result, Err(FetchError::TooLarge)), "{:.60}", text);
+        }
+    }
+
+    #[test]
+    fn memory_follows_what_has_arrived_and_ends_at_the_announced_length() {
+        let mut reader = ResponseReader::new(BODY_LIMIT);
+        reader.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n").unwrap();
+        assert_eq!(reader.held_bytes(), 0, "an announced length takes no memory yet");
+        reader.receive(&[b'a'; 1000]).unwrap();
+        assert_eq!(reader.held_bytes(), 1000);
+        for _ in 0..48 {
+            assert!(reader.receive(&[b'a'; 1000]).unwrap().is_none());
+            assert!(reader.held_bytes() <= 50_000);
+        }
+        let response = reader.receive(&[b'a'; 1000]).unwrap().unwrap().response;
+        assert_eq!((response.body.len(), response.body.capacity()), (50_000, 50_000));
+    }
+
+    /// A response of some framing, and its body.
+    fn any_response() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+        let body = prop::collection::vec(any::<u8>(), 0..5000);
+        (body, 0..3, prop::collection::vec(1..3000usize, 0..6), 0..3usize).prop_map(
+            |(body, framing, sizes, interim)| {
+                let mut bytes = b"HTTP/1.1 102 Processing\r\nA: b\r\n\r\n".repeat(interim);
+                bytes.extend(b"HTTP/1.1 200 OK\r\n");
+                match framing {
+                    0 => bytes.extend([b"\r\n", body.as_slice()].concat()),
+                    1 => {
+                        bytes.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes());
+                        bytes.extend(&body);
+                    }
+                    _ => {
+                        bytes.extend(b"Transfer-Encoding: chunked\r\n\r\n");
+                        let mut rest = body.as_slice();
+                        for size in sizes.into_iter().chain([usize::MAX]) {
+                            let (chunk, behind) = rest.split_at(size.min(rest.len()));
+                            rest = behind;
+                            if !chunk.is_empty() {
+                                bytes.extend([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+                            }
+                        }
+                        bytes.extend(b"0\r\nT: v\r\n\r\n");
+                    }
+                }
+                (bytes, body)
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_the_bytes_gives_the_same_response(
+            (bytes, body) in any_response(),
+            mut cuts in prop::collection::vec(0..6000usize, 0..12),
+        ) {
+            cuts.sort_unstable();
+            let complete = read(&bytes, cuts).unwrap();
+            prop_assert_eq!(complete.response, Response { status: 200, body });
+        }
+
+        #[test]
+        fn any_split_of_noise_ends_the_same_and_within_the_limits(
+            noise in prop::collection::vec(
+                prop_oneof![
+                    any::<Vec<u8>>(),
+                    any_response().prop_map(|(bytes, _)| bytes),
+                    Just(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec()),
+                    Just(b"5\r\nabcde\r\n".to_vec()),
+                    Just(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec()),
+                    Just(b"X: y\r\n".to_vec()),
+                ],
+                0..8,
+            ),
+            mut cuts in prop::collection::vec(0..4000usize, 0..8),
+        ) {
+            let bytes = noise.concat();
+            cuts.sort_unstable();
+            let told = |result: Result<Complete, FetchError>| {
+                result.map(|complete| complete.response).map_err(|error| error.to_string())
+            };
+            prop_assert_eq!(told(read(&bytes, cuts)), told(read(&bytes, [])));
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The sockets of requests to other servers.
+//!
+//! As in the reactor, sockets are registered once, edge-triggered. What an edge promises is remembered until the
+//! socket is exhausted; a socket that has had its share of a call waits in a queue for the next.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::time::Instant;
+
+use mio::event::Event;
+use mio::net::{TcpStream, UdpSocket};
+use mio::{Interest, Registry, Token};
+
+use super::names::{Asked, NameConfiguration, Resolver};
+use super::pool::{Outcome, Pool};
+use super::{Fetch, FetchId, FetchLimits};
+
+/// Size of the buffer all reads go to.
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes read in one call of [`Fetcher::work`], about, and sockets looked at.
+const BYTES_PER_CALL: usize = 1024 * 1024;
+const SOCKETS_PER_CALL: usize = 64;
+/// Sockets made in one call of [`Fetcher::work`].
+const NEW_SOCKETS_PER_CALL: usize = 16;
+/// Messages read from one question's socket in a turn.
+const MESSAGES_PER_TURN: usize = 4;
+/// Whether a short read or write says that the socket is exhausted, so that the call that would only repeat it can be
+/// saved. epoll(7) promises it for edge-triggered stream sockets; elsewhere only `WouldBlock` counts.
+const SHORT_IS_EXHAUSTED: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+/// A connection's socket.
+struct Line {
+    socket: TcpStream,
+    may_read: bool,
+    may_write: bool,
+    /// The server has closed its side, so reading goes on until that is seen.
+    read_closed: bool,
+    is_queued: bool,
+}
+
+/// A question's socket.
+struct QuestionSocket {
+    socket: UdpSocket,
+    is_queued: bool,
+}
+
+/// Figures about a fetcher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchStats {
+    /// Connections, those being made and idle ones included.
+    pub connections: usize,
+    /// Connections kept without a request.
+    pub idle: usize,
+    /// Requests that wait for a connection.
+    pub waiting: usize,
+    /// Bytes of answers that are in the making, or done and not told yet.
+    pub held_bytes: usize,
+    /// Attempts to connect so far.
+    pub attempts: u64,
+    /// Questions sent to name servers so far.
+    pub questions: u64,
+    /// Requests made so far, and those of them that have come to an end that was told.
+    pub started: u64,
+    /// See `started`.
+    pub ended: u64,
+}
+
+/// Sends requests to other servers, driven by a loop.
+///
+/// The loop hands every event whose token is among [`tokens`](Self::tokens) to [`notice`](Self::notice), then calls
+/// [`work`](Self::work) and takes the outcomes from [`next_done`](Self::next_done). It waits no longer than
+/// [`next_due`](Self::next_due) says, and not at all while [`has_work`](Self::has_work).
+pub struct Fetcher {
+    pool: Pool,
+    resolver: Resolver,
+    first_token: usize,
+    /// Connections have the first tokens, questions those behind.
+    max_lines: usize,
+    max_questions: usize,
+    lines: Vec<Option<Line>>,
+    questions: Vec<Option<QuestionSocket>>,
+    /// Tokens, from 0, of sockets with something to do.
+    ready: VecDeque<usize>,
+    last_id: u64,
+    stats: FetchStats,
+    buffer: Box<[u8]>,
+}
+
+impl Fetcher {
+    /// A fetcher that uses the tokens from `first_token` on. The seed makes its questions to name servers hard to
+    /// guess, and is best taken from the system's randomness.
+    pub fn new(limits: FetchLimits, names: NameConfiguration, seed: [u8; 32], first_token: usize) -> Self {
+        let (max_lines, max_questions) = (limits.connections, limits.queries);
+        Self {
+            resolver: Resolver::new(names, &seed, limits.queries, limits.cached_names),
+            pool: Pool::new(limits),
+            first_token,
+            max_lines,
+            max_questions,
+            lines: std::iter::repeat_with(|| None).take(max_lines).collect(),
+            questions: std::iter::repeat_with(|| None).take(max_questions).collect(),
+            ready: VecDeque::new(),
+            last_id: 0,
+            stats: FetchStats::default(),
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+        }
+    }
+
+    /// The tokens that its sockets are registered with.
+    pub fn tokens(&self) -> Range<usize> {
+        self.first_token..self.first_token + self.max_lines + self.max_questions
+    }
+
+    /// Takes a request. Nothing is sent before the next [`work`](Self::work).
+    pub fn start(&mut self, fetch: Fetch, now: Instant) -> FetchId {
+        self.last_id += 1;
+        self.stats.started += 1;
+        let id = FetchId(self.last_id);
+        self.pool.start(id, fetch, now);
+        self.close_lines(now);
+        id
+    }
+
+    /// Gives a request up; its outcome is not told any more.
+    pub fn cancel(&mut self, id: FetchId, now: Instant) {
+        self.pool.cancel(id);
+        self.close_lines(now);
+    }
+
+    /// Takes note of what poll has reported.
+    pub fn notice(&mut self, event: &Event) {
+        let Some(index) = event.token().0.checked_sub(self.first_token) else { return };
+        // An event of an earlier socket in this place does no harm: the socket will say that it has nothing.
+        if let Some(Some(line)) = self.lines.get_mut(index) {
+            line.read_closed |= event.is_read_closed() || event.is_error();
+            line.may_read |= event.is_readable() || line.read_closed;
+            line.may_write |= event.is_writable();
+        }
+        self.queue(index);
+    }
+
+    /// Deals with what is ready and due, or with the first part of it: about half a millisecond of work.
+    pub fn work(&mut self, registry: &Registry, now: Instant) {
+        self.pool.deal_with_due(now);
+        self.close_lines(now);
+        self.resolver.deal_with_due(now);
+        self.close_questions();
+        let mut left = BYTES_PER_CALL;
+        for _ in 0..self.ready.len().min(SOCKETS_PER_CALL) {
+            if left == 0 {
+                break;
+            }
+            let Some(index) = self.ready.pop_front() else { break };
+            let read = match index.checked_sub(self.max_lines) {
+                None => self.drive_line(index, now),
+                Some(question) => self.drive_question(question, now),
+            };
+            left = left.saturating_sub(read);
+        }
+        self.exchange_names(now);
+        self.open_questions(registry, now);
+        self.open_lines(registry, now);
+    }
+
+    /// When [`work`](Self::work) has to be called at the latest.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.pool.next_due().into_iter().chain(self.resolver.next_due()).min()
+    }
+
+    /// Whether there is something to do without any event.
+    pub fn has_work(&self) -> bool {
+        !self.ready.is_empty() || self.pool.has_wishes() || self.resolver.has_wishes()
+    }
+
+    /// A request that has come to its end.
+    pub fn next_done(&mut self) -> Option<Outcome> {
+        let done = self.pool.next_done()?;
+        self.stats.ended += 1;
+        Some(done)
+    }
+
+    /// Bytes of answers that are in the making, or done and not told yet.
+    pub fn held_bytes(&self) -> usize {
+        self.pool.held_bytes()
+    }
+
+    /// Figures at this moment.
+    pub fn stats(&self) -> FetchStats {
+        let (connections, idle) = self.pool.connections();
+        FetchStats { connections, idle, waiting: self.pool.waiting(), held_bytes: self.held_bytes(), ..self.stats }
+    }
+
+    /// Carries questions for names and their answers between pool and resolver.
+    fn exchange_names(&mut self, now: Instant) {
+        while let Some((slot, name)) = self.pool.next_question() {
+            self.resolver.ask(name, slot, now);
+        }
+        while let Some((slot, known)) = self.resolver.next_found() {
+            self.pool.named(slot, known.as_deref().map_err(|reason| *reason), now);
+            self.close_lines(now);
+        }
+    }
+
+    /// Sends questions to name servers.
+    fn open_questions(&mut self, registry: &Registry, now: Instant) {
+        for _ in 0..NEW_SOCKETS_PER_CALL {
+            let Some(asked) = self.resolver.next_question() else { return };
+            let slot = asked.slot;
+            let token = Token(self.first_token + self.max_lines + slot);
+            self.stats.questions += 1;
+            match send_question(&asked, registry, token) {
+                Ok(socket) => {
+                    if let Some(place) = self.questions.get_mut(slot) {
+                        *place = Some(QuestionSocket { socket, is_queued: false });
+                    }
+                }
+                Err(error) => {
+                    log::debug!("cannot ask the name server {}: {error}", asked.server);
+                    self.resolver.unreachable(slot, now);
+                    self.close_questions();
+                }
+            }
+        }
+    }
+
+    /// Begins to connect.
+    fn open_lines(&mut self, registry: &Registry, now: Instant) {
+        while let Some(slot) = self.pool.next_assigned() {
+            self.queue(slot);
+        }
+        for _ in 0..NEW_SOCKETS_PER_CALL {
+            let Some((slot, address)) = self.pool.next_attempt() else { return };
+            self.stats.attempts += 1;
+            match connect(address, registry, Token(self.first_token + slot)) {
+                Ok(socket) => {
+                    if let Some(place) = self.lines.get_mut(slot) {
+                        let (may_read, may_write, read_closed, is_queued) = (false, false, false, false);
+                        *place = Some(Line { socket, may_read, may_write, read_closed, is_queued });
+                    }
+                }
+                Err(error) => {
+                    self.pool.attempt_failed(slot, error, now);
+                    self.close_lines(now);
+                }
+            }
+        }
+    }
+
+    /// Has a socket dealt with in the next call, or later in this.
+    fn queue(&mut self, index: usize) {
+        let is_queued = match index.checked_sub(self.max_lines) {
+            None => self.lines.get_mut(index).and_then(Option::as_mut).map(|line| &mut line.is_queued),
+            Some(slot) => self.questions.get_mut(slot).and_then(Option::as_mut).map(|socket| &mut socket.is_queued),
+        };
+        if let Some(is_queued) = is_queued
+            && !std::mem::replace(is_queued, true)
+        {
+            self.ready.push_back(index);
+        }
+    }
+
+    /// Writes and reads once for a connection. Returns the bytes read, one at least.
+    fn drive_line(&mut self, slot: usize, now: Instant) -> usize {
+        let Some(Some(line)) = self.lines.get_mut(slot) else { return 1 };
+        line.is_queued = false;
+        if self.pool.is_connecting(slot) {
+            match line.is_connected() {
+                Ok(false) => return 1,
+                Ok(true) => self.pool.connected(slot),
+                Err(error) => {
+                    self.pool.attempt_failed(slot, error, now);
+                    self.close_lines(now);
+                    return 1;
+                }
+            }
+        }
+        line.write(&mut self.pool, slot);
+        let read = line.read(&mut self.buffer);
+        let wants_more = line.may_read;
+        let count = *read.as_ref().ok().and_then(Option::as_ref).unwrap_or(&0);
+        match read {
+            Ok(None) => {}
+            Ok(Some(0)) => self.pool.ended(slot, None),
+            Ok(Some(count)) => self.pool.received(slot, self.buffer.get(..count).unwrap_or_default(), now),
+            Err(error) => self.pool.ended(slot, Some(error)),
+        }
+        self.close_lines(now);
+        if wants_more {
+            self.queue(slot);
+        }
+        count.max(1)
+    }
+
+    /// Reads the answers to a question. Returns the bytes read, one at least.
+    fn drive_question(&mut self, slot: usize, now: Instant) -> usize {
+        let mut bytes = 1;
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(Some(question)) = self.questions.get_mut(slot) else { return bytes };
+            question.is_queued = false;
+            match question.socket.recv(&mut self.buffer) {
+                Ok(count) => {
+                    bytes += count;
+                    self.resolver.received(slot, self.buffer.get(..count).unwrap_or_default(), now);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.resolver.unreachable(slot, now),
+            }
+            self.close_questions();
+        }
+        self.queue(self.max_lines + slot);
+        bytes
+    }
+
+    /// Closes the sockets of connections that have ended. That takes them out of the poll as well.
+    fn close_lines(&mut self, now: Instant) {
+        while let Some(slot) = self.pool.next_closed() {
+            self.resolver.forget(slot, now);
+            if let Some(line) = self.lines.get_mut(slot) {
+                *line = None;
+            }
+        }
+        self.close_questions();
+    }
+
+    fn close_questions(&mut self) {
+        while let Some(slot) = self.resolver.next_closed() {
+            if let Some(question) = self.questions.get_mut(slot) {
+                *question = None;
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Whether the connection stands; an error if it cannot.
+    fn is_connected(&self) -> io::Result<bool> {
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::NotConnected | ErrorKind::WouldBlock) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes what is to be sent, as far as the socket takes it. An error is left to reading, which finds it again,
+    /// after an answer that may have come before it.
+    fn write(&mut self, pool: &mut Pool, slot: usize) {
+        while self.may_write {
+            let parts = pool.unsent(slot).map(IoSlice::new);
+            let wanted: usize = parts.iter().map(|part| part.len()).sum();
+            if wanted == 0 {
+                return;
+            }
+            match self.socket.write_vectored(&parts) {
+                Ok(count) => {
+                    pool.sent(slot, count);
+                    self.may_write = count == wanted || !SHORT_IS_EXHAUSTED;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.may_write = false;
+                    self.may_read |= error.kind() != ErrorKind::WouldBlock;
+                }
+            }
+        }
+    }
+
+    /// Reads once. `None` if there is nothing for now, 0 at the end.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if !self.may_read {
+            return Ok(None);
+        }
+        match self.socket.read(buffer) {
+            Ok(count) => {
+                // The end of the stream is reported only once, perhaps together with these bytes: if it has been, it
+                // must be read as well.
+                if count < buffer.len() && SHORT_IS_EXHAUSTED && !self.read_closed {
+                    self.may_read = false;
+                }
+                Ok(Some(count))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.may_read = false;
+                Ok(None)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn connect(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<TcpStream> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+    Ok(socket)
+}
+
+/// Sends a question by a socket of its own, with a port that the system chooses at random and that only the server
+/// can send to.
+fn send_question(asked: &Asked, registry: &Registry, token: Token) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match asked.server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let mut socket = UdpSocket::bind(any)?;
+    socket.connect(asked.server)?;
+    registry.register(&mut socket, token, Interest::READABLE)?;
+    socket.send(&asked.bytes)?;
+    Ok(socket)
+}

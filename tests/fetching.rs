@@ -1,0 +1,559 @@
+//! Requests to other servers over real sockets on loopback, driven by a loop as the node drives them.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+use nisd::net::fetch::{
+    Endpoint, Fetch, FetchError, FetchId, FetchLimits, FetchStats, Fetcher, Method, NameConfiguration, Response,
+};
+use simple_dns::rdata::{A, AAAA, CNAME, RData};
+use simple_dns::{CLASS, Name, Packet, QTYPE, RCODE, ResourceRecord, TYPE};
+use socket2::{Domain, Socket, Type};
+
+/// No test waits longer than this for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long the requests of these tests may take.
+const TIME: Duration = Duration::from_secs(3);
+
+/// How late the end of a request may be noticed on a busy machine.
+const LATE: Duration = Duration::from_millis(500);
+
+const BODY_LIMIT: usize = 256 * 1024;
+
+const FIRST_TOKEN: usize = 100;
+
+/// A loop around a fetcher.
+struct Driver {
+    poll: Poll,
+    fetcher: Fetcher,
+    started: HashMap<FetchId, Instant>,
+    most_held: usize,
+    longest_work: Duration,
+}
+
+struct Outcome {
+    result: Result<Response, FetchError>,
+    took: Duration,
+}
+
+impl Driver {
+    fn new(limits: FetchLimits) -> Self {
+        Self::with_names(limits, NameConfiguration::parse("", ""))
+    }
+
+    fn with_names(limits: FetchLimits, names: NameConfiguration) -> Self {
+        let fetcher = Fetcher::new(limits, names, [3; 32], FIRST_TOKEN);
+        let (started, longest_work) = (HashMap::new(), Duration::ZERO);
+        Self { poll: Poll::new().unwrap(), fetcher, started, most_held: 0, longest_work }
+    }
+
+    fn start(&mut self, fetch: Fetch) -> FetchId {
+        let now = Instant::now();
+        let id = self.fetcher.start(fetch, now);
+        self.started.insert(id, now);
+        id
+    }
+
+    /// One turn of the loop, of at most this length.
+    fn turn(&mut self, at_most: Duration, outcomes: &mut HashMap<FetchId, Outcome>) {
+        let now = Instant::now();
+        let due = self.fetcher.next_due().map_or(at_most, |due| due.saturating_duration_since(now));
+        let timeout = if self.fetcher.has_work() { Duration::ZERO } else { due.min(at_most) };
+        let mut events = Events::with_capacity(256);
+        self.poll.poll(&mut events, Some(timeout)).unwrap();
+        let now = Instant::now();
+        for event in &events {
+            assert!(self.fetcher.tokens().contains(&event.token().0));
+            self.fetcher.notice(event);
+        }
+        self.fetcher.work(self.poll.registry(), now);
+        self.longest_work = self.longest_work.max(now.elapsed());
+        self.most_held = self.most_held.max(self.fetcher.held_bytes());
+        while let Some((id, result)) = self.fetcher.next_done() {
+            let took = self.started.remove(&id).expect("told once").elapsed();
+            outcomes.insert(id, Outcome { result, took });
+        }
+    }
+
+    /// Turns until all requests have come to their end.
+    fn run(&mut self) -> HashMap<FetchId, Outcome> {
+        let (start, mut outcomes) = (Instant::now(), HashMap::new());
+        while !self.started.is_empty() {
+            assert!(start.elapsed() < PATIENCE, "{:?}", self.fetcher.stats());
+            self.turn(Duration::from_millis(100), &mut outcomes);
+        }
+        outcomes
+    }
+
+    /// The outcome of one request.
+    fn fetch(&mut self, fetch: Fetch) -> Outcome {
+        let id = self.start(fetch);
+        self.run().remove(&id).unwrap()
+    }
+
+    /// The body of the answer to one request.
+    fn body(&mut self, fetch: Fetch) -> String {
+        let response = self.fetch(fetch).result.unwrap();
+        assert_eq!(response.status, 200);
+        String::from_utf8(response.body).unwrap()
+    }
+
+    fn stats(&self) -> FetchStats {
+        self.fetcher.stats()
+    }
+}
+
+fn get(endpoint: &Endpoint) -> Fetch {
+    Fetch {
+        endpoint: endpoint.clone(),
+        method: Method::Get,
+        target: "/chain/height".to_owned(),
+        media_type: "application/json",
+        body: [].into(),
+        body_limit: BODY_LIMIT,
+        time: TIME,
+        is_idempotent: true,
+    }
+}
+
+fn get_from(host: &str, port: u16) -> Fetch {
+    get(&Endpoint { host: host.to_owned(), port })
+}
+
+/// A server in threads of its own; `serve` is handed each connection and its number.
+fn server(address: &str, serve: impl Fn(TcpStream, usize) + Clone + Send + 'static) -> Endpoint {
+    let listener = TcpListener::bind(address).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(stream, number));
+        }
+    });
+    Endpoint { host: address.ip().to_string(), port: address.port() }
+}
+
+/// Reads a request: its body, or nothing at the end of the connection.
+fn receive(stream: &mut TcpStream) -> Option<String> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.split("Content-Length: ").nth(1).map_or("0", |rest| rest.lines().next().unwrap());
+            if body.len() == length.parse::<usize>().unwrap() {
+                return Some(body.to_owned());
+            }
+        }
+        match stream.read(&mut chunk) {
+            Ok(count) if count > 0 => bytes.extend(&chunk[..count]),
+            _ => return None,
+        }
+    }
+}
+
+/// A server that answers every request with the same bytes, and keeps the connection if that is right for them.
+fn answering(answer: &'static str) -> Endpoint {
+    server("127.0.0.1:0", move |mut stream, _| {
+        while receive(&mut stream).is_some() && stream.write_all(answer.as_bytes()).is_ok() {
+            if !answer.contains("Content-Length") && !answer.contains("chunked") {
+                return;
+            }
+        }
+    })
+}
+
+const SIZED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{\"height\":1}";
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"hei\r\n7\r\nght\":1}\r\n0\r\n\r\n";
+const UNTIL_CLOSED: &str = "HTTP/1.1 200 OK\r\n\r\n{\"height\":1}";
+
+/// Waits before each byte.
+fn dripping(step: Duration, answer: &'static str, times: usize) -> Endpoint {
+    server("127.0.0.1:0", move |mut stream, _| {
+        while receive(&mut stream).is_some() {
+            for byte in answer.as_bytes().repeat(times) {
+                thread::sleep(step);
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+/// Sends a head, and then more than anybody wants.
+fn endless(head: &'static str, part: String) -> Endpoint {
+    server("127.0.0.1:0", move |mut stream, _| {
+        receive(&mut stream);
+        let _ = stream.write_all(head.as_bytes());
+        while stream.write_all(part.as_bytes()).is_ok() {}
+    })
+}
+
+/// Takes connections and requests and never says anything.
+fn silent() -> Endpoint {
+    server("127.0.0.1:0", |mut stream, _| {
+        receive(&mut stream);
+        thread::sleep(PATIENCE);
+    })
+}
+
+/// Sends something and closes.
+fn closing(before_request: bool, words: &'static str) -> Endpoint {
+    server("127.0.0.1:0", move |mut stream, _| {
+        if !before_request {
+            receive(&mut stream);
+        }
+        let _ = stream.write_all(words.as_bytes());
+    })
+}
+
+/// A port that takes no connection and refuses none, because its queue is full. The sockets keep it so.
+fn stuck() -> (Endpoint, Vec<Socket>) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut sockets = vec![listener];
+    for _ in 0..4 {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&address);
+        sockets.push(socket);
+    }
+    let port = address.as_socket().unwrap().port();
+    (Endpoint { host: "127.0.0.1".to_owned(), port }, sockets)
+}
+
+/// A port that nobody listens on.
+fn nobody() -> Endpoint {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    Endpoint { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() }
+}
+
+/// What must become of a request.
+type Expected = fn(&Result<Response, FetchError>) -> bool;
+
+const GOOD: Expected = |result| matches!(result, Ok(Response { status: 200, body }) if body == b"{\"height\":1}");
+const REDIRECT: Expected = |result| matches!(result, Ok(Response { status: 302, .. }));
+const LATE_ONE: Expected = |result| matches!(result, Err(FetchError::TimedOut(TIME)));
+const TOO_LARGE: Expected = |result| matches!(result, Err(FetchError::TooLarge));
+const NONSENSE: Expected = |result| matches!(result, Err(FetchError::NotHttp(_)));
+const BROKEN: Expected = |result| matches!(result, Err(FetchError::Broken(_) | FetchError::NotHttp(_)));
+const UNREACHABLE: Expected = |result| matches!(result, Err(FetchError::Unreachable(_)));
+
+/// The 50 servers: their class, what must become of requests to them, and where they are.
+fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
+    let (stuck, sockets) = stuck();
+    let mut servers = vec![
+        ("never accept", LATE_ONE, stuck),
+        ("drip, slowly", GOOD, dripping(Duration::from_millis(4), SIZED, 1)),
+        ("drip, slowly", GOOD, dripping(Duration::from_millis(3), CHUNKED, 1)),
+        ("drip, for ever", LATE_ONE, dripping(Duration::from_millis(5), "HTTP/1.1 200 OK\r\nA: b", 1)),
+        ("drip, for ever", LATE_ONE, dripping(Duration::from_millis(5), "HTTP/1.1 200 OK\r\n\r\n", 1000)),
+        ("too much", TOO_LARGE, endless("HTTP/1.1 200 OK\r\nContent-Length: 262145\r\n\r\n", "x".repeat(1000))),
+        ("too much", TOO_LARGE, endless("HTTP/1.1 200 OK\r\n\r\n", "x".repeat(100_000))),
+        (
+            "too much",
+            TOO_LARGE,
+            endless(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                format!("3e8\r\n{}\r\n", "x".repeat(1000)),
+            ),
+        ),
+        ("too much", TOO_LARGE, endless("HTTP/1.1 200 OK\r\n", "A: b\r\n".repeat(10))),
+        ("close early", BROKEN, closing(true, "")),
+        ("close early", BROKEN, closing(false, "")),
+        ("close early", BROKEN, closing(false, "HTTP/1.1 200 OK\r\nContent-Le")),
+        ("close early", BROKEN, closing(false, "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{")),
+        ("redirect", REDIRECT, answering("HTTP/1.1 302 Found\r\nLocation: http://a/\r\nContent-Length: 0\r\n\r\n")),
+        (
+            "redirect",
+            REDIRECT,
+            answering("HTTP/1.1 302 Found\r\nLocation: /\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ),
+        ("nonsense", NONSENSE, answering("SSH-2.0-OpenSSH_9.2\r\nContent-Length: 0\r\n\r\n")),
+        (
+            "nonsense",
+            NONSENSE,
+            endless("HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\n".to_owned()),
+        ),
+        ("nonsense", NONSENSE, answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n")),
+        ("nobody there", UNREACHABLE, nobody()),
+    ];
+    servers.extend((0..3).map(|_| ("silent", LATE_ONE, silent())));
+    let good = [SIZED, CHUNKED, UNTIL_CLOSED];
+    while servers.len() < 50 {
+        servers.push(("good", GOOD, answering(good[servers.len() % good.len()])));
+    }
+    (servers, sockets)
+}
+
+#[test]
+fn a_thousand_requests_to_fifty_servers_of_all_kinds_end_within_their_limits_and_the_good_ones_at_once() {
+    let (servers, _sockets) = servers();
+    let limits = FetchLimits::default();
+    let mut driver = Driver::new(limits.clone());
+    let mut ids = HashMap::new();
+    for _ in 0..20 {
+        for (class, expected, endpoint) in &servers {
+            ids.insert(driver.start(get(endpoint)), (*class, *expected));
+        }
+    }
+    assert_eq!(ids.len(), 1000);
+    let outcomes = driver.run();
+    let mut times: HashMap<&str, Vec<Duration>> = HashMap::new();
+    for (id, (class, expected)) in &ids {
+        let outcome = &outcomes[id];
+        assert!(expected(&outcome.result), "{class}: {:?}", outcome.result);
+        assert!(outcome.took <= TIME + LATE, "{class}: {:?}", outcome.took);
+        times.entry(class).or_default().push(outcome.took);
+    }
+    println!("{:16} {:>5} {:>9} {:>9} {:>9}", "class", "count", "p50 ms", "p99 ms", "most ms");
+    let mut classes: Vec<_> = times.iter_mut().collect();
+    classes.sort();
+    for (class, times) in classes {
+        times.sort();
+        let at = |share: usize| times[times.len() * share / 100].as_secs_f64() * 1e3;
+        let most = times.last().unwrap().as_secs_f64() * 1e3;
+        println!("{class:16} {:>5} {:>9.1} {:>9.1} {most:>9.1}", times.len(), at(50), at(99));
+    }
+    let stats = driver.stats();
+    println!("most bytes held: {}, longest call of work: {:?}, {stats:?}", driver.most_held, driver.longest_work);
+    assert!(driver.most_held <= limits.held_bytes);
+    let good = &times["good"];
+    assert!(good[good.len() * 99 / 100] < TIME / 3, "the good ones waited for the bad ones");
+    assert_eq!((stats.started, stats.ended, stats.waiting), (1000, 1000, 0));
+}
+
+#[test]
+fn a_connection_serves_many_requests_and_one_that_was_closed_meanwhile_is_replaced() {
+    let endpoint = server("127.0.0.1:0", |mut stream, number| {
+        for _ in 0..3 {
+            let Some(body) = receive(&mut stream) else { return };
+            let body = format!("{number}:{body}");
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+        // Closed without a word with the next request, if one comes before the end of the connection is noticed.
+        let _ = stream.read(&mut [0; 100]);
+    });
+    let mut driver = Driver::new(FetchLimits::default());
+    let post = Fetch { method: Method::Post, body: b"hello".as_slice().into(), ..get(&endpoint) };
+    let bodies: Vec<String> = (0..8).map(|_| driver.body(post.clone())).collect();
+    let expected = ["0:hello", "0:hello", "0:hello", "1:hello", "1:hello", "1:hello", "2:hello", "2:hello"];
+    assert_eq!(bodies, expected);
+    assert_eq!(driver.stats().attempts, 3);
+}
+
+#[test]
+fn an_idle_connection_is_closed_in_time() {
+    let limits = FetchLimits { idle_time: Duration::from_millis(100), ..FetchLimits::default() };
+    let mut driver = Driver::new(limits);
+    let endpoint = answering(SIZED);
+    driver.body(get(&endpoint));
+    assert_eq!((driver.stats().connections, driver.stats().idle), (1, 1));
+    let start = Instant::now();
+    while driver.stats().connections > 0 {
+        assert!(start.elapsed() < PATIENCE);
+        driver.turn(PATIENCE, &mut HashMap::new());
+    }
+    assert!(start.elapsed() < Duration::from_millis(100) + LATE);
+    assert!(driver.fetcher.next_due().is_none() && !driver.fetcher.has_work());
+}
+
+#[test]
+fn all_answers_together_hold_no_more_than_they_may() {
+    let part = "x".repeat(1000);
+    let endpoints: Vec<_> = (0..40)
+        .map(|_| {
+            let part = part.clone();
+            server("127.0.0.1:0", move |mut stream, _| {
+                receive(&mut stream);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 250000\r\n\r\n");
+                for _ in 0..250 {
+                    thread::sleep(Duration::from_millis(1));
+                    let _ = stream.write_all(part.as_bytes());
+                }
+            })
+        })
+        .collect();
+    let limits = FetchLimits { held_bytes: 4_000_000, ..FetchLimits::default() };
+    let mut driver = Driver::new(limits);
+    for endpoint in &endpoints {
+        driver.start(get(endpoint));
+    }
+    let outcomes = driver.run();
+    let good = outcomes.values().filter(|outcome| outcome.result.is_ok()).count();
+    let busy = outcomes.values().filter(|outcome| matches!(outcome.result, Err(FetchError::Busy))).count();
+    println!("{good} good, {busy} given up, most bytes held {}", driver.most_held);
+    assert!(good >= 10 && busy > 0 && good + busy == 40);
+    assert!(driver.most_held <= 4_000_000 + good * 250_000);
+    assert_eq!(driver.fetcher.held_bytes(), 0);
+}
+
+#[test]
+fn a_request_that_is_given_up_is_not_told_of() {
+    let mut driver = Driver::new(FetchLimits::default());
+    let endpoint = silent();
+    let id = driver.start(get(&endpoint));
+    let mut outcomes = HashMap::new();
+    for _ in 0..5 {
+        driver.turn(Duration::from_millis(10), &mut outcomes);
+    }
+    driver.fetcher.cancel(id, Instant::now());
+    assert!(driver.fetcher.next_done().is_none() && outcomes.is_empty());
+    assert_eq!(driver.stats().connections, 0);
+}
+
+/// A name server: what it answers depends on the name. Counts the questions.
+fn name_server() -> (SocketAddr, Arc<AtomicUsize>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let questions = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&questions);
+    thread::spawn(move || {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut buffer = [0; 1500];
+        while let Ok((count, from)) = socket.recv_from(&mut buffer) {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let packet = Packet::parse(&buffer[..count]).unwrap();
+            let name = packet.questions[0].qname.to_string();
+            let times = seen.entry(name.clone()).or_default();
+            *times += 1;
+            for answer in answers(&name, *times, &buffer[..count]) {
+                socket.send_to(&answer, from).unwrap();
+            }
+        }
+    });
+    (address, questions)
+}
+
+/// What comes back for a name that is asked for the so-manieth time.
+fn answers(name: &str, times: usize, question: &[u8]) -> Vec<Vec<u8>> {
+    let good = answer(question, &[("", Ipv4Addr::LOCALHOST.into())]);
+    match name {
+        "good.test" => vec![good],
+        "lossy.test" if times <= 2 => vec![],
+        "lossy.test" => vec![good],
+        "forged.test" => {
+            let elsewhere = answer(question, &[("", Ipv4Addr::new(127, 0, 0, 3).into())]);
+            let forged = (1..9).map(|flip| [&[elsewhere[0] ^ flip], &elsewhere[1..]].concat());
+            forged.chain([good]).collect()
+        }
+        "alias.test" => vec![answer(question, &[("other.test", Ipv4Addr::LOCALHOST.into())])],
+        "six.test" => vec![answer(question, &[("", Ipv6Addr::LOCALHOST.into())])],
+        "several.test" => {
+            vec![answer(question, &[("", Ipv4Addr::new(127, 0, 0, 2).into()), ("", Ipv4Addr::LOCALHOST.into())])]
+        }
+        "silent.test" => vec![],
+        _ => {
+            let mut packet = Packet::parse(question).unwrap().into_reply();
+            packet.questions = Packet::parse(question).unwrap().questions;
+            *packet.rcode_mut() = RCODE::NameError;
+            vec![packet.build_bytes_vec().unwrap()]
+        }
+    }
+}
+
+/// An answer with those addresses that are of the family asked for, each of another name if one is given.
+fn answer(question: &[u8], addresses: &[(&'static str, IpAddr)]) -> Vec<u8> {
+    let asked = Packet::parse(question).unwrap();
+    let name = asked.questions[0].qname.clone();
+    let mut packet = Packet::parse(question).unwrap().into_reply();
+    packet.questions = asked.questions.clone();
+    for (alias, address) in addresses {
+        let mut owner = name.clone();
+        if !alias.is_empty() {
+            let target = Name::new(alias).unwrap();
+            let data = RData::CNAME(CNAME(target.clone()));
+            packet.answers.push(ResourceRecord::new(owner, CLASS::IN, 60, data));
+            owner = target;
+        }
+        let data = match address {
+            IpAddr::V4(address) if asked.questions[0].qtype == QTYPE::TYPE(TYPE::A) => RData::A(A::from(*address)),
+            IpAddr::V6(address) if asked.questions[0].qtype == QTYPE::TYPE(TYPE::AAAA) => {
+                RData::AAAA(AAAA::from(*address))
+            }
+            _ => continue,
+        };
+        packet.answers.push(ResourceRecord::new(owner, CLASS::IN, 60, data));
+    }
+    packet.build_bytes_vec_compressed().unwrap()
+}
+
+fn driver_with(servers: Vec<SocketAddr>) -> Driver {
+    let mut names = NameConfiguration::parse("127.0.0.1 filed.test\n", "");
+    (names.servers, names.patience, names.rounds) = (servers, Duration::from_millis(200), 2);
+    Driver::with_names(FetchLimits::default(), names)
+}
+
+#[test]
+fn names_are_resolved_whatever_happens_to_questions_and_answers() {
+    let endpoint = answering(SIZED);
+    let (address, questions) = name_server();
+    let mut driver = driver_with(vec![address]);
+    for (name, new_questions) in [
+        ("good.test", 2),
+        ("GOOD.test.", 0),
+        ("lossy.test", 4),
+        ("forged.test", 2),
+        ("alias.test", 2),
+        ("several.test", 2),
+        ("filed.test", 0),
+        ("localhost", 0),
+    ] {
+        let before = questions.load(Ordering::Relaxed);
+        let start = Instant::now();
+        assert_eq!(driver.body(get_from(name, endpoint.port)), "{\"height\":1}", "{name}");
+        println!("{name}: {:?}", start.elapsed());
+        assert_eq!(questions.load(Ordering::Relaxed) - before, new_questions, "{name}");
+    }
+    for (name, reason) in [("none.test", "no such name"), ("silent.test", "no name server answers"), ("a..b", "name")] {
+        match driver.fetch(get_from(name, endpoint.port)).result {
+            Err(FetchError::UnknownHost(told)) => assert!(told.contains(reason), "{name}: {told}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_ipv6_host_is_reached_by_its_name() {
+    let endpoint = server("[::1]:0", |mut stream, _| {
+        receive(&mut stream);
+        stream.write_all(SIZED.as_bytes()).unwrap();
+    });
+    let (address, _) = name_server();
+    let mut driver = driver_with(vec![address]);
+    assert_eq!(driver.body(get_from("six.test", endpoint.port)), "{\"height\":1}");
+}
+
+#[test]
+fn a_name_server_that_is_not_there_or_does_not_answer_leaves_the_work_to_the_next() {
+    let endpoint = answering(SIZED);
+    let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (good, _) = name_server();
+    let mut driver = driver_with(vec![nobody, mute.local_addr().unwrap(), good]);
+    let outcome = driver.fetch(get_from("good.test", endpoint.port));
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    println!("{:?}", outcome.took);
+    assert!(outcome.took < Duration::from_millis(200) + LATE, "only the mute one cost time: {:?}", outcome.took);
+}
+
+#[test]
+fn names_that_nobody_knows_do_not_delay_other_hosts() {
+    let endpoint = answering(SIZED);
+    let (address, _) = name_server();
+    let mut driver = driver_with(vec![address]);
+    let slow: Vec<_> = (0..20).map(|_| driver.start(get_from("silent.test", endpoint.port))).collect();
+    let good: Vec<_> = (0..20).map(|_| driver.start(get(&endpoint))).collect();
+    let outcomes = driver.run();
+    assert!(slow.iter().all(|id| matches!(outcomes[id].result, Err(FetchError::UnknownHost(_)))));
+    assert!(good.iter().all(|id| outcomes[id].result.is_ok() && outcomes[id].took < LATE));
+}
