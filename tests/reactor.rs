@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use nisd::net::machine::{ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message as Frame, Moment, Taken};
 use nisd::net::websocket::handshake;
-use nisd::net::{Fetcher, Limits, Reactor, SharedPool, Stats};
+use nisd::net::fetch::Fetching;
+use nisd::net::{Limits, Reactor, SharedPool, Stats};
 use tungstenite::Message;
 
 /// No test waits longer than this for anything.
@@ -150,7 +151,7 @@ impl Server {
         // All that belongs to the reactor stays in its thread.
         let thread = std::thread::spawn(move || {
             let trusted = |address: IpAddr| address == IpAddr::from([127, 0, 0, 9]);
-            let mut reactor = Reactor::new(limits, Box::new(trusted), Fetcher::default()).unwrap();
+            let mut reactor = Reactor::new(limits, Box::new(trusted), Fetching::default()).unwrap();
             bound.send(reactor.listen(LISTENER, "127.0.0.1:0".parse().unwrap(), max_connections).unwrap()).unwrap();
             let mut echo = Echo { shared: reactor.shared_pool(), ..Echo::default() };
             let mut stopping: Option<Instant> = None;

@@ -1,12 +1,13 @@
 //! Opening the ports.
 
-use std::io;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::{NodeError, descriptors};
 use crate::config::{Bind, LocalAddresses, Settings};
 use crate::devnet::Ports;
-use crate::net::{self, Fetcher, Reactor, machine::ListenerId};
+use crate::net::fetch::{FetchLimits, Fetching, NameConfiguration};
+use crate::net::{self, Reactor, machine::ListenerId};
 use crate::node;
 
 /// Where the two interfaces listen; the first address of each.
@@ -50,7 +51,7 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
             ..net::Limits::default()
         },
         Box::new(move |address| trusted.contains(address)),
-        net::fetch_from_system(fetches, seed),
+        fetching(fetches, seed),
     )
     .map_err(NodeError::System)?;
     let share = |own: usize| own.min(share_of(connections, limits.connections, own));
@@ -66,6 +67,15 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
         )?,
     };
     Ok((reactor, addresses))
+}
+
+/// How requests to other servers are made: names as the system's files say, which are read once.
+fn fetching(most: usize, seed: &[u8; 32]) -> Fetching {
+    let [hosts, resolvers] = ["/etc/hosts", "/etc/resolv.conf"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    let limits = FetchLimits::default();
+    let (connections, queries) = (limits.connections.min(most / 2 + 1), limits.queries.min(most / 2 + 1));
+    let names = NameConfiguration::parse(&hosts, &resolvers);
+    Fetching { limits: FetchLimits { connections, queries, ..limits }, names, seed: *seed }
 }
 
 /// The part of `connections` that an interface may use which may use `own` of `configured`.

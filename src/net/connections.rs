@@ -280,7 +280,7 @@ impl<S: Socket> Effects for Connections<S> {
     }
 
     fn cancel(&mut self, fetch: FetchId) {
-        self.fetcher.cancel(fetch);
+        self.fetcher.cancel(fetch, self.now);
     }
 
     fn wake_at(&mut self, running: Duration) {

@@ -42,7 +42,6 @@ mod server;
 mod shared;
 mod socket;
 
-pub use fetch::Fetcher;
 pub use limits::{IsTrusted, Limits};
 pub use connection::Readiness;
 pub use reactor::{EXTERNAL_TOKENS, MAX_LISTENERS, Reactor, Turn};

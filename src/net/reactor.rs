@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 
-use super::fetch::Fetcher;
+use super::fetch::{Fetcher, Fetching};
 use super::limits::{IsTrusted, Limits};
 use super::listeners::Listeners;
 use super::machine::{Event, ListenerId, Machine, Moment};
@@ -24,11 +24,8 @@ pub const EXTERNAL_TOKENS: usize = 16;
 /// Listening sockets of one reactor; `listen` refuses a further one.
 pub const MAX_LISTENERS: usize = 16;
 
-/// Tokens of requests to other servers.
-pub const FETCH_TOKENS: usize = 4096;
-
+/// First token of requests to other servers; those of connections come behind.
 const FIRST_FETCH: usize = EXTERNAL_TOKENS + MAX_LISTENERS;
-const FIRST_CONNECTION: usize = FIRST_FETCH + FETCH_TOKENS;
 
 /// Events taken from one poll; the rest comes with the next.
 const EVENTS_PER_TURN: usize = 1024;
@@ -58,6 +55,8 @@ pub struct Reactor {
     poll: Poll,
     events: Events,
     listeners: Listeners,
+    /// Token of the connection in slot 0.
+    first_connection: usize,
     server: Server<TcpStream>,
     started: Instant,
     now: Instant,
@@ -67,13 +66,15 @@ pub struct Reactor {
 
 impl Reactor {
     /// A reactor that listens on nothing yet. Proxies for which `trusted` says so name the callers whose requests they
-    /// pass on; `fetcher` makes requests to other servers.
-    pub fn new(limits: Limits, trusted: IsTrusted, fetcher: Fetcher) -> io::Result<Self> {
+    /// pass on; `fetching` is how requests to other servers are made.
+    pub fn new(limits: Limits, trusted: IsTrusted, fetching: Fetching) -> io::Result<Self> {
+        let fetcher = Fetcher::new(fetching, FIRST_FETCH);
         let (now, sweep_interval) = (Instant::now(), limits.sweep_interval());
         Ok(Self {
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS_PER_TURN),
             listeners: Listeners::default(),
+            first_connection: fetcher.tokens().end,
             server: Server::new(limits, trusted, fetcher, now),
             started: now,
             now,
@@ -188,10 +189,10 @@ impl Reactor {
                 turn.external |= 1 << token;
             } else if token < FIRST_FETCH {
                 self.listeners.notice(token - EXTERNAL_TOKENS);
-            } else if token < FIRST_CONNECTION {
+            } else if token < self.first_connection {
                 self.server.connections.fetcher.notice(event);
             } else {
-                self.server.notice(token - FIRST_CONNECTION, event.into());
+                self.server.notice(token - self.first_connection, event.into());
             }
         }
         turn
@@ -202,7 +203,7 @@ impl Reactor {
             let Some((id, socket, peer)) = self.listeners.accept() else { return };
             let Some(slot) = self.server.admit(socket, id, peer.ip()) else { continue };
             let Some(socket) = self.server.socket(slot) else { continue };
-            let token = Token(FIRST_CONNECTION + slot);
+            let token = Token(self.first_connection + slot);
             let interest = Interest::READABLE | Interest::WRITABLE;
             let registered =
                 socket.set_nodelay(true).and_then(|()| self.poll.registry().register(socket, token, interest));

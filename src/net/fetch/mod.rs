@@ -31,6 +31,24 @@ pub use request::RequestHead;
 pub use response::{Complete, HEAD_LIMIT, ResponseReader};
 pub use sockets::{FetchStats, Fetcher};
 
+/// What a fetcher needs to know.
+#[derive(Clone, Debug)]
+pub struct Fetching {
+    /// What it may cost.
+    pub limits: FetchLimits,
+    /// How names are resolved.
+    pub names: NameConfiguration,
+    /// Randomness, best taken from the system, which makes questions to name servers hard to guess.
+    pub seed: [u8; 32],
+}
+
+impl Default for Fetching {
+    /// With names of this machine only, and no randomness.
+    fn default() -> Fetching {
+        Fetching { limits: FetchLimits::default(), names: NameConfiguration::parse("", ""), seed: [0; 32] }
+    }
+}
+
 /// A request to another server on its way, or done with. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FetchId(pub u64);
@@ -113,16 +131,3 @@ impl fmt::Display for FetchError {
 }
 
 impl std::error::Error for FetchError {}
-
-#[derive(Debug, Default)]
-pub struct Fetcher;
-
-impl Fetcher {
-    pub fn start(&mut self, _: Fetch, _: std::time::Instant) -> FetchId { FetchId(0) }
-    pub fn cancel(&mut self, _: FetchId) {}
-    pub fn notice(&mut self, _: &mio::event::Event) {}
-    pub fn work(&mut self, _: &mio::Registry, _: std::time::Instant) {}
-    pub fn next_due(&self) -> Option<std::time::Instant> { None }
-    pub fn has_work(&self) -> bool { false }
-    pub fn next_done(&mut self) -> Option<(FetchId, Result<Response, FetchError>)> { None }
-}

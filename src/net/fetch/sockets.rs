@@ -13,9 +13,9 @@ use mio::event::Event;
 use mio::net::{TcpStream, UdpSocket};
 use mio::{Interest, Registry, Token};
 
-use super::names::{Asked, NameConfiguration, Resolver};
+use super::names::{Asked, Resolver};
 use super::pool::{Outcome, Pool};
-use super::{Fetch, FetchId, FetchLimits};
+use super::{Fetch, FetchId, Fetching};
 
 /// Size of the buffer all reads go to.
 const READ_BYTES: usize = 64 * 1024;
@@ -89,9 +89,9 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher that uses the tokens from `first_token` on. The seed makes its questions to name servers hard to
-    /// guess, and is best taken from the system's randomness.
-    pub fn new(limits: FetchLimits, names: NameConfiguration, seed: [u8; 32], first_token: usize) -> Self {
+    /// A fetcher that uses the tokens from `first_token` on.
+    pub fn new(fetching: Fetching, first_token: usize) -> Self {
+        let Fetching { limits, names, seed } = fetching;
         let (max_lines, max_questions) = (limits.connections, limits.queries);
         Self {
             resolver: Resolver::new(names, &seed, limits.queries, limits.cached_names),
