@@ -1,39 +1,41 @@
-//! What a handler is given, and how it reads and answers (specification 06 §1.7, §5).
+//! What a handler is given, and how it reads and answers.
 
 use std::borrow::Cow;
 
 use super::Now;
-use super::answer::Writer;
-use super::catalogue::Page;
-use super::desk::Desk;
+use super::actions::Actions;
+use super::budget::{Budget, cost};
+use super::chain_view::{ChainView, Page};
 use super::failure::Failure;
-use super::ledger::{Ledger, NodeStatus};
+use super::long::LongView;
 use super::media::{Format, body_format};
-use super::request::Request;
-use super::secret;
+use super::query;
+use super::reply::Writer;
+use super::rights;
 use super::settings::Settings;
 use super::views::View;
 use crate::codec::binary::BinarySource;
 use crate::codec::digits;
 use crate::codec::json::JsonSource;
 use crate::codec::lax_json;
+use crate::codec::wipe::Wiped;
 use crate::codec::{ReadError, Source};
 use crate::crypto::PublicKey;
 use crate::crypto::hex_text::decode_hex;
 use crate::model::{Address, MosaicId, NamespaceId};
+use crate::net::http::Request;
+use crate::net::machine::{Caller, Taken};
 
-/// Entries of a page: at least, at most, and unless the client says (specification 06 §5).
+/// Entries of a page: at least, at most, and unless the client says.
 const MIN_PAGE: i16 = 5;
 const MAX_PAGE: i16 = 100;
 const DEFAULT_PAGE: i16 = 25;
 
 const NOT_AN_OBJECT: Failure = Failure::argument("JSON Object was expected");
 
-/// Something that can be the body of a request.
+/// Something that can be the body of a request. It may hold a private key: what it is read from is wiped, and it has to
+/// keep its own copies in [`Wiped`] or the like while it reads.
 pub trait Readable: Sized {
-    /// Whether it holds a private key, so that what it was read from is wiped.
-    const IS_SECRET: bool = false;
-
     /// Reads the fields in definition order.
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError>;
 }
@@ -42,15 +44,23 @@ pub trait Readable: Sized {
 pub struct Call<'a> {
     /// The request.
     pub request: &'a Request<'a>,
+    /// Who makes it.
+    pub caller: Caller,
+    /// Its path as sent, without the context path.
+    pub path: &'a str,
     /// What is read.
-    pub ledger: &'a dyn Ledger,
+    pub view: &'a ChainView<'a>,
     /// What is done.
-    pub desk: &'a mut dyn Desk,
+    pub actions: &'a mut dyn Actions,
     /// The settings of the interface.
     pub settings: &'a Settings,
     /// The present moment.
     pub now: Now,
+    /// What may be spent now.
+    pub budget: &'a mut Budget,
     pub(super) writer: Writer<'a>,
+    /// What is still to be written.
+    pub(super) rest: Option<Box<dyn LongView>>,
 }
 
 impl<'a> Call<'a> {
@@ -60,27 +70,57 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Answers with a word of ASCII letters (specification 06 §7.4).
+    /// Answers with an object that may take more than one step.
+    pub fn send_long(&mut self, long: impl LongView + 'static) -> Result<(), Failure> {
+        match self.writer.begin() {
+            Some(_) => self.go_on(long),
+            None => {
+                self.writer.container_error(406);
+                Ok(())
+            }
+        }
+    }
+
+    fn go_on(&mut self, mut long: impl LongView + 'static) -> Result<(), Failure> {
+        let taken = self.step(&mut long)?;
+        self.rest = (taken == Taken::Unfinished).then(|| Box::new(long) as Box<dyn LongView>);
+        Ok(())
+    }
+
+    /// Goes on with an answer that has been begun.
+    pub(super) fn resume(&mut self, mut long: Box<dyn LongView>) -> Result<(), Failure> {
+        let taken = self.step(&mut *long)?;
+        self.rest = (taken == Taken::Unfinished).then_some(long);
+        Ok(())
+    }
+
+    fn step(&mut self, long: &mut dyn LongView) -> Result<Taken, Failure> {
+        let Some(format) = self.writer.wanted.format else { return Ok(Taken::Done) };
+        let taken = long.write_on(self.view, &mut self.writer.sheet(format), self.budget)?;
+        if taken == Taken::Done {
+            self.writer.end(format);
+        }
+        Ok(taken)
+    }
+
+    /// Answers with a word of ASCII letters.
     pub fn send_text(&mut self, text: &'static str) -> Result<(), Failure> {
         self.writer.text(text, self.request.header("Accept"));
         Ok(())
     }
 
-    /// Whether the caller counts as local.
+    /// Whether the caller has the rights of a local one.
     pub fn is_local(&self) -> bool {
-        (self.settings.is_local)(self.request.peer)
+        rights::is_local(&self.caller, self.request, self.settings)
     }
 
     /// Refuses a call that only a node that has joined its network answers.
     pub fn need_network(&self) -> Result<(), Failure> {
-        match self.ledger.node_status() {
-            NodeStatus::Running | NodeStatus::Booting => Err(Failure::NOT_BOOTED),
-            _ => Ok(()),
-        }
+        if self.view.is_booted() { Ok(()) } else { Err(Failure::NOT_BOOTED) }
     }
 
     /// Reads the body.
-    pub fn body<T: Readable>(&self) -> Result<T, Failure> {
+    pub fn body<T: Readable>(&mut self) -> Result<T, Failure> {
         let content_type = self.request.header("Content-Type").filter(|value| !value.is_empty());
         let body = self.request.body;
         let missing = Failure::internal("Required request body is missing");
@@ -91,29 +131,29 @@ impl<'a> Call<'a> {
         if body.is_empty() {
             return Err(missing);
         }
-        let context = self.settings.context;
+        let context = self.view.context();
         match format {
             Format::Json => {
-                let mut value = lax_json::parse(body).map_err(|_| NOT_AN_OBJECT)?;
-                let read = JsonSource::new(&value, context).and_then(|mut source| T::read(&mut source));
-                if T::IS_SECRET {
-                    secret::wipe(&mut value);
-                }
-                Ok(read?)
+                self.budget.spend(cost::json(body.len()));
+                let value = Wiped(lax_json::parse(body).map_err(|_| NOT_AN_OBJECT)?);
+                Ok(T::read(&mut JsonSource::new(&value, context)?)?)
             }
-            Format::Binary => Ok(T::read(&mut BinarySource::new(body, context))?),
+            Format::Binary => {
+                self.budget.spend(cost::bytes(body.len()));
+                Ok(T::read(&mut BinarySource::new(body, context))?)
+            }
         }
     }
 
     /// The value of a query parameter.
     pub fn parameter(&self, name: &str) -> Result<Option<Cow<'a, str>>, Failure> {
-        self.request.parameter(name)
+        query::parameter(self.request.query, name)
     }
 
     /// The parameter `address`.
     pub fn address(&self) -> Result<Address, Failure> {
         let text = self.parameter("address")?.ok_or(Failure::argument("encoded address cannot be null"))?;
-        Address::parse(&text, self.settings.context.network).ok_or(Failure::argument("address must be valid"))
+        Address::parse(&text, self.view.network.byte).ok_or(Failure::argument("address must be valid"))
     }
 
     /// The parameter `publicKey`. It need not be a point of the curve.
@@ -165,7 +205,7 @@ impl<'a> Call<'a> {
 
     /// The address of the account with a public key.
     pub fn address_of(&self, key: &PublicKey) -> Address {
-        Address::from_public_key(key, self.settings.context.network)
+        Address::from_public_key(key, self.view.network.byte)
     }
 }
 

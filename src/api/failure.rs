@@ -1,14 +1,13 @@
-//! Why a request fails, and the object that says so (specification 06 §3).
+//! Why a request fails.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use super::views::View;
-use crate::codec::text::cut_units;
-use crate::codec::{ReadError, Sink, limits};
+use crate::codec::ReadError;
 use crate::crypto::hex_text::HexError;
-use crate::model::{Height, Timestamp};
-use crate::rules::{Exception, ExceptionKind};
+use crate::model::Height;
+use crate::rules::{Exception, ExceptionKind, Refusal};
+use crate::store::StoreError;
 
 /// Why a request fails. The text is what the client sees, before it is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +25,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The node is still reading its chain.
-    pub const LOADING: Failure = Failure::Unavailable("NIS_ILLEGAL_STATE_LOADING_CHAIN");
     /// The node has not joined the network.
     pub const NOT_BOOTED: Failure = Failure::Unavailable("NIS_ILLEGAL_STATE_NOT_BOOTED");
 
@@ -102,53 +99,27 @@ impl From<Exception> for Failure {
     }
 }
 
-/// The object that tells a client of a failure.
-#[derive(Clone, Copy, Debug)]
-pub struct ErrorObject<'a> {
-    /// The HTTP status.
-    pub status: u16,
-    /// Cut to [`limits::TEXT_UNITS`] when written.
-    pub message: Option<&'a str>,
-    /// Network time at which it was made.
-    pub timestamp: Timestamp,
-}
-
-impl View for ErrorObject<'_> {
-    fn write(&self, sink: &mut impl Sink) {
-        let message = self.message.map(|text| cut_units(text, limits::TEXT_UNITS));
-        sink.i32("status", self.status.into());
-        sink.string("error", reason_phrase(self.status));
-        sink.string("message", message.as_deref());
-        sink.i32("timeStamp", self.timestamp.0);
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        match refusal {
+            Refusal::Result(result) => Failure::argument(result.name()),
+            Refusal::Exception(exception) => exception.into(),
+            Refusal::Store(error) => error.into(),
+        }
     }
 }
 
-fn reason_phrase(status: u16) -> Option<&'static str> {
-    Some(match status {
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        404 => "Not Found",
-        406 => "Not Acceptable",
-        429 => "Too Many Requests",
-        500 => "Internal Server Error",
-        503 => "Service Unavailable",
-        _ => return None,
-    })
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        // The client can do nothing about it; the operator must hear of it.
+        log::error!("{error}");
+        Failure::internal("the node's store failed")
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::json::JsonSink;
-
-    #[test]
-    fn a_message_is_cut_at_128_units() {
-        let long = format!("{}😀", "x".repeat(127));
-        let object = ErrorObject { status: 400, message: Some(&long), timestamp: Timestamp(7) };
-        let text = String::from_utf8(JsonSink::document(|sink| object.write(sink))).unwrap();
-        let cut = format!("{}?", "x".repeat(127));
-        assert_eq!(text, format!(r#"{{"timeStamp":7,"error":"Bad Request","message":"{cut}","status":400}}"#));
-    }
 
     #[test]
     fn errors_of_reading_keep_their_class() {

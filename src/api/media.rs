@@ -1,4 +1,4 @@
-//! Media types: which format a client wants, and which one it sends (specification 06 §1.6, §1.7).
+//! Media types: which format a client wants, and which one it sends.
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// What the extension of a path asks for; it replaces `Accept` (specification 06 §1.3).
+    /// What the extension of a path asks for; it replaces `Accept`.
     pub fn by_extension(extension: &str) -> Wanted<'static> {
         const KNOWN: [&str; 21] = [
             "xml", "html", "htm", "txt", "css", "js", "csv", "png", "gif", "jpg", "jpeg", "svg", "ico", "bmp", "pdf",
@@ -171,7 +171,7 @@ pub fn body_format(content_type: Option<&str>) -> Result<Format, Cow<'static, st
     Format::of(kind, subtype).ok_or_else(|| format!("Content type '{content_type}' not supported").into())
 }
 
-/// The type of an answer that is a bare text: the one that is accepted first, whatever it is (specification 06 §7.4).
+/// The type of an answer that is a bare text: the one that is accepted first, whatever it is.
 pub fn text_type(accept: Option<&str>) -> Cow<'static, str> {
     match Wanted::by_accept(accept.filter(|accept| accept.contains("application/"))) {
         Wanted { format: Some(Format::Json), .. } if accept.is_some_and(|accept| accept.contains("json")) => {

@@ -1,74 +1,85 @@
-//! The HTTP interface on port 7890 as a pure function of a request, a read-only ledger and a desk
-//! that takes in what is to be done (specification 06).
+//! The HTTP interface: what a request to port 7890 is answered, from a view of the chain and by what the node does.
+//!
+//! A request goes through [`Api::answer`] to its line in the route table, from there to one function, and that writes one
+//! view into the reply. What takes long is a [`LongView`]: [`Api`] keeps it, under the connection that waits for it,
+//! until it is written.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`views`] | objects in either format |
+//! | [`ChainView`], [`Actions`] | what is read, and what is done |
+//! | [`long`] | views that are written in steps |
+//! | [`call`] | one request on its way through its function |
+//! | `routes` | the table, and a function for each line |
 
-mod answer;
+mod actions;
+pub mod budget;
 pub mod call;
-pub mod catalogue;
-mod desk;
+mod chain_view;
 mod failure;
-mod ledger;
+pub mod long;
 pub mod media;
 mod path;
-pub mod rate_limit;
-mod request;
+mod percent;
+mod query;
+mod reply;
+mod rights;
 pub mod route;
 mod routes;
 mod secret;
 mod settings;
+#[cfg(test)]
+mod tests;
+mod unfinished;
 pub mod views;
 
-pub use answer::{Answer, Header};
-pub use catalogue::{Catalogue, Definitions, Namespace, Numbered, Page};
-pub use desk::{Desk, UnlockRefusal, UnlockedInfo, account_meta};
-pub use failure::{ErrorObject, Failure};
-pub use ledger::{
-    AccountInfo, AccountMeta, FoundTransaction, Ledger, MultisigInfo, NodeStatus, RemoteStatus, TransactionLookup,
-};
-pub use request::{Headers, Request};
+pub use actions::Actions;
+pub use budget::Budget;
+pub use chain_view::{BlockCursor, BlockReader, ChainView, Page, RawTransaction};
+pub use failure::Failure;
+pub use long::{AccountWriter, BlockWriter, LongView, Sheet};
 pub use routes::ROUTES;
-pub use settings::{Features, NodeDescription, Settings};
+pub use settings::{Features, Settings};
+pub use views::{
+    AccountInfo, AccountMeta, ErrorObject, MultisigInfo, NodeDescription, NodeStatus, RemoteStatus, UnlockedInfo,
+};
 
-use answer::Writer;
+use budget::cost;
 use call::Call;
 use media::Wanted;
 use path::Unusual;
-use rate_limit::RateLimiter;
+use reply::Writer;
 use route::{Access, Mapped, Route};
+use unfinished::Unfinished;
 
 use crate::codec::json::JsonSink;
 use crate::model::Timestamp;
+use crate::net::http::{Reply, Request};
+use crate::net::machine::{ConnectionId, Exchange, Taken};
 
-/// Raw paths, in any letter case, that are answered while the chain is loaded.
-const WHILE_LOADING: [&str; 2] = ["/status", "/chain/height"];
+/// Bytes of an unfinished body from which on it is sent in pieces rather than as a whole.
+const PIECE_BYTES: usize = 256 << 10;
 
-/// The present moment, by two clocks.
+/// The present moment by the clock of the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// Network time.
     pub network: Timestamp,
     /// The same in milliseconds.
     pub network_millis: i64,
-    /// Milliseconds of a clock that never goes back, for the rate limit.
-    pub monotonic_millis: u64,
 }
 
 /// The interface.
 pub struct Api {
     settings: Settings,
-    routes: &'static [Route],
-    limiter: RateLimiter,
     json: JsonSink,
+    unfinished: Unfinished,
 }
 
 impl Api {
-    /// The interface with all routes.
+    /// The interface with these settings.
     pub fn new(settings: Settings) -> Api {
-        Api::with_routes(settings, ROUTES)
-    }
-
-    /// The interface with these routes only.
-    pub fn with_routes(settings: Settings, routes: &'static [Route]) -> Api {
-        Api { settings, routes, limiter: RateLimiter::default(), json: JsonSink::default() }
+        Api { settings, json: JsonSink::default(), unfinished: Unfinished::default() }
     }
 
     /// What the node tells of itself.
@@ -76,65 +87,137 @@ impl Api {
         &self.settings.node
     }
 
-    /// Answers that the node itself failed, before it could look at the request.
-    pub fn fail(&mut self, now: Now, answer: &mut Answer) {
-        answer.reset();
-        let mut writer = Writer { answer, json: &mut self.json, wanted: Wanted::JSON, now: now.network };
-        writer.answer.common_headers();
-        writer.container_error(500);
+    /// Bytes that the body of a request may have.
+    pub fn body_limit(&self, method: &str, path: &str) -> usize {
+        self.route(method, path).map_or(route::BODY_LIMIT, |route| route.body_limit)
     }
 
     /// Whether a request would put something into the pool.
-    pub fn is_into_the_pool(&self, request: &Request<'_>) -> bool {
-        match find(self.routes, request.path) {
-            Lookup::Found(mapped, _) => mapped.by_method(request.method).is_some_and(|route| route.fills_pool),
-            Lookup::Unknown | Lookup::Malformed => false,
+    pub fn fills_pool(&self, method: &str, path: &str) -> bool {
+        self.route(method, path).is_some_and(|route| route.fills_pool)
+    }
+
+    fn route(&self, method: &str, path: &str) -> Option<&'static Route> {
+        match find(self.settings.inner_path(path)) {
+            Lookup::Found(mapped, _) => mapped.by_method(method),
+            Lookup::Unknown | Lookup::Malformed => None,
         }
     }
 
-    /// Answers a request, in the order of specification 06 §1.11. What `answer` held before is forgotten.
+    /// Answers that the node itself failed, before it could look at the request.
+    pub fn fail(&mut self, now: Now, reply: &mut Reply) {
+        reply.reset();
+        let mut writer = Writer { reply, json: &mut self.json, wanted: Wanted::JSON, now: now.network };
+        writer.common_headers();
+        writer.container_error(500);
+    }
+
+    /// Answers a request, or goes on with an answer that was left unfinished, on the last commit whichever it is. What
+    /// it costs is spent from the budget; a little more may be spent than is left. Never parks.
     pub fn answer(
         &mut self,
-        request: &Request<'_>,
-        ledger: &dyn Ledger,
-        desk: &mut dyn Desk,
+        exchange: &mut Exchange<'_>,
+        view: &ChainView<'_>,
+        actions: &mut dyn Actions,
         now: Now,
-        answer: &mut Answer,
-    ) {
-        answer.reset();
-        let refused = self.settings.limits_rate && self.limiter.refuses(request.peer, now.monotonic_millis);
-        let mut writer = Writer { answer, json: &mut self.json, wanted: Wanted::JSON, now: now.network };
-        if refused {
-            writer.answer.header("DoSFilter", "unavailable");
-            return writer.container_error(429);
-        }
-        writer.answer.common_headers();
-        let mapped = match find(self.routes, request.path) {
-            Lookup::Found(mapped, wanted) => {
-                writer.wanted = wanted.unwrap_or_else(|| Wanted::by_accept(request.header("Accept")));
-                mapped
-            }
-            Lookup::Unknown if matches!(request.method, "GET" | "POST" | "HEAD") => {
-                return writer.container_error(404);
-            }
-            Lookup::Unknown => {
-                writer.answer.status = 404;
-                return;
-            }
-            Lookup::Malformed => return writer.answer.bad_message(),
+        budget: &mut Budget,
+    ) -> Taken {
+        budget.spend(cost::REQUEST);
+        let rest = self.unfinished.take(exchange.connection).filter(|_| exchange.is_resumed);
+        let Api { settings, json, unfinished } = self;
+        let (request, caller) = (exchange.request, exchange.caller);
+        let path = settings.inner_path(request.path);
+        let writer = Writer { reply: exchange.reply, json, wanted: Wanted::JSON, now: now.network };
+        let mut call = Call { request, caller, path, view, actions, settings, now, budget, writer, rest: None };
+        let result = match rest {
+            Some(rest) => resume(&mut call, rest),
+            None => begin(&mut call, exchange.is_refused),
         };
-        if request.method == "OPTIONS" {
-            return options(request, ledger, mapped, writer);
-        }
-        let Some(route) = mapped.by_method(request.method) else {
-            let text = format!("Request method '{}' not supported", request.method);
-            return writer.failure(&Failure::Internal(text.into()));
-        };
-        let mut call = Call { request, ledger, desk, settings: &self.settings, now, writer };
-        if let Err(failure) = admit(route, &call).and_then(|()| (route.handler)(&mut call)) {
+        let kept = result.and_then(|()| match call.rest.take() {
+            Some(rest) => keep(&mut call, rest, unfinished, exchange.connection).map(|()| Taken::Unfinished),
+            None => Ok(Taken::Done),
+        });
+        kept.unwrap_or_else(|failure| {
             call.writer.failure(&failure);
-        }
+            Taken::Done
+        })
     }
+
+    /// A connection is gone: nobody waits for the rest of its answer.
+    pub fn gone(&mut self, connection: ConnectionId) {
+        self.unfinished.take(connection);
+    }
+}
+
+/// Begins an answer: what is looked at first decides.
+fn begin(call: &mut Call<'_>, is_refused: bool) -> Result<(), Failure> {
+    let (request, writer) = (call.request, &mut call.writer);
+    writer.reply.reset();
+    writer.reply.compress = call.settings.compress;
+    if is_refused {
+        writer.reply.header("DoSFilter", "unavailable");
+        writer.container_error(429);
+        return Ok(());
+    }
+    writer.common_headers();
+    let mapped = match find(call.path) {
+        Lookup::Found(mapped, wanted) => {
+            writer.wanted = wanted.unwrap_or_else(|| Wanted::by_accept(request.header("Accept")));
+            mapped
+        }
+        Lookup::Unknown => {
+            match request.method {
+                "GET" | "POST" | "HEAD" => writer.container_error(404),
+                _ => writer.reply.status = 404,
+            }
+            return Ok(());
+        }
+        Lookup::Malformed => {
+            writer.bad_message();
+            return Ok(());
+        }
+    };
+    if request.method == "OPTIONS" {
+        if !is_preflight(request) {
+            writer.reply.header("Allow", mapped.allow());
+        }
+        return Ok(());
+    }
+    let Some(route) = mapped.by_method(request.method) else {
+        return Err(Failure::Internal(format!("Request method '{}' not supported", request.method).into()));
+    };
+    if route.access == Access::Local && !call.is_local() {
+        let (peer, path) = (call.caller.address, call.path);
+        return Err(Failure::Refused(format!("remote {peer} attempted to call local {path}")));
+    }
+    (route.handler)(call)
+}
+
+/// Goes on with an answer whose head is written.
+fn resume(call: &mut Call<'_>, rest: Box<dyn LongView>) -> Result<(), Failure> {
+    if let Lookup::Found(_, wanted) = find(call.path) {
+        call.writer.wanted = wanted.unwrap_or_else(|| Wanted::by_accept(call.request.header("Accept")));
+    }
+    call.resume(rest)
+}
+
+/// Keeps what is still to be written. If it is much, it is sent in pieces from now on.
+fn keep(
+    call: &mut Call<'_>,
+    rest: Box<dyn LongView>,
+    unfinished: &mut Unfinished,
+    connection: ConnectionId,
+) -> Result<(), Failure> {
+    let Writer { reply, wanted, .. } = &mut call.writer;
+    let can_be_cut = wanted.format.is_some_and(|format| rest.can_be_cut(format));
+    reply.pieces |= can_be_cut && reply.body.len() >= PIECE_BYTES;
+    let bytes = rest.held_bytes() + reply.body.len();
+    unfinished.keep(connection, call.caller.address, rest, bytes)
+}
+
+/// Whether a browser asks what it may do before it does it.
+fn is_preflight(request: &Request<'_>) -> bool {
+    request.header("Origin").is_some() && request.header("Access-Control-Request-Method").is_some()
 }
 
 /// What a path leads to.
@@ -145,43 +228,16 @@ enum Lookup {
     Malformed,
 }
 
-fn find(routes: &'static [Route], raw: &str) -> Lookup {
-    if let Some(mapped) = Mapped::find(routes, path::without_trailing_slash(raw)) {
+fn find(path: &str) -> Lookup {
+    if let Some(mapped) = Mapped::find(ROUTES, path::without_trailing_slash(path)) {
         return Lookup::Found(mapped, None);
     }
-    match path::normalise(raw) {
+    match path::normalise(path) {
         Unusual::No => Lookup::Unknown,
         Unusual::Malformed => Lookup::Malformed,
-        Unusual::Spelling(spelling) => match Mapped::find(routes, &spelling.path) {
+        Unusual::Spelling(spelling) => match Mapped::find(ROUTES, &spelling.path) {
             Some(mapped) => Lookup::Found(mapped, spelling.wanted()),
             None => Lookup::Unknown,
         },
     }
 }
-
-/// Checks the caller and the state of the node.
-fn admit(route: &Route, call: &Call<'_>) -> Result<(), Failure> {
-    let request = call.request;
-    if route.access == Access::Local && !call.is_local() {
-        let peer = request.peer.to_canonical();
-        return Err(Failure::Refused(format!("remote {peer} attempted to call local {}", request.path)));
-    }
-    check_loaded(request, call.ledger)
-}
-
-fn check_loaded(request: &Request<'_>, ledger: &dyn Ledger) -> Result<(), Failure> {
-    let exempt = || WHILE_LOADING.iter().any(|path| request.path.eq_ignore_ascii_case(path));
-    if ledger.is_loading() && !exempt() { Err(Failure::LOADING) } else { Ok(()) }
-}
-
-fn options(request: &Request<'_>, ledger: &dyn Ledger, mapped: Mapped<'_>, mut writer: Writer<'_>) {
-    if let Err(failure) = check_loaded(request, ledger) {
-        return writer.failure(&failure);
-    }
-    if !request.is_preflight() {
-        writer.answer.header("Allow", mapped.allow());
-    }
-}
-
-#[cfg(test)]
-mod tests;

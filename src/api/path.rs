@@ -1,7 +1,7 @@
-//! Spellings of a path that mean the same route (specification 06 §1.3).
+//! Spellings of a path that mean the same route.
 
 use super::media::Wanted;
-use super::request::decode_percent;
+use super::percent;
 
 /// A path after normalisation.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,8 +68,8 @@ fn decode_path(raw: &str) -> Option<String> {
         }
         let plain = segment.split(';').next().unwrap_or_default();
         // The escapes of parameters must be well-formed as well.
-        decode_percent(segment, false)?;
-        decoded.extend(decode_percent(plain, false)?);
+        percent::decode(segment, false)?;
+        decoded.extend(percent::decode(plain, false)?);
     }
     String::from_utf8(decoded).ok().filter(|path| !path.contains('\0'))
 }

@@ -1,7 +1,12 @@
-//! The form of a route, and finding the one a path names (specification 06 §1.4).
+//! The form of a route, and finding the one a path names.
 
 use super::call::Call;
 use super::failure::Failure;
+
+/// Bytes that a body may have, unless its route says otherwise.
+pub const BODY_LIMIT: usize = 8 << 10;
+/// The same for transactions and batches.
+pub const LARGE_BODY_LIMIT: usize = 64 << 10;
 
 /// Answers a call.
 pub type Handler = fn(&mut Call<'_>) -> Result<(), Failure>;
@@ -15,7 +20,7 @@ pub enum Method {
     Post,
 }
 
-/// Who may call a route (specification 06 §2.1).
+/// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Anyone.
@@ -35,18 +40,20 @@ pub struct Route {
     pub access: Access,
     /// Whether it puts something into the pool.
     pub fills_pool: bool,
+    /// Bytes that its body may have.
+    pub body_limit: usize,
     /// What answers it.
     pub handler: Handler,
 }
 
 /// A public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::Get, path, access: Access::Public, fills_pool: false, handler }
+    Route { method: Method::Get, path, access: Access::Public, fills_pool: false, body_limit: BODY_LIMIT, handler }
 }
 
 /// A public POST route.
 pub const fn post(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::Post, path, access: Access::Public, fills_pool: false, handler }
+    Route { method: Method::Post, ..get(path, handler) }
 }
 
 impl Route {
@@ -58,6 +65,11 @@ impl Route {
     /// The same route, said to put something into the pool.
     pub const fn into_the_pool(self) -> Route {
         Route { fills_pool: true, ..self }
+    }
+
+    /// The same route, for bodies that may be larger.
+    pub const fn with_large_bodies(self) -> Route {
+        Route { body_limit: LARGE_BODY_LIMIT, ..self }
     }
 }
 

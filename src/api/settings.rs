@@ -3,11 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::codec::Context;
-use crate::crypto::PublicKey;
-use crate::model::{Address, NetworkByte, Timestamp};
+use super::views::NodeDescription;
+use crate::model::Address;
 
-/// Optional parts of the interface (`nis.optionalFeatures`, specification 06 §2.4).
+/// Optional parts of the interface (`nis.optionalFeatures`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// `TRANSACTION_HASH_LOOKUP`.
@@ -27,57 +26,41 @@ impl Features {
     }
 }
 
-/// What the node tells of itself (specification 06 §6.8).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeDescription {
-    /// The key that it is known by.
-    pub public_key: PublicKey,
-    /// What people call it.
-    pub name: String,
-    /// `http` or `https`.
-    pub protocol: &'static str,
-    /// Host name or address.
-    pub host: String,
-    /// Port of the HTTP interface.
-    pub port: u16,
-    /// What it runs on.
-    pub platform: String,
-    /// Bits of the optional features ([`Features::bits`]).
-    pub features: u32,
-    /// Its network.
-    pub network: NetworkByte,
-    /// Network time at which it was started.
-    pub started: Timestamp,
-}
-
-impl NodeDescription {
-    /// The version of NIS1 that the node is compatible with, which other nodes look at (specification 05 §4.4).
-    pub const PROTOCOL_VERSION: &'static str = "0.6.102";
-}
-
 /// Settings of the interface.
 pub struct Settings {
-    /// The network whose addresses are valid.
-    pub context: Context,
+    /// Path in front of all others (`nem.apiContext`): empty, or begins with `/` and does not end with it.
+    pub context_path: String,
+    /// Whether answers may be sent compressed.
+    pub compress: bool,
     /// Optional parts.
     pub features: Features,
     /// What the node tells of itself.
     pub node: NodeDescription,
-    /// Whether the rate of requests from one address is limited (`nem.useDosFilter`).
-    pub limits_rate: bool,
-    /// Whether a caller counts as local: the loopback addresses and `nis.additionalLocalIps`.
+    /// Whether the address of a caller counts as local: the loopback addresses and `nis.additionalLocalIps`.
     pub is_local: Box<dyn Fn(IpAddr) -> bool>,
+    /// Names and addresses by which this machine is known, besides the loopback ones: a browser that names one of them
+    /// speaks to this node on purpose. An IPv6 address is without brackets.
+    pub host_names: Vec<String>,
     /// Accounts whose private keys requests may bring (`nis.allowedHarvesterAddresses`); empty allows all.
     pub allowed_harvesters: Vec<Address>,
+}
+
+impl Settings {
+    /// A path without the context path. One outside of it is empty, which no route is.
+    pub fn inner_path<'p>(&self, path: &'p str) -> &'p str {
+        let inner = path.strip_prefix(self.context_path.as_str());
+        inner.filter(|inner| inner.starts_with('/')).unwrap_or_default()
+    }
 }
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("context", &self.context)
+            .field("context_path", &self.context_path)
+            .field("compress", &self.compress)
             .field("features", &self.features)
             .field("node", &self.node)
-            .field("limits_rate", &self.limits_rate)
+            .field("host_names", &self.host_names)
             .field("allowed_harvesters", &self.allowed_harvesters)
             .finish_non_exhaustive()
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::sink::Sink;
 use super::source::{Context, ReadError, Source, limits};
 use super::text;
+use super::wipe;
 
 const NULL: i32 = -1;
 
@@ -12,13 +13,50 @@ const NULL: i32 = -1;
 #[derive(Default)]
 pub struct BinarySink {
     bytes: Vec<u8>,
+    /// Where the lengths of the entities stand that are being written.
+    open: Vec<usize>,
+    gap: Option<Gap>,
+}
+
+/// A list whose elements are put in afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Where the number of elements stands, after which they go.
+    at: usize,
+    /// Where the lengths stand in which they count.
+    lengths: Vec<usize>,
+}
+
+impl Gap {
+    /// Where the first element goes.
+    pub fn start(&self) -> usize {
+        self.at + 4
+    }
+
+    /// Corrects the number and the lengths in `bytes`, into which this many elements of so many bytes are put.
+    pub fn fill(&self, bytes: &mut [u8], elements: usize, size: usize) {
+        let mut add = |place: &usize, amount: usize| {
+            if let Some(field) = bytes.get_mut(*place..).and_then(|rest| rest.first_chunk_mut::<4>()) {
+                *field = i32::from_le_bytes(*field).wrapping_add(amount as i32).to_le_bytes();
+            }
+        };
+        add(&self.at, elements);
+        self.lengths.iter().for_each(|place| add(place, size));
+    }
 }
 
 impl BinarySink {
-    /// Continues in a buffer, so that its capacity is used again.
-    pub fn reusing(mut bytes: Vec<u8>) -> BinarySink {
-        bytes.clear();
-        BinarySink { bytes }
+    /// Appends an entity to `out`. Tells where its [`Sink::gap`] is, if it has one.
+    pub fn append_to(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) -> Option<Gap> {
+        let mut sink = BinarySink { bytes: std::mem::take(out), ..BinarySink::default() };
+        write(&mut sink);
+        *out = sink.bytes;
+        sink.gap
+    }
+
+    /// Appends an entity with its length, as it stands in a list.
+    pub fn append_element(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) {
+        Self::append_to(out, |sink| sink.sized(write));
     }
 
     /// What was written.
@@ -34,7 +72,9 @@ impl BinarySink {
     fn sized(&mut self, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         self.length(0);
+        self.open.push(start);
         write(self);
+        self.open.pop();
         let length = (self.bytes.len() - start - 4) as i32;
         self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
@@ -81,6 +121,11 @@ impl Sink for BinarySink {
         for item in items {
             self.sized(|sink| write(sink, item));
         }
+    }
+
+    fn gap(&mut self, _: &'static str) {
+        self.gap = Some(Gap { at: self.bytes.len(), lengths: self.open.clone() });
+        self.length(0);
     }
 }
 
@@ -175,7 +220,12 @@ impl<'a> Source<'a> for BinarySource<'a> {
         let Some(bytes) = self.limited(label)? else { return Ok(None) };
         Ok(Some(match text::repair_utf8(bytes) {
             Cow::Borrowed(text) => text::cut_units(text, units),
-            Cow::Owned(text) => Cow::Owned(text::cut_units(&text, units).into_owned()),
+            Cow::Owned(mut text) => {
+                let cut = text::cut_units(&text, units).into_owned();
+                // It may be a secret.
+                wipe::text(&mut text);
+                Cow::Owned(cut)
+            }
         }))
     }
 

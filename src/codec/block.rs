@@ -28,6 +28,17 @@ impl Block {
 
 /// Writes the fields of a block.
 pub fn write(sink: &mut impl Sink, block: &Block, form: Form) {
+    write_head(sink, block, form);
+    sink.list("transactions", &block.transactions, |sink, item| transaction::write(sink, item, Form::Verifiable));
+}
+
+/// Writes the fields of a block in its verifiable form, with a [`Sink::gap`] for its transactions.
+pub fn write_with_gap(sink: &mut impl Sink, block: &Block) {
+    write_head(sink, block, Form::Verifiable);
+    sink.gap("transactions");
+}
+
+fn write_head(sink: &mut impl Sink, block: &Block, form: Form) {
     sink.i32("type", block.kind.code());
     sink.i32("version", block.version);
     sink.i32("timeStamp", block.timestamp.0);
@@ -37,11 +48,16 @@ pub fn write(sink: &mut impl Sink, block: &Block, form: Form) {
     }
     sink.hash("prevBlockHash", &block.previous_hash.0);
     sink.u64("height", block.height.0);
-    sink.list("transactions", &block.transactions, |sink, item| transaction::write(sink, item, Form::Verifiable));
 }
 
 /// Reads the fields of a block.
 pub fn read<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, ReadError> {
+    let mut block = read_head(source, form)?;
+    block.transactions = source.need_list("transactions", |source| transaction::read(source, Form::Verifiable))?;
+    Ok(block)
+}
+
+fn read_head<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, ReadError> {
     let code = source.need_i32("type")?;
     let kind = BlockKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown block type: {code}")))?;
     Ok(Block {
@@ -55,6 +71,35 @@ pub fn read<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, Read
         },
         previous_hash: source.hash("prevBlockHash")?,
         height: source.height("height")?,
-        transactions: source.need_list("transactions", |source| transaction::read(source, Form::Verifiable))?,
+        transactions: Vec::new(),
     })
+}
+
+/// A block in its verifiable binary form, of which the transactions were left unread.
+#[derive(Clone, Debug)]
+pub struct Outline {
+    /// The block, without its transactions.
+    pub block: Block,
+    /// How many it has.
+    pub transactions: usize,
+    /// Where the first of them begins, for [`transaction_at`].
+    pub first: usize,
+}
+
+impl Outline {
+    /// Reads a block from the start of `bytes`.
+    pub fn read(bytes: &[u8], context: Context) -> Result<Outline, ReadError> {
+        let mut source = BinarySource::new(bytes, context);
+        let block = read_head(&mut source, Form::Verifiable)?;
+        let transactions = usize::try_from(source.need_i32("transactions")?).unwrap_or(0);
+        Ok(Outline { block, transactions, first: bytes.len() - source.rest().len() })
+    }
+}
+
+/// The binary form of the transaction of a block that begins at a place, and the place of the one after it. `None` if
+/// the block ends before.
+pub fn transaction_at(block: &[u8], place: usize) -> Option<(&[u8], usize)> {
+    let (length, rest) = block.get(place..)?.split_first_chunk()?;
+    let length = usize::try_from(i32::from_le_bytes(*length)).ok()?;
+    Some((rest.get(..length)?, place + length.checked_add(4)?))
 }

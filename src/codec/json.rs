@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use super::lax_json::Value;
-use super::sink::Sink;
+use super::sink::{GAP, Sink};
 use super::source::{Context, ReadError, Source, limits};
 use super::text;
-use crate::crypto::hex_text::decode_hex;
+use super::wipe;
+use crate::crypto::hex_text::decode_hex_into;
 
 /// Writes one entity as a JSON object whose members come in the order of the protocol's hash table.
 #[derive(Default)]
@@ -159,6 +160,10 @@ impl Sink for JsonSink {
             sink.out.push(b']');
         });
     }
+
+    fn gap(&mut self, label: &'static str) {
+        self.literal(label, &[b'[', GAP, b']']);
+    }
 }
 
 /// Reads an entity from a parsed JSON object.
@@ -247,9 +252,13 @@ impl<'a> Source<'a> for JsonSource<'a> {
         match self.next(label)? {
             None => Ok(None),
             Some(Value::String(text)) => {
-                let mut bytes = decode_hex(text).map_err(|error| {
-                    ReadError::Argument(format!("org.apache.commons.codec.DecoderException: {error}"))
-                })?;
+                let mut bytes = Vec::new();
+                if let Err(error) = decode_hex_into(text, &mut bytes) {
+                    // They may be part of a secret.
+                    wipe::bytes(&mut bytes);
+                    let text = format!("org.apache.commons.codec.DecoderException: {error}");
+                    return Err(ReadError::Argument(text));
+                }
                 bytes.truncate(limits::BYTES);
                 Ok(Some(Cow::Owned(bytes)))
             }

@@ -16,15 +16,20 @@
 
 mod scalar;
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
+
+use zeroize::Zeroize;
 
 use self::scalar::{UnitString, classify};
 use super::text::repair_utf8;
+use super::wipe::{self, Wipe, Wiped};
 
 /// How many containers may be open at once; one more and the text is refused.
 pub const MAX_DEPTH: usize = 400;
 
-/// A JSON value.
+/// A JSON value. It may hold a secret: whoever reads one wipes it afterwards.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// `null`
@@ -59,6 +64,25 @@ impl Value {
         match self {
             Self::String(text) => Some(text),
             _ => None,
+        }
+    }
+}
+
+impl Wipe for Value {
+    /// Erases all texts and numbers, those of the keys too.
+    fn wipe(&mut self) {
+        match self {
+            Self::Null | Self::Bool(_) | Self::HugeInteger => {}
+            Self::Integer(number) => number.zeroize(),
+            Self::Decimal(number) => number.zeroize(),
+            Self::String(text) => wipe::text(text),
+            Self::Array(values) => values.iter_mut().for_each(Wipe::wipe),
+            Self::Object(members) => {
+                for (key, value) in members {
+                    wipe::text(key);
+                    value.wipe();
+                }
+            }
         }
     }
 }
@@ -110,12 +134,21 @@ impl fmt::Display for LaxJsonError {
 impl std::error::Error for LaxJsonError {}
 
 /// The first value in `text`, which is decoded as UTF-8 with malformed sequences repaired.
+///
+/// No copy of any part of the text stays in memory that was given back: what does not become part of the result is
+/// erased.
 pub fn parse(text: &[u8]) -> Result<Value, LaxJsonError> {
-    let text = repair_utf8(text);
+    match repair_utf8(text) {
+        Cow::Borrowed(text) => parse_text(text),
+        Cow::Owned(repaired) => parse_text(&Wiped(repaired)),
+    }
+}
+
+fn parse_text(text: &str) -> Result<Value, LaxJsonError> {
     if text.starts_with('\u{feff}') {
         return Err(LaxJsonError::ByteOrderMark);
     }
-    Parser::new(&text).run()
+    Parser::new(text).run()
 }
 
 /// A container that has been opened and not yet closed.
@@ -179,25 +212,25 @@ impl<'a> Parser<'a> {
             return Ok(Next::Close(container));
         }
         if container.is_object {
-            let key = self.key()?;
-            self.keys.push(key);
+            self.key()?;
         }
         Ok(Next::Value)
     }
 
-    /// A key and the colon after it.
-    fn key(&mut self) -> Result<String, LaxJsonError> {
+    /// Reads a key and the colon after it.
+    fn key(&mut self) -> Result<(), LaxJsonError> {
         let key = match self.peek()? {
             b':' | b'[' | b'{' | b']' => return Err(self.unexpected()),
             quote @ (b'"' | b'\'') => self.quoted(quote)?,
             _ => self.unquoted(b":").to_owned(),
         };
+        self.keys.push(key);
         self.skip(b" \r\n\t");
         if self.peek()? != b':' {
             return Err(self.unexpected());
         }
         self.at += 1;
-        Ok(key)
+        Ok(())
     }
 
     /// A whole scalar, or `None` if a container was opened.
@@ -231,9 +264,9 @@ impl<'a> Parser<'a> {
     }
 
     fn close(&mut self, container: Open) -> Value {
-        let values = self.values.drain(container.first_value..).collect();
+        let values = taken_from(&mut self.values, container.first_value);
         if container.is_object {
-            let keys = self.keys.drain(container.first_key..).collect();
+            let keys = taken_from(&mut self.keys, container.first_key);
             Value::Object(last_of_each_key(keys, values))
         } else {
             Value::Array(values)
@@ -288,21 +321,31 @@ impl<'a> Parser<'a> {
     /// The string that starts here and ends at the next `quote` without a backslash.
     fn quoted(&mut self, quote: u8) -> Result<String, LaxJsonError> {
         self.at += 1;
-        let mut text = UnitString::default();
+        let mut run = self.run_to(quote)?;
+        if self.peek()? == quote {
+            self.at += 1;
+            return Ok(run.to_owned());
+        }
+        let mut text = UnitString::with_capacity(run.len() + length_of_quoted(self.rest(), quote));
         loop {
-            let rest = self.rest();
-            let stop = rest.bytes().position(|byte| byte == quote || byte == b'\\');
-            let run = stop.and_then(|stop| rest.get(..stop));
-            let run = run.ok_or(LaxJsonError::UnexpectedEnd)?;
             text.push_str(run);
-            self.at += run.len();
             let is_end = self.peek()? == quote;
             self.at += 1;
             if is_end {
                 return Ok(text.finish());
             }
             self.escape(&mut text)?;
+            run = self.run_to(quote)?;
         }
+    }
+
+    /// The text up to the next `quote` or backslash.
+    fn run_to(&mut self, quote: u8) -> Result<&'a str, LaxJsonError> {
+        let rest = self.rest();
+        let stop = rest.bytes().position(|byte| byte == quote || byte == b'\\');
+        let run = stop.and_then(|stop| rest.get(..stop)).ok_or(LaxJsonError::UnexpectedEnd)?;
+        self.at += run.len();
+        Ok(run)
     }
 
     /// What follows a backslash.
@@ -339,18 +382,54 @@ impl<'a> Parser<'a> {
     }
 }
 
+impl Drop for Parser<'_> {
+    /// Erases what was read before an error. Otherwise nothing is left.
+    fn drop(&mut self) {
+        self.keys.iter_mut().for_each(wipe::text);
+        self.values.iter_mut().for_each(Wipe::wipe);
+    }
+}
+
+/// Bytes up to the quote that ends a string, or to the end: no less than the string will have, as an escape is longer
+/// than what it stands for.
+fn length_of_quoted(text: &str, quote: u8) -> usize {
+    let mut is_escaped = false;
+    let end = text.bytes().position(|byte| {
+        let is_end = byte == quote && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    });
+    end.unwrap_or(text.len())
+}
+
 /// The bracket that ends a container.
 fn closing(container: Open) -> u8 {
     if container.is_object { b'}' } else { b']' }
+}
+
+/// What is on a stack from a place on.
+fn taken_from<T>(stack: &mut Vec<T>, place: usize) -> Vec<T> {
+    if place > 0 {
+        return stack.drain(place..).collect();
+    }
+    let mut all = std::mem::take(stack);
+    all.shrink_to_fit();
+    all
+}
+
+/// An order of keys in which equal ones stand together. Two empty ones are not compared byte by byte: their pointers
+/// lead nowhere, which some processors take a long time to find out.
+fn compare_keys(left: &str, right: &str) -> Ordering {
+    left.len().cmp(&right.len()).then_with(|| if left.is_empty() { Ordering::Equal } else { left.cmp(right) })
 }
 
 /// Pairs keys with values, each key once, with the last of its values in the place of the first.
 fn last_of_each_key(keys: Vec<String>, mut values: Vec<Value>) -> Vec<(String, Value)> {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     // A stable sort: places ascend within a run of equal keys.
-    order.sort_by(|left, right| keys[*left].cmp(&keys[*right]));
+    order.sort_by(|left, right| compare_keys(&keys[*left], &keys[*right]));
     let mut is_repeat = vec![false; keys.len()];
-    for run in order.chunk_by(|left, right| keys[*left] == keys[*right]) {
+    for run in order.chunk_by(|left, right| compare_keys(&keys[*left], &keys[*right]).is_eq()) {
         if let [first, between @ .., last] = run {
             values.swap(*first, *last);
             for repeat in between.iter().chain([last]) {
@@ -361,7 +440,14 @@ fn last_of_each_key(keys: Vec<String>, mut values: Vec<Value>) -> Vec<(String, V
     let mut members: Vec<_> = keys.into_iter().zip(values).collect();
     if is_repeat.contains(&true) {
         let mut is_repeat = is_repeat.into_iter();
-        members.retain(|_| is_repeat.next() == Some(false));
+        members.retain_mut(|(key, value)| {
+            let is_kept = is_repeat.next() == Some(false);
+            if !is_kept {
+                wipe::text(key);
+                value.wipe();
+            }
+            is_kept
+        });
         members.shrink_to_fit();
     }
     members

@@ -15,7 +15,8 @@ mod sink;
 mod source;
 pub mod text;
 pub mod transaction;
+pub mod wipe;
 
 pub use network::{network_from_text, network_to_text};
-pub use sink::{Form, Sink};
+pub use sink::{Form, GAP, Sink};
 pub use source::{Context, Measure, ReadError, Source, limits};

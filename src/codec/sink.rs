@@ -9,6 +9,9 @@ pub enum Form {
     NonVerifiable,
 }
 
+/// Stands for the elements of a list in JSON, where this character is always escaped.
+pub const GAP: u8 = 0;
+
 /// Takes the fields of an entity in their fixed order. Labels matter in JSON only.
 pub trait Sink {
     /// A 32-bit integer.
@@ -27,6 +30,9 @@ pub trait Sink {
     fn null_object(&mut self, label: &'static str);
     /// A list of nested entities.
     fn list<T>(&mut self, label: &'static str, items: &[T], write: impl FnMut(&mut Self, &T));
+    /// A list whose elements are put in afterwards, at most one in an entity written as a whole. What is written holds
+    /// [`GAP`] in its place in JSON, and a list without elements in the binary format.
+    fn gap(&mut self, label: &'static str);
 
     /// A count, an amount or a height: all are below 2⁶³.
     fn u64(&mut self, label: &'static str, value: u64) {

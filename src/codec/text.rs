@@ -12,7 +12,9 @@ pub fn repair_utf8(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }
-    let mut text = String::with_capacity(bytes.len());
+    // Its memory is taken once, so that no copy of a secret stays behind.
+    let replaced = bytes.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count();
+    let mut text = String::with_capacity(bytes.len() + 2 * replaced);
     let mut at = 0;
     // End of the encoded surrogate whose replacement has been written.
     let mut replaced_up_to = 0;
@@ -49,7 +51,7 @@ pub fn cut_units(text: &str, units: usize) -> Cow<'_, str> {
         match left.checked_sub(character.len_utf16()) {
             Some(rest) => left = rest,
             None if left == 0 => return Cow::Borrowed(&text[..at]),
-            None => return Cow::Owned(format!("{}?", &text[..at])),
+            None => return Cow::Owned([&text[..at], "?"].concat()),
         }
     }
     Cow::Borrowed(text)

@@ -129,35 +129,61 @@ fn row_of(bytes: &[u8]) -> Result<u64, StoreError> {
     bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a row"))
 }
 
-/// Names below `parent`, or all, that an account ever rented, in order of text. At most so many provisions are looked
-/// at. An underscore of `parent` stands for any character.
-pub fn names_by(
-    state: &impl Read,
-    owner: &Address,
-    parent: Option<&NamespaceId>,
-    limit: usize,
-) -> Result<Vec<NamespaceId>, StoreError> {
-    if let Some(parent) = parent
-        && List::ProvisionsBy(owner, parent.root()).last(state)?.is_none()
-    {
-        return Ok(Vec::new());
-    }
-    let parent = parent.map_or("", NamespaceId::as_str);
-    let start = parent.split('_').next().unwrap_or_default();
-    let (mut names, mut looked_at) = (Vec::<NamespaceId>::new(), 0);
-    state.each(Table::Lists, &names_prefix(owner, start), |key, _| {
-        let name = key[names_prefix(owner, "").len()..].split(|byte| *byte == SEPARATOR).next().unwrap_or_default();
-        let name = std::str::from_utf8(name).ok().and_then(|name| NamespaceId::parse(name).ok());
-        let name = name.ok_or(StoreError::Damaged("a name"))?;
-        if parent.is_empty() || is_below(parent, name.as_str()) {
-            looked_at += 1;
-            if names.last() != Some(&name) {
-                names.push(name);
-            }
+/// A walk over the provisions of an account, in order of the names, that can be interrupted.
+#[derive(Clone, Debug)]
+pub struct ProvisionWalk {
+    owner: Address,
+    parent: String,
+    /// Where to go on.
+    from: Vec<u8>,
+}
+
+impl ProvisionWalk {
+    /// All provisions, or those of names below `parent`, an underscore of which stands for any character. `None` if
+    /// the account never rented the root of `parent`.
+    pub fn new(
+        state: &impl Read,
+        owner: Address,
+        parent: Option<&NamespaceId>,
+    ) -> Result<Option<ProvisionWalk>, StoreError> {
+        if let Some(parent) = parent
+            && List::ProvisionsBy(&owner, parent.root()).last(state)?.is_none()
+        {
+            return Ok(None);
         }
-        Ok(looked_at < limit)
-    })?;
-    Ok(names)
+        let parent = parent.map_or("", NamespaceId::as_str).to_owned();
+        let from = names_prefix(&owner, start_of(&parent));
+        Ok(Some(ProvisionWalk { owner, parent, from }))
+    }
+
+    /// Calls `visit` with the name of each provision and whether it is one of those that are asked for, until it says
+    /// `false`. Whether the end was reached.
+    pub fn go_on(
+        &mut self,
+        state: &impl Read,
+        mut visit: impl FnMut(NamespaceId, bool) -> Result<bool, StoreError>,
+    ) -> Result<bool, StoreError> {
+        let prefix = names_prefix(&self.owner, start_of(&self.parent));
+        let mut walk = state.walk(Table::Lists)?;
+        let mut entry = walk.seek(&self.from)?;
+        while let Some((key, _)) = entry.filter(|(key, _)| key.starts_with(&prefix)) {
+            let name = key[names_prefix(&self.owner, "").len()..].split(|byte| *byte == SEPARATOR).next();
+            let name = name.and_then(|name| std::str::from_utf8(name).ok());
+            let name = name.and_then(|name| NamespaceId::parse(name).ok()).ok_or(StoreError::Damaged("a name"))?;
+            let is_wanted = self.parent.is_empty() || is_below(&self.parent, name.as_str());
+            self.from = [key, &[0]].concat();
+            if !visit(name, is_wanted)? {
+                return Ok(false);
+            }
+            entry = walk.next()?;
+        }
+        Ok(true)
+    }
+}
+
+/// What all names begin with that a pattern stands for.
+fn start_of(pattern: &str) -> &str {
+    pattern.split('_').next().unwrap_or_default()
 }
 
 /// Whether a name begins with a parent and a dot.

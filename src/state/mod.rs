@@ -26,7 +26,7 @@ pub use digest::digest;
 pub use dump::dump;
 pub use effects::{Effect, effects, effects_by};
 pub use error::StateError;
-pub use history::{HashEntry, assign_ids, hash_entry, index_harvest, index_transaction};
+pub use history::{HashEntry, IdCount, assign_ids, hash_entry, index_harvest, index_transaction};
 pub use importances::{
     AccountImportance, ListWriter, Recalculation, chunk_after, each_importance, forget_above, forget_below, importance,
     last_recalculation,
@@ -35,6 +35,8 @@ pub use ledger::{BlockContext, Ledger};
 pub use mosaics::MosaicEntry;
 pub use namespaces::Lease;
 pub use outlinks::Outlink;
-pub use queries::{account, cosignatories, cosignatory_of, mosaic_definition, owned_mosaics};
+pub use queries::{
+    account, cosignatories, cosignatory_of, cosignatory_of_after, holdings_after, mosaic_definition, owned_mosaic,
+};
 pub use vesting::VestedBalance;
 pub use view::View;

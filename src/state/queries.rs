@@ -20,6 +20,53 @@ pub fn cosignatory_of(state: &impl Read, account: &Address) -> Result<Vec<Addres
     linked(state, Table::CosignatoryOf, account)
 }
 
+/// Accounts for which an account may sign, by address: those after an address, or the first, and at most so many.
+pub fn cosignatory_of_after(
+    state: &impl Read,
+    account: &Address,
+    after: Option<&Address>,
+    limit: usize,
+) -> Result<Vec<Address>, StoreError> {
+    let after = after.map_or(&[][..], |address| address.as_bytes());
+    let keys = keys_after(state, Table::CosignatoryOf, account, after, limit)?;
+    let addresses = keys.into_iter().map(|other| Ok(Address::from_stored(other.try_into()?)));
+    addresses.collect::<Result<_, Vec<u8>>>().map_err(|_| StoreError::Damaged("a cosignatory"))
+}
+
+/// Names of mosaics in which an account is invested, by text: those after a name, or the first, and at most so many.
+pub fn holdings_after(
+    state: &impl Read,
+    account: &Address,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<MosaicId>, StoreError> {
+    let after = after.unwrap_or_default().as_bytes();
+    let names = keys_after(state, Table::Holdings, account, after, limit)?.into_iter();
+    let ids = names.map(|name| MosaicId::parse(std::str::from_utf8(&name).ok()?).ok());
+    ids.collect::<Option<_>>().ok_or(StoreError::Damaged("a holding"))
+}
+
+/// What follows an address in the keys of a table that begin with it: what comes after `after`, at most so many.
+fn keys_after(
+    state: &impl Read,
+    table: Table,
+    address: &Address,
+    after: &[u8],
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, StoreError> {
+    let mut walk = state.walk(table)?;
+    // Nothing comes between a key and the same with a zero byte behind it.
+    let behind: &[u8] = if after.is_empty() { &[] } else { &[0] };
+    let from = [address.as_bytes().as_slice(), after, behind].concat();
+    let (mut entry, mut found) = (walk.seek(&from)?, Vec::new());
+    while let Some((key, _)) = entry.filter(|_| found.len() < limit) {
+        let Some(rest) = key.strip_prefix(address.as_bytes()) else { break };
+        found.push(rest.to_vec());
+        entry = walk.next()?;
+    }
+    Ok(found)
+}
+
 fn linked(state: &impl Read, table: Table, address: &Address) -> Result<Vec<Address>, StoreError> {
     let mut addresses = Vec::new();
     state.each(table, address.as_bytes(), |key, _| {
@@ -39,15 +86,9 @@ pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<Mosa
     Ok(mosaics::current(state, id)?.map(|(_, entry)| entry.definition))
 }
 
-/// What an account has of the mosaics in which it is invested and that still exist, `nem:xem` aside.
-pub fn owned_mosaics(state: &impl Read, account: &Address) -> Result<Vec<Mosaic>, StoreError> {
-    let mut owned = Vec::new();
-    for text in mosaics::holdings(state, account)? {
-        let id = MosaicId::parse(&text).map_err(|_| StoreError::Damaged("a holding"))?;
-        if let Some((number, _)) = mosaics::current(state, &id)? {
-            let quantity = mosaics::balance(state, &id, number, account)?;
-            owned.push(Mosaic { id, quantity });
-        }
-    }
-    Ok(owned)
+/// What an account has of a mosaic other than `nem:xem`; `None` if there is no such mosaic any more.
+pub fn owned_mosaic(state: &impl Read, account: &Address, id: MosaicId) -> Result<Option<Mosaic>, StoreError> {
+    let Some((number, _)) = mosaics::current(state, &id)? else { return Ok(None) };
+    let quantity = mosaics::balance(state, &id, number, account)?;
+    Ok(Some(Mosaic { id, quantity }))
 }

@@ -1,14 +1,16 @@
-//! Transactions on their way into the pool (specification 06 §7.6, §7.10).
+//! Transactions on their way into the pool.
 
-use zeroize::Zeroizing;
-
+use crate::api::budget::cost;
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
-use crate::api::views::{AnnounceResult, Data, UnconfirmedList};
+use crate::api::long::UnconfirmedList;
+use crate::api::views::{AnnounceResult, Data};
+use crate::codec::wipe::Wiped;
 use crate::codec::{Form, ReadError, Source, limits, transaction};
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::Transaction;
-use crate::rules::ValidationResult;
+use crate::model::transaction::wire_network;
+use crate::rules::{self, Context, Outcome, Refusal, Use, ValidationResult};
 
 /// Most transactions of an account that are shown.
 const MAX_SHOWN: usize = 25;
@@ -38,15 +40,13 @@ impl Readable for Unsigned {
 /// A transaction that the node is to sign, and the digits of the key.
 struct ToSign {
     transaction: Transaction,
-    private_key: Zeroizing<String>,
+    private_key: Wiped<String>,
 }
 
 impl Readable for ToSign {
-    const IS_SECRET: bool = true;
-
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let Unsigned(transaction) = source.need_object("transaction", Unsigned::read)?;
-        let private_key = Zeroizing::new(source.need_string("privateKey", limits::TEXT_UNITS)?.into_owned());
+        let private_key = Wiped(source.need_string("privateKey", limits::TEXT_UNITS)?.into_owned());
         Ok(ToSign { transaction, private_key })
     }
 }
@@ -54,7 +54,7 @@ impl Readable for ToSign {
 /// `POST /transaction/announce`
 pub fn announce(call: &mut Call<'_>) -> Result<(), Failure> {
     let Signed { data, signature } = call.body()?;
-    let mut transaction = Transaction::from_bytes(&data, Form::NonVerifiable, call.settings.context)?;
+    let mut transaction = Transaction::from_bytes(&data, Form::NonVerifiable, call.view.context())?;
     let signature = signature.try_into().map(Signature);
     transaction.signature =
         Some(signature.map_err(|_| Failure::argument("binary signature representation must be 64 bytes"))?);
@@ -65,28 +65,47 @@ pub fn announce(call: &mut Call<'_>) -> Result<(), Failure> {
 pub fn prepare_announce(call: &mut Call<'_>) -> Result<(), Failure> {
     let ToSign { mut transaction, private_key } = call.body()?;
     let private_key = PrivateKey::from_hex(&private_key).map_err(|error| Failure::bad_hex(&error))?;
+    call.budget.spend(cost::KEY);
     transaction.signature = Some(KeyPair::new(&private_key).sign(&transaction.signed_bytes()));
     offer(call, transaction)
 }
 
-/// Answers with what became of a transaction, which is a success whatever it is.
+/// Answers with what became of a transaction, which is a success whatever it is. A node that has not joined its network
+/// takes in none of it.
 fn offer(call: &mut Call<'_>, transaction: Transaction) -> Result<(), Failure> {
+    if wire_network(transaction.version) == call.view.network.byte {
+        call.need_network()?;
+    }
     let (hash, inner_hash) = (transaction.hash(), transaction.inner().map(Transaction::hash));
-    let result = call.desk.announce(transaction)?;
+    call.budget.spend(cost::ANNOUNCEMENT);
+    let result = result_of(call.actions.announce(transaction))?;
     call.send(&AnnounceResult { result, hash, inner_hash })
 }
 
-/// `POST /transaction/prepare`
+/// `POST /transaction/prepare`: judges a transaction by the confirmed state, as if it were in the next block.
 pub fn prepare(call: &mut Call<'_>) -> Result<(), Failure> {
     let Unsigned(transaction) = call.body()?;
-    match call.desk.prepare(&transaction)? {
+    call.budget.spend(cost::JUDGEMENT);
+    let (view, now) = (call.view, call.now.network);
+    let (state, network) = (view.snapshot, view.network);
+    let context = Context { state, network, height: view.height.next(), now, usage: Use::Prepare };
+    match result_of(rules::check_transaction(&transaction, &context).map(drop))? {
         ValidationResult::Success => call.send(&Data(&transaction.signed_bytes())),
         refusal => Err(Failure::argument(refusal.name())),
     }
 }
 
+fn result_of(outcome: Outcome) -> Result<ValidationResult, Failure> {
+    match outcome {
+        Ok(()) => Ok(ValidationResult::Success),
+        Err(Refusal::Result(result)) => Ok(result),
+        Err(Refusal::Exception(exception)) => Err(exception.into()),
+        Err(Refusal::Store(error)) => Err(error.into()),
+    }
+}
+
 /// `GET /account/unconfirmedTransactions`
 pub fn unconfirmed(call: &mut Call<'_>) -> Result<(), Failure> {
-    let transactions = call.desk.unconfirmed(&call.address()?, MAX_SHOWN)?;
-    call.send(&UnconfirmedList(&transactions))
+    let transactions = call.actions.unconfirmed(&call.address()?, MAX_SHOWN)?;
+    call.send_long(UnconfirmedList::new(transactions))
 }

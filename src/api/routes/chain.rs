@@ -1,7 +1,8 @@
-//! Chain and blocks (specification 06 §7.3).
+//! Chain and blocks.
 
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
+use crate::api::long::BlockWriter;
 use crate::codec::{ReadError, Source};
 use crate::model::Height;
 
@@ -14,14 +15,12 @@ impl Readable for Height {
 
 /// `GET /chain/height`
 pub fn height(call: &mut Call<'_>) -> Result<(), Failure> {
-    let height = call.ledger.height()?;
-    call.send(&height)
+    call.send(&call.view.height)
 }
 
 /// `GET /chain/last-block`
 pub fn last_block(call: &mut Call<'_>) -> Result<(), Failure> {
-    let height = call.ledger.height()?;
-    send_block(call, height)
+    send_block(call, call.view.height)
 }
 
 /// `POST /block/at/public`
@@ -31,6 +30,6 @@ pub fn block_at(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 fn send_block(call: &mut Call<'_>, height: Height) -> Result<(), Failure> {
-    let block = call.ledger.block(height)?.ok_or_else(|| Failure::no_block(height))?;
-    call.send(&block)
+    let block = BlockWriter::new(call.view, height)?.ok_or_else(|| Failure::no_block(height))?;
+    call.send_long(block)
 }

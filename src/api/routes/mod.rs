@@ -1,4 +1,4 @@
-//! The route table (specification 06, appendix A): one line and one small function for each route.
+//! The route table: one line and one small function for each route.
 
 mod account;
 mod announce;
@@ -13,7 +13,7 @@ mod transaction;
 
 use super::route::{Route, get, post};
 
-/// All routes but those of a node that harvests.
+/// All routes.
 pub const ROUTES: &[Route] = &[
     get("/chain/height", chain::height),
     get("/chain/last-block", chain::last_block),
@@ -21,9 +21,9 @@ pub const ROUTES: &[Route] = &[
     get("/account/get", account::by_address),
     get("/account/get/from-public-key", account::by_public_key),
     get("/transaction/get", transaction::by_hash),
-    post("/transaction/announce", announce::announce).into_the_pool(),
-    post("/transaction/prepare-announce", announce::prepare_announce).local().into_the_pool(),
-    post("/transaction/prepare", announce::prepare).local(),
+    post("/transaction/announce", announce::announce).with_large_bodies().into_the_pool(),
+    post("/transaction/prepare-announce", announce::prepare_announce).with_large_bodies().local().into_the_pool(),
+    post("/transaction/prepare", announce::prepare).with_large_bodies().local(),
     get("/account/unconfirmedTransactions", announce::unconfirmed),
     post("/account/unlock", harvesting::unlock),
     post("/account/lock", harvesting::lock),
@@ -41,7 +41,7 @@ pub const ROUTES: &[Route] = &[
     get("/account/mosaic/definition/page", mosaic::by_creator),
     get("/account/mosaic/owned", mosaic::owned),
     get("/account/mosaic/owned/definition", mosaic::owned_definitions),
-    post("/account/mosaic/owned/definition/batch", mosaic::owned_definitions_of_all),
+    post("/account/mosaic/owned/definition/batch", mosaic::owned_definitions_of_all).with_large_bodies(),
     get("/node/info", node::info),
     get("/node/extended-info", node::extended_info),
     get("/time-sync/network-time", node::network_time),

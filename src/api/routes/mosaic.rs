@@ -1,21 +1,36 @@
-//! Mosaics (specification 06 §7.9).
+//! Mosaics.
+
+use std::collections::HashSet;
 
 use crate::api::call::{Call, Readable};
-use crate::api::catalogue::{Definitions, definitions_owned};
 use crate::api::failure::Failure;
-use crate::api::views::{Listing, MosaicSupply};
+use crate::api::long::{DefinitionRows, OwnedDefinitions, OwnedMosaics, PageWriter};
+use crate::api::views::MosaicSupply;
 use crate::codec::{ReadError, Source, limits};
-use crate::model::{Address, MosaicId};
+use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
 
-/// `{"data": [{"account": address}]}`.
+/// Different accounts that a batch may name. A larger one is answered 400, with a text that says so.
+pub const MAX_BATCH_ACCOUNTS: usize = 512;
+
+/// `{"data": [{"account": address}]}`, each account once.
 struct Accounts(Vec<Address>);
 
 impl Readable for Accounts {
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let accounts = source.need_list("data", |source| {
+        let (mut seen, mut accounts) = (HashSet::new(), Vec::new());
+        source.need_list("data", |source| {
             let text = source.need_string("account", limits::TEXT_UNITS)?;
+            if seen.contains(&*text) {
+                return Ok(());
+            }
+            if accounts.len() == MAX_BATCH_ACCOUNTS {
+                let text = format!("a batch may name at most {MAX_BATCH_ACCOUNTS} accounts");
+                return Err(ReadError::Argument(text));
+            }
             let address = Address::parse(&text, source.context().network);
-            address.ok_or_else(|| ReadError::Argument("address must be valid".to_owned()))
+            accounts.push(address.ok_or_else(|| ReadError::Argument("address must be valid".to_owned()))?);
+            seen.insert(text.into_owned());
+            Ok(())
         })?;
         Ok(Accounts(accounts))
     }
@@ -24,68 +39,77 @@ impl Readable for Accounts {
 /// `GET /mosaic/definition`
 pub fn definition(call: &mut Call<'_>) -> Result<(), Failure> {
     let id = call.mosaic_id()?;
-    match call.ledger.is_active(&id.namespace)? {
-        true => send_definition(call, &id),
-        false => Err(unknown_definition(&id)),
-    }
+    let is_active = call.view.is_active(&id.namespace)?;
+    let definition = if is_active { call.view.last_definition(&id)? } else { None };
+    send_definition(call, &id, definition)
 }
 
 /// `GET /mosaic/definition/last`
 pub fn last_definition(call: &mut Call<'_>) -> Result<(), Failure> {
     let id = call.mosaic_id()?;
-    send_definition(call, &id)
+    let definition = call.view.last_definition(&id)?;
+    send_definition(call, &id, definition)
 }
 
-fn send_definition(call: &mut Call<'_>, id: &MosaicId) -> Result<(), Failure> {
-    let definition = call.ledger.definition(id)?.ok_or_else(|| unknown_definition(id))?;
-    call.send(&definition)
-}
-
-fn unknown_definition(id: &MosaicId) -> Failure {
-    Failure::NotFound(format!("invalid mosaic definition '{id}' (org.nem.core.model.mosaic.MosaicDefinition)"))
+fn send_definition(call: &mut Call<'_>, id: &MosaicId, found: Option<MosaicDefinition>) -> Result<(), Failure> {
+    let kind = "org.nem.core.model.mosaic.MosaicDefinition";
+    let unknown = || Failure::NotFound(format!("invalid mosaic definition '{id}' ({kind})"));
+    call.send(&found.ok_or_else(unknown)?)
 }
 
 /// `GET /mosaic/definition/page`
 pub fn definitions(call: &mut Call<'_>) -> Result<(), Failure> {
-    let definitions = call.ledger.definitions(Definitions::All, call.page()?)?;
-    call.send(&Listing(&definitions))
+    let page = call.page()?;
+    call.send_long(PageWriter::new(DefinitionRows::All, page))
 }
 
 /// `GET /namespace/mosaic/definition/page`: nobody looks at the page if the namespace is not active.
 pub fn in_namespace(call: &mut Call<'_>) -> Result<(), Failure> {
     let namespace = call.namespace()?;
-    let definitions = match call.ledger.is_active(&namespace)? {
-        true => call.ledger.definitions(Definitions::In(&namespace), call.page()?)?,
-        false => Vec::new(),
-    };
-    call.send(&Listing(&definitions))
+    if !call.view.is_active(&namespace)? {
+        return send_nothing(call);
+    }
+    let page = call.page()?;
+    call.send_long(PageWriter::new(DefinitionRows::In(namespace), page))
 }
 
 /// `GET /account/mosaic/definition/page`
 pub fn by_creator(call: &mut Call<'_>) -> Result<(), Failure> {
     let (creator, parent) = (call.address()?, call.parent()?);
-    let definitions = call.ledger.definitions(Definitions::By(&creator, parent.as_ref()), call.page()?)?;
-    let definitions: Vec<_> = definitions.into_iter().map(|definition| definition.item).collect();
-    call.send(&Listing(&definitions))
+    let page = call.page()?;
+    let rows = match parent {
+        None => DefinitionRows::By(creator),
+        Some(namespace) if !is_active(call, &namespace)? => return send_nothing(call),
+        Some(namespace) => DefinitionRows::ByIn(creator, namespace),
+    };
+    call.send_long(PageWriter::new(rows, page))
+}
+
+fn is_active(call: &Call<'_>, namespace: &NamespaceId) -> Result<bool, Failure> {
+    Ok(call.view.is_active(namespace)?)
+}
+
+/// Answers with a list of nothing.
+fn send_nothing(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.send_long(OwnedDefinitions::new(Vec::new()))
 }
 
 /// `GET /account/mosaic/owned`
 pub fn owned(call: &mut Call<'_>) -> Result<(), Failure> {
-    let mosaics = call.ledger.mosaics_of(&call.address()?)?;
-    call.send(&Listing(&mosaics))
+    let account = call.address()?;
+    call.send_long(OwnedMosaics::new(account))
 }
 
 /// `GET /account/mosaic/owned/definition`
 pub fn owned_definitions(call: &mut Call<'_>) -> Result<(), Failure> {
-    let definitions = definitions_owned(call.ledger, &[call.address()?])?;
-    call.send(&Listing(&definitions))
+    let account = call.address()?;
+    call.send_long(OwnedDefinitions::new(vec![account]))
 }
 
 /// `POST /account/mosaic/owned/definition/batch`
 pub fn owned_definitions_of_all(call: &mut Call<'_>) -> Result<(), Failure> {
     let Accounts(accounts) = call.body()?;
-    let definitions = definitions_owned(call.ledger, &accounts)?;
-    call.send(&Listing(&definitions))
+    call.send_long(OwnedDefinitions::new(accounts))
 }
 
 /// `GET /mosaic/supply`
@@ -93,6 +117,6 @@ pub fn supply(call: &mut Call<'_>) -> Result<(), Failure> {
     let id = call.mosaic_id()?;
     let kind = "org.nem.core.model.ncc.MosaicIdSupplyPair";
     let unknown = || Failure::NotFound(format!("mosaic id {id} is unknown '{id}' ({kind})"));
-    let supply = call.ledger.supply(&id)?.ok_or_else(unknown)?;
+    let supply = call.view.supply(&id)?.ok_or_else(unknown)?;
     call.send(&MosaicSupply { id: &id, supply })
 }

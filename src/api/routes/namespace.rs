@@ -1,26 +1,26 @@
-//! Namespaces (specification 06 §7.8).
+//! Namespaces.
 
 use crate::api::call::Call;
 use crate::api::failure::Failure;
-use crate::api::views::Listing;
+use crate::api::long::{PageWriter, RentedNames, RootRows};
 
 /// `GET /namespace`
 pub fn by_name(call: &mut Call<'_>) -> Result<(), Failure> {
     let name = call.namespace()?;
     let missing = || Failure::NotFound(format!("invalid namespace '{name}' (org.nem.core.model.namespace.Namespace)"));
-    let namespace = call.ledger.namespace(&name)?.ok_or_else(missing)?;
+    let namespace = call.view.namespace(&name)?.ok_or_else(missing)?;
     call.send(&namespace)
 }
 
 /// `GET /namespace/root/page`
 pub fn roots(call: &mut Call<'_>) -> Result<(), Failure> {
-    let roots = call.ledger.root_namespaces(call.page()?)?;
-    call.send(&Listing(&roots))
+    let page = call.page()?;
+    call.send_long(PageWriter::new(RootRows, page))
 }
 
 /// `GET /account/namespace/page`: the number is checked, but has no effect.
 pub fn by_owner(call: &mut Call<'_>) -> Result<(), Failure> {
     let (owner, parent) = (call.address()?, call.parent()?);
-    let namespaces = call.ledger.namespaces_of(&owner, parent.as_ref(), call.page()?.size)?;
-    call.send(&Listing(&namespaces))
+    let names = RentedNames::new(call.view, owner, parent.as_ref(), call.page()?.size)?;
+    call.send_long(names)
 }

@@ -1,4 +1,4 @@
-//! The node about itself (specification 06 §7.2, §7.12).
+//! The node about itself.
 
 use crate::api::call::Call;
 use crate::api::failure::Failure;

@@ -1,4 +1,4 @@
-//! Routes for other nodes that share a path with a route for clients (specification 06 §7.14).
+//! Routes for other nodes that share a path with a route for clients.
 //!
 //! They are answered as by a node that has not joined the network, which this one does not do yet.
 

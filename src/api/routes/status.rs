@@ -1,8 +1,7 @@
-//! Signs of life (specification 06 §7.1).
+//! Signs of life.
 
 use crate::api::call::Call;
 use crate::api::failure::Failure;
-use crate::api::ledger::NodeStatus;
 use crate::api::views::{RequestResult, ResultKind};
 
 /// `GET /heartbeat`
@@ -12,9 +11,6 @@ pub fn heartbeat(call: &mut Call<'_>) -> Result<(), Failure> {
 
 /// `GET /status`
 pub fn status(call: &mut Call<'_>) -> Result<(), Failure> {
-    let status = match call.ledger.is_loading() {
-        true => NodeStatus::Loading,
-        false => call.ledger.node_status(),
-    };
-    call.send(&RequestResult { kind: ResultKind::Status, code: status.code(), message: "status" })
+    let code = call.view.status.code();
+    call.send(&RequestResult { kind: ResultKind::Status, code, message: "status" })
 }

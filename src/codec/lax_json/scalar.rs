@@ -1,16 +1,21 @@
 //! The scalars of permissive JSON: words without quotes, and strings that arrive in pieces.
 
 use super::Value;
+use crate::codec::wipe::Wiped;
 
 /// A string under construction from text and from single UTF-16 units: the halves of a surrogate
 /// pair arrive one by one, and one without the other becomes `?`.
-#[derive(Default)]
 pub(super) struct UnitString {
-    text: String,
+    text: Wiped<String>,
     high: Option<u16>,
 }
 
 impl UnitString {
+    /// An empty string that has memory for so many bytes, so that it need not move.
+    pub(super) fn with_capacity(bytes: usize) -> UnitString {
+        UnitString { text: Wiped(String::with_capacity(bytes)), high: None }
+    }
+
     pub(super) fn push_str(&mut self, text: &str) {
         if !text.is_empty() {
             self.give_up_on_pair();
@@ -39,7 +44,7 @@ impl UnitString {
 
     pub(super) fn finish(mut self) -> String {
         self.give_up_on_pair();
-        self.text
+        std::mem::take(&mut *self.text)
     }
 }
 

@@ -1,0 +1,97 @@
+//! Accounts.
+
+use super::ChainView;
+use crate::api::views::{AccountInfo, MultisigInfo, RemoteStatus};
+use crate::model::{Address, Amount, Mosaic, MosaicId};
+use crate::state::{self, Account, LinkPhase};
+use crate::store::StoreError;
+
+impl ChainView<'_> {
+    /// The account of an address, as the state has it.
+    pub fn stored_account(&self, address: &Address) -> Result<Account, StoreError> {
+        state::account(self.snapshot, address)
+    }
+
+    /// The account of an address. An address the chain has not seen has an empty account.
+    pub fn account(&self, address: &Address) -> Result<AccountInfo, StoreError> {
+        let cosignatories = self.cosignatories(address)?.len();
+        self.account_info(address, &self.stored_account(address)?, cosignatories)
+    }
+
+    /// An account that was read, with the number of its cosignatories.
+    pub fn account_info(
+        &self,
+        address: &Address,
+        account: &Account,
+        cosignatories: usize,
+    ) -> Result<AccountInfo, StoreError> {
+        let balance = account.balance.at(self.height, &self.network.chain);
+        let importance = state::importance(self.snapshot, address)?.map_or(0.0, |last| last.importance);
+        Ok(AccountInfo {
+            address: *address,
+            public_key: account.public_key,
+            balance: Amount(balance.total()),
+            vested_balance: Amount(balance.vested),
+            harvested_blocks: account.harvested_blocks,
+            importance,
+            multisig: (cosignatories > 0).then_some(MultisigInfo {
+                cosignatories: cosignatories as u32,
+                min_cosignatories: account.min_cosignatories,
+            }),
+        })
+    }
+
+    /// Who may sign for an account, by address. There are only so many, by the rules of the chain.
+    pub fn cosignatories(&self, address: &Address) -> Result<Vec<Address>, StoreError> {
+        state::cosignatories(self.snapshot, address)
+    }
+
+    /// Accounts for which an account may sign, by address: those after an address, or the first, and at most so many.
+    pub fn cosignatory_of_after(
+        &self,
+        address: &Address,
+        after: Option<&Address>,
+        limit: usize,
+    ) -> Result<Vec<Address>, StoreError> {
+        state::cosignatory_of_after(self.snapshot, address, after, limit)
+    }
+
+    /// State of remote harvesting of the account of an address.
+    pub fn remote_status(&self, address: &Address) -> Result<RemoteStatus, StoreError> {
+        Ok(self.remote_status_of(&self.stored_account(address)?))
+    }
+
+    /// State of remote harvesting of an account that was read.
+    pub fn remote_status_of(&self, account: &Account) -> RemoteStatus {
+        match account.remote_status(self.height, self.network.chain.rewrite_limit) {
+            state::RemoteStatus::NotSet | state::RemoteStatus::Owner(LinkPhase::Inactive) => RemoteStatus::Inactive,
+            state::RemoteStatus::Owner(LinkPhase::Activating) => RemoteStatus::Activating,
+            state::RemoteStatus::Owner(LinkPhase::Active) => RemoteStatus::Active,
+            state::RemoteStatus::Owner(LinkPhase::Deactivating) => RemoteStatus::Deactivating,
+            state::RemoteStatus::Remote(_) => RemoteStatus::Remote,
+        }
+    }
+
+    /// What an account has of `nem:xem`.
+    pub fn currency_of(&self, address: &Address) -> Result<Mosaic, StoreError> {
+        let quantity = self.stored_account(address)?.balance.total();
+        Ok(Mosaic { id: MosaicId::xem(), quantity })
+    }
+
+    /// Mosaics in which an account is invested, `nem:xem` aside, by text: those after one, or the first, and at most so
+    /// many. Some may not exist any more.
+    pub fn holdings_after(
+        &self,
+        address: &Address,
+        after: Option<&MosaicId>,
+        limit: usize,
+    ) -> Result<Vec<MosaicId>, StoreError> {
+        let after = after.map(MosaicId::to_string);
+        state::holdings_after(self.snapshot, address, after.as_deref(), limit)
+    }
+
+    /// What an account has of a mosaic other than `nem:xem`; `None` if there is no such mosaic any more.
+    pub fn owned(&self, address: &Address, id: MosaicId) -> Result<Option<Mosaic>, StoreError> {
+        state::owned_mosaic(self.snapshot, address, id)
+    }
+}

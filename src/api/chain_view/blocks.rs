@@ -1,0 +1,119 @@
+//! Blocks and their transactions.
+
+use super::ChainView;
+use crate::codec::block::{Outline, transaction_at};
+use crate::codec::{Context, Form};
+use crate::model::transaction::kind;
+use crate::model::{Block, Hash256, Height, Transaction};
+use crate::state::{self, HashEntry};
+use crate::store::{StoreError, StoredBlock, stored_block, stored_header};
+
+const DAMAGED: StoreError = StoreError::Damaged("a block");
+
+impl ChainView<'_> {
+    /// The block at a height, if there is one, read as a whole: for those who know that it is small.
+    pub fn block(&self, height: Height) -> Result<Option<Block>, StoreError> {
+        Ok(stored_block(self.snapshot, height, self.context())?.map(|(_, block)| block))
+    }
+
+    /// The block at a height without its transactions, and a place before the first of them.
+    pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockCursor)>, StoreError> {
+        let Some((header, bytes)) = stored_header(self.snapshot, height)? else { return Ok(None) };
+        let outline = Outline::read(bytes, self.context().trusting()).map_err(|_| DAMAGED)?;
+        let cursor =
+            BlockCursor { height, hash: header.hash, count: outline.transactions, index: 0, place: outline.first };
+        Ok(Some((outline.block, cursor)))
+    }
+
+    /// Where the confirmed transaction with a hash is, unless it is unknown or forgotten.
+    pub fn hash_entry(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
+        state::hash_entry(self.snapshot, hash)
+    }
+}
+
+/// A place between the transactions of a block in the chain. It holds nothing of the block, so that it can be kept while
+/// the chain goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockCursor {
+    height: Height,
+    hash: Hash256,
+    count: usize,
+    index: usize,
+    place: usize,
+}
+
+impl BlockCursor {
+    /// Hash of the block.
+    pub fn hash(&self) -> Hash256 {
+        self.hash
+    }
+
+    /// How many transactions the block has.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many of them have been passed.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Goes on in the block; `None` if it is not in the chain any more.
+    pub fn read<'v>(&'v mut self, view: &'v ChainView<'_>) -> Result<Option<BlockReader<'v>>, StoreError> {
+        let Some((header, bytes)) = stored_header(view.snapshot, self.height)? else { return Ok(None) };
+        let context = view.context().trusting();
+        Ok((header.hash == self.hash).then_some(BlockReader { header, bytes, context, cursor: self }))
+    }
+}
+
+/// Reads the transactions of a block from a place on, which it moves.
+pub struct BlockReader<'v> {
+    /// What is known of the block.
+    pub header: StoredBlock,
+    bytes: &'v [u8],
+    context: Context,
+    cursor: &'v mut BlockCursor,
+}
+
+/// The binary form of a transaction in a block.
+#[derive(Clone, Copy, Debug)]
+pub struct RawTransaction<'v> {
+    /// Its verifiable form.
+    pub bytes: &'v [u8],
+    context: Context,
+}
+
+impl<'v> BlockReader<'v> {
+    /// How many transactions have been passed.
+    pub fn index(&self) -> usize {
+        self.cursor.index
+    }
+
+    /// Passes the next transaction.
+    pub fn next_raw(&mut self) -> Result<Option<RawTransaction<'v>>, StoreError> {
+        if self.cursor.index == self.cursor.count {
+            return Ok(None);
+        }
+        let (bytes, next) = transaction_at(self.bytes, self.cursor.place).ok_or(DAMAGED)?;
+        self.cursor.place = next;
+        self.cursor.index += 1;
+        Ok(Some(RawTransaction { bytes, context: self.context }))
+    }
+}
+
+impl RawTransaction<'_> {
+    /// The number of its kind.
+    pub fn kind(&self) -> Result<i32, StoreError> {
+        self.bytes.first_chunk().map(|bytes| i32::from_le_bytes(*bytes)).ok_or(DAMAGED)
+    }
+
+    /// Whether it holds another transaction.
+    pub fn is_multisig(&self) -> Result<bool, StoreError> {
+        Ok(self.kind()? == kind::MULTISIG)
+    }
+
+    /// The transaction.
+    pub fn read(&self) -> Result<Transaction, StoreError> {
+        Transaction::from_bytes(self.bytes, Form::Verifiable, self.context).map_err(|_| DAMAGED)
+    }
+}

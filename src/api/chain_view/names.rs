@@ -1,0 +1,65 @@
+//! Namespaces and mosaics.
+
+use super::ChainView;
+use crate::api::views::Namespace;
+use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
+use crate::state::catalogue::{self, List, Provision};
+use crate::state::{self, View};
+use crate::store::{Read, StoreError, Table};
+
+/// A part of a long list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The number below which it begins.
+    pub before: u64,
+    /// Most entries.
+    pub size: usize,
+}
+
+impl ChainView<'_> {
+    /// Bytes that are read of the leases of a namespace's root, which grow with its sub-namespaces.
+    pub fn lease_bytes(&self, name: &NamespaceId) -> Result<usize, StoreError> {
+        Ok(self.snapshot.get(Table::Namespaces, name.root().as_bytes())?.map_or(0, <[u8]>::len))
+    }
+
+    /// Whether a namespace is active; the built-in `nem` always is.
+    pub fn is_active(&self, name: &NamespaceId) -> Result<bool, StoreError> {
+        self.snapshot.is_namespace_active(name, self.height, self.network.chain.blocks_per_year())
+    }
+
+    /// A namespace, if it is active; `nem` is not among them.
+    pub fn namespace(&self, name: &NamespaceId) -> Result<Option<Namespace>, StoreError> {
+        if !self.is_active(name)? {
+            return Ok(None);
+        }
+        let lease = self.snapshot.leases(name.root())?.pop();
+        Ok(lease.map(|lease| Namespace { name: name.clone(), owner: lease.owner, height: lease.height }))
+    }
+
+    /// A namespace that an account rented once, from the height of its last rent of the root.
+    pub fn rented(&self, owner: &Address, name: NamespaceId) -> Result<Namespace, StoreError> {
+        let root = List::ProvisionsBy(owner, name.root()).last(self.snapshot)?;
+        let root = root.ok_or(StoreError::Damaged("the root of a namespace"))?;
+        let height = Provision::at(self.snapshot, root)?.height;
+        Ok(Namespace { name, owner: *owner, height })
+    }
+
+    /// The newest definition of a mosaic ever made, the built-in `nem:xem` included; it may have expired.
+    pub fn last_definition(&self, id: &MosaicId) -> Result<Option<MosaicDefinition>, StoreError> {
+        if id.is_xem() {
+            return Ok(Some(MosaicDefinition::xem()));
+        }
+        let row = List::DefinitionsOf(id).last(self.snapshot)?;
+        row.map(|row| catalogue::definition_at(self.snapshot, row)).transpose()
+    }
+
+    /// The definition of a mosaic that the state goes by, `nem:xem` included.
+    pub fn mosaic_definition(&self, id: &MosaicId) -> Result<Option<MosaicDefinition>, StoreError> {
+        state::mosaic_definition(self.snapshot, id)
+    }
+
+    /// Whole units of a mosaic that the state still knows, `nem:xem` included.
+    pub fn supply(&self, id: &MosaicId) -> Result<Option<u64>, StoreError> {
+        Ok(self.snapshot.mosaic(id)?.map(|entry| entry.supply))
+    }
+}

@@ -1,0 +1,118 @@
+//! Transactions: one of a block, whose number follows from all that are in the block, and those of the pool.
+
+use std::rc::Rc;
+use std::vec;
+
+use super::block::REPLACED;
+use super::{LongView, OpenList, Sheet, held_by};
+use crate::api::budget::{Budget, cost};
+use crate::api::chain_view::{BlockCursor, ChainView};
+use crate::api::failure::Failure;
+use crate::api::views::{DataGap, TransactionMeta, TransactionPair, Unconfirmed};
+use crate::model::{Hash256, Height, Transaction};
+use crate::net::machine::Taken;
+use crate::state::IdCount;
+use crate::store::StoreError;
+
+/// Transactions that are passed for one unit.
+const PASSED_PER_STEP: usize = 8;
+/// Memory that a transaction takes which nobody else holds any more, roughly.
+const TRANSACTION_BYTES: usize = 2048;
+
+const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
+
+/// Writes a transaction of a block with its place in the chain.
+pub struct FoundTransaction {
+    hash: Hash256,
+    height: Height,
+    /// Its place among the block's transactions.
+    index: usize,
+    cursor: BlockCursor,
+    ids: IdCount,
+    transaction: Option<Box<Transaction>>,
+}
+
+impl FoundTransaction {
+    /// The transaction with a hash, at a place in the block at a height.
+    pub fn new(
+        view: &ChainView<'_>,
+        hash: Hash256,
+        height: Height,
+        index: u32,
+    ) -> Result<FoundTransaction, StoreError> {
+        let (_, cursor) = view.open_block(height)?.ok_or(DAMAGED)?;
+        Ok(FoundTransaction { hash, height, index: index as usize, cursor, ids: IdCount::default(), transaction: None })
+    }
+}
+
+impl LongView for FoundTransaction {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        let mut reader = self.cursor.read(view)?.ok_or(REPLACED)?;
+        while let Some(raw) = reader.next_raw()? {
+            let kind = raw.kind()?;
+            let (is_found, is_multisig) = (reader.index() == self.index + 1, raw.is_multisig()?);
+            let transaction = (is_found || is_multisig).then(|| raw.read()).transpose()?;
+            if is_found {
+                self.ids.mark(kind);
+            }
+            match transaction.as_ref().and_then(|one| Some((one.inner()?, one.cosignatures()))) {
+                Some((inner, cosignatures)) => self.ids.pass_multisig(inner.body.kind(), cosignatures.len()),
+                None => self.ids.pass(kind),
+            }
+            if is_multisig {
+                budget.spend(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+            } else if reader.index() % PASSED_PER_STEP == 0 {
+                budget.spend(cost::STEP);
+            }
+            if is_found {
+                self.transaction = transaction.map(Box::new);
+            }
+            if budget.is_spent() {
+                return Ok(Taken::Unfinished);
+            }
+        }
+        let transaction = self.transaction.as_deref().ok_or(DAMAGED)?;
+        let id = self.ids.id(reader.header.ids.0).ok_or(DAMAGED)?;
+        let inner_hash = transaction.inner().map(Transaction::hash);
+        let meta = TransactionMeta { height: self.height, id, hash: self.hash, inner_hash };
+        sheet.write(&TransactionPair { transaction, meta });
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        TRANSACTION_BYTES
+    }
+}
+
+/// Writes transactions of the pool.
+pub struct UnconfirmedList {
+    waiting: vec::IntoIter<Rc<Transaction>>,
+    list: Option<OpenList>,
+}
+
+impl UnconfirmedList {
+    /// These transactions, in this order.
+    pub fn new(transactions: Vec<Rc<Transaction>>) -> UnconfirmedList {
+        UnconfirmedList { waiting: transactions.into_iter(), list: None }
+    }
+}
+
+impl LongView for UnconfirmedList {
+    fn write_on(&mut self, _: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        let list = self.list.get_or_insert_with(|| OpenList::open(sheet, &DataGap));
+        for transaction in self.waiting.by_ref() {
+            let start = sheet.body.len();
+            list.push(sheet, &Unconfirmed(&transaction));
+            budget.spend(cost::TRANSACTION + cost::bytes(sheet.body.len() - start));
+            if budget.is_spent() {
+                return Ok(Taken::Unfinished);
+            }
+        }
+        list.close(sheet);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        held_by(&self.list) + self.waiting.len() * TRANSACTION_BYTES
+    }
+}

@@ -1,0 +1,128 @@
+//! How views become the answer to a request.
+
+use super::failure::Failure;
+use super::long::Sheet;
+use super::media::{self, Format, Wanted};
+use super::views::{ErrorObject, View};
+use crate::codec::json::JsonSink;
+use crate::model::Timestamp;
+use crate::net::http::Reply;
+
+const COMMON_HEADERS: [(&str, &str); 3] = [
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Allow-Headers", "Content-Type"),
+    ("Allow", "GET, HEAD, POST, OPTIONS"),
+];
+const CONTENT_TYPE: &str = "Content-Type";
+const NO_CACHE: &str = "must-revalidate,no-cache,no-store";
+
+/// Fills the answer to one request, in the format that the client wants.
+pub(super) struct Writer<'a> {
+    pub reply: &'a mut Reply,
+    /// Lends its memory.
+    pub json: &'a mut JsonSink,
+    pub wanted: Wanted<'a>,
+    pub now: Timestamp,
+}
+
+impl Writer<'_> {
+    /// The headers of every answer that reached the application.
+    pub fn common_headers(&mut self) {
+        for (name, value) in COMMON_HEADERS {
+            self.reply.header(name, value);
+        }
+    }
+
+    /// A successful answer, or 406 if the client takes neither format.
+    pub fn view(&mut self, view: &impl View) {
+        match self.begin() {
+            Some(format) => self.body(format, view),
+            None => self.container_error(406),
+        }
+    }
+
+    /// The head of a successful answer; `None` if the client takes neither format.
+    pub fn begin(&mut self) -> Option<Format> {
+        let format = self.wanted.format?;
+        self.head(200, format);
+        Some(format)
+    }
+
+    /// Where the body goes.
+    pub fn sheet(&mut self, format: Format) -> Sheet<'_> {
+        Sheet { format, body: &mut self.reply.body, json: self.json }
+    }
+
+    /// Ends a body.
+    pub fn end(&mut self, format: Format) {
+        if format == Format::Json {
+            self.reply.body.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// A successful answer that is a bare text, in whatever type the client names first.
+    pub fn text(&mut self, text: &'static str, accept: Option<&str>) {
+        self.reply.header(CONTENT_TYPE, media::text_type(accept));
+        self.reply.body.extend_from_slice(text.as_bytes());
+    }
+
+    /// The answer to a request that failed. What was written before is forgotten; if a part of it was sent already, the
+    /// connection is closed, so that the client sees that the rest is missing.
+    pub fn failure(&mut self, failure: &Failure) {
+        if self.reply.pieces {
+            log::debug!("the rest of an answer is not sent: {failure}");
+            self.reply.body.clear();
+            self.reply.close = true;
+            return;
+        }
+        self.restart();
+        self.common_headers();
+        let status = failure.status();
+        let object = ErrorObject { status, message: Some(failure.message()), timestamp: self.now };
+        match self.wanted.format {
+            Some(format) => {
+                self.head(status, format);
+                self.body(format, &object);
+            }
+            None => self.container_error(500),
+        }
+    }
+
+    /// An error of the web container: always JSON, without a message.
+    pub fn container_error(&mut self, status: u16) {
+        self.reply.status = status;
+        self.reply.header(CONTENT_TYPE, Format::Json.content_type());
+        self.reply.header("Cache-Control", NO_CACHE);
+        let object = ErrorObject { status, message: None, timestamp: self.now };
+        self.body(Format::Json, &object);
+    }
+
+    /// What the web container answers to a path that cannot be one.
+    pub fn bad_message(&mut self) {
+        self.restart();
+        self.reply.status = 400;
+        self.reply.close = true;
+        self.reply.header(CONTENT_TYPE, "text/html;charset=iso-8859-1");
+        self.reply.body.extend_from_slice(b"<h1>Bad Message 400</h1><pre>reason: Bad Request</pre>");
+    }
+
+    /// Makes the answer an empty one of status 200 again.
+    fn restart(&mut self) {
+        let compress = self.reply.compress;
+        self.reply.reset();
+        self.reply.compress = compress;
+    }
+
+    fn head(&mut self, status: u16, format: Format) {
+        self.reply.status = status;
+        self.reply.header(CONTENT_TYPE, self.wanted.content_type(format));
+        if let Some(disposition) = self.wanted.disposition {
+            self.reply.header("Content-Disposition", disposition);
+        }
+    }
+
+    fn body(&mut self, format: Format, view: &impl View) {
+        self.sheet(format).write(view);
+        self.end(format);
+    }
+}

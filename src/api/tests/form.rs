@@ -1,0 +1,320 @@
+//! The form of answers: headers, formats, methods, spellings and errors.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+
+use super::scene::*;
+use crate::api::{Api, Features, NodeStatus, Settings};
+use crate::net::http::Reply;
+use crate::net::machine::Taken;
+
+#[test]
+fn every_answer_of_the_application_has_the_common_headers() {
+    let reply = Sent::new("GET /chain/height").of(&Scene::new());
+    let expected = [
+        ("Access-Control-Allow-Origin", "*"),
+        ("Access-Control-Allow-Headers", "Content-Type"),
+        ("Allow", "GET, HEAD, POST, OPTIONS"),
+        ("Content-Type", "application/json"),
+    ];
+    let found: Vec<_> = reply.headers.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
+    assert_eq!(found, expected);
+    assert_eq!(reply.body, b"{\"height\":1}\r\n");
+    assert!(reply.compress);
+    let mut api = Api::new(Settings { compress: false, ..settings() });
+    assert!(!Sent::new("GET /chain/height").to(&mut api, &Scene::new()).compress);
+}
+
+#[test]
+fn the_height_reads_nothing_else_and_allocates_no_header() {
+    let (mut scene, stopped) = (Scene::new(), Arc::new(AtomicBool::new(false)));
+    scene.store.stop_when(Arc::clone(&stopped));
+    // From now on whatever reads the store fails.
+    stopped.store(true, Ordering::Relaxed);
+    let reply = Sent::new("GET /chain/height").of(&scene);
+    assert_eq!(reply.status, 200);
+    let is_borrowed = |text: &Cow<'static, str>| matches!(text, Cow::Borrowed(_));
+    assert!(reply.headers.iter().all(|(name, value)| is_borrowed(name) && is_borrowed(value)));
+    let failed = Sent::new("GET /chain/last-block").fails(&scene);
+    assert_eq!(failed, (500, "the node's store failed".to_owned()));
+}
+
+#[test]
+fn signs_of_life() {
+    let scene = Scene::new();
+    let expected = "{\"code\":1,\"type\":2,\"message\":\"ok\"}\r\n";
+    assert_eq!(Sent::new("GET /heartbeat").says(&scene), (200, expected.to_owned()));
+    let expected = "{\"code\":7,\"type\":4,\"message\":\"status\"}\r\n";
+    assert_eq!(Sent::new("GET /status/").says(&scene), (200, expected.to_owned()));
+}
+
+#[test]
+fn the_node_tells_of_itself_and_its_time() {
+    let scene = Scene::new();
+    let node = format!(
+        r#"{{"metaData":{{"features":1,"application":null,"networkId":-104,"version":"0.6.102","platform":"p"}},"endpoint":{{"protocol":"http","port":7890,"host":"127.0.0.1"}},"identity":{{"name":"n\/","public-key":"{}"}}}}"#,
+        key(1)
+    );
+    assert_eq!(Sent::new("GET /node/info").says(&scene), (200, format!("{node}\r\n")));
+    let (status, info) = Sent::new("GET /node/extended-info").says(&scene);
+    let version = env!("CARGO_PKG_VERSION");
+    let program =
+        format!(r#"{{"currentTime":3240,"application":"nisd","startTime":3000,"version":"{version}","signer":null}}"#);
+    assert_eq!((status, info), (200, format!("{{\"node\":{node},\"nisInfo\":{program}}}\r\n")));
+    let time = "{\"sendTimeStamp\":3240001,\"receiveTimeStamp\":3240001}\r\n".to_owned();
+    assert_eq!(Sent::new("GET /time-sync/network-time").says(&scene), (200, time));
+}
+
+#[test]
+fn a_node_without_network_has_its_time_but_is_nobody() {
+    let scene = Scene { status: NodeStatus::Running, ..Scene::new() };
+    for line in ["GET /node/info", "GET /node/extended-info"] {
+        assert_eq!(Sent::new(line).fails(&scene), (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned()), "{line}");
+    }
+    assert_eq!(Sent::new("GET /time-sync/network-time").of(&scene).status, 200);
+}
+
+#[test]
+fn bad_parameters_have_their_texts() {
+    let scene = Scene::new();
+    let decoder = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
+    let bad_digit = format!("{decoder}: Illegal hexadecimal character z at index 0");
+    for (line, status, message) in [
+        ("GET /account/get", 400, "encoded address cannot be null"),
+        ("GET /account/get?address=", 400, "address must be valid"),
+        ("GET /account/get?address=%zz", 500, "400: Unable to parse URI query"),
+        ("GET /account/get/from-public-key?publicKey=", 400, "publicKey must be in compressed form"),
+        ("GET /account/get/from-public-key?publicKey=zz", 500, &bad_digit),
+        ("GET /transaction/get?hash=zz", 500, &bad_digit),
+    ] {
+        assert_eq!(Sent::new(line).fails(&scene), (status, message.to_owned()), "{line}");
+    }
+    assert_eq!(Sent::new("GET /transaction/get").fails(&scene).0, 500);
+    assert_eq!(Sent::new("GET /account/get/from-public-key").fails(&scene).0, 500);
+    assert_eq!(Sent::new("GET /chain/height?%zz").of(&scene).status, 200);
+}
+
+#[test]
+fn bad_bodies_have_their_texts() {
+    let scene = Scene::new();
+    let block_at = || Sent::new("POST /block/at/public");
+    for (body, status, message) in [
+        ("", 500, "Required request body is missing"),
+        ("{", 400, "JSON Object was expected"),
+        ("[1]", 400, "JSON Object was expected"),
+        ("null", 400, "JSON Object was expected"),
+        ("\u{feff}{\"height\":1}", 400, "JSON Object was expected"),
+        ("{}", 500, "expected value for property height, but none was found"),
+        ("{\"height\":\"1\"}", 500, "property height has an incompatible value"),
+        ("{\"height\":1.0}", 500, "property height has an incompatible value"),
+        ("{\"height\":0}", 400, "height must be positive"),
+    ] {
+        assert_eq!(block_at().json(body).fails(&scene), (status, message.to_owned()), "{body}");
+    }
+    let plain = Sent { body: b"{}", ..block_at().with(&[("Content-Type", "text/plain")]) };
+    assert_eq!(plain.fails(&scene), (500, "Content type 'text/plain' not supported".to_owned()));
+    let binary = [("Content-Type", "application/binary")];
+    let height = 1u64.to_le_bytes();
+    assert_eq!(Sent { body: &height, ..block_at().with(&binary) }.of(&scene).status, 200);
+    let cut = Sent { body: &height[..3], ..block_at().with(&binary) };
+    assert_eq!(cut.fails(&scene), (500, "unexpected end of stream reached".to_owned()));
+}
+
+#[test]
+fn binary_answers_hold_the_same_fields() {
+    let (scene, binary) = (Scene::new(), [("Accept", "application/binary")]);
+    let reply = Sent::new("GET /chain/height").with(&binary).of(&scene);
+    assert_eq!(headers(&reply, "Content-Type"), ["application/binary"]);
+    assert_eq!(reply.body, 1u64.to_le_bytes());
+    let error = Sent::new("GET /account/get?address=x").with(&binary).of(&scene);
+    assert_eq!(error.status, 400);
+    let mut expected = hex::decode("900100000b000000").unwrap();
+    expected.extend(b"Bad Request\x15\0\0\0address must be valid");
+    expected.extend(3240i32.to_le_bytes());
+    assert_eq!(error.body, expected);
+}
+
+#[test]
+fn a_client_that_takes_neither_format_is_told_so_in_json() {
+    let (scene, html) = (Scene::new(), [("Accept", "text/html")]);
+    for (line, status) in
+        [("GET /chain/height", 406), ("GET /chain/last-block", 406), ("GET /account/get?address=x", 500)]
+    {
+        let sent = Sent::new(line).with(&html);
+        assert_eq!(sent.fails(&scene), (status, "null".to_owned()));
+        assert_eq!(headers(&sent.of(&scene), "Cache-Control"), ["must-revalidate,no-cache,no-store"]);
+    }
+}
+
+#[test]
+fn methods_are_answered_as_specified() {
+    let scene = Scene::new();
+    for line in ["PUT /chain/height", "get /chain/height", "HEAD /block/at/public", "GET /block/at/public"] {
+        let method = line.split(' ').next().unwrap();
+        let text = format!("Request method '{method}' not supported");
+        assert_eq!(Sent::new(line).fails(&scene), (500, text));
+    }
+    for line in ["PUT /nosuch", "OPTIONS /nosuch", "FOO /nosuch"] {
+        let reply = Sent::new(line).of(&scene);
+        assert_eq!((reply.status, reply.body.len(), headers(&reply, "Content-Type").len()), (404, 0, 0), "{line}");
+    }
+    for line in ["GET /nosuch", "HEAD /nosuch", "POST /nosuch", "GET /", "GET /Chain/height"] {
+        assert_eq!(Sent::new(line).fails(&scene), (404, "null".to_owned()), "{line}");
+    }
+    assert_eq!(Sent::new("HEAD /chain/height").of(&scene).status, 200);
+}
+
+#[test]
+fn options_lists_the_methods_unless_it_is_a_preflight() {
+    let scene = Scene::new();
+    for (path, methods) in
+        [("/chain/height", "GET,HEAD,POST"), ("/heartbeat", "GET,HEAD"), ("/block/at/public", "POST")]
+    {
+        let line = format!("OPTIONS {path}");
+        let reply = Sent::new(&line).of(&scene);
+        assert_eq!((reply.status, reply.body.len()), (200, 0));
+        assert_eq!(headers(&reply, "Allow"), ["GET, HEAD, POST, OPTIONS", methods]);
+        let preflight = [("Origin", "http://wallet.example"), ("Access-Control-Request-Method", "POST")];
+        let reply = Sent::new(&line).with(&preflight).of(&scene);
+        assert_eq!(headers(&reply, "Allow"), ["GET, HEAD, POST, OPTIONS"]);
+        assert!(headers(&reply, "Content-Type").is_empty());
+    }
+}
+
+#[test]
+fn exotic_spellings_reach_their_route() {
+    let scene = Scene::new();
+    for line in ["GET //chain//height", "GET /chain%2Fheight", "GET /chain/height;a=b", "GET /chain/height.foo"] {
+        assert_eq!(Sent::new(line).of(&scene).status, 200, "{line}");
+    }
+    assert_eq!(Sent::new("GET /chain/height.xml").of(&scene).status, 406);
+    let refused = Sent::new("GET /chain/height%").of(&scene);
+    assert_eq!((refused.status, refused.close, headers(&refused, "Allow").len()), (400, true, 0));
+}
+
+#[test]
+fn a_path_outside_of_the_context_is_unknown() {
+    let (mut api, scene) = (Api::new(Settings { context_path: "/nis".to_owned(), ..settings() }), Scene::new());
+    for (line, status) in [
+        ("GET /nis/chain/height", 200),
+        ("GET /nis//chain/height/", 200),
+        ("GET /chain/height", 404),
+        ("GET /nis", 404),
+        ("GET /nischain/height", 404),
+        ("GET /nischain;/height", 404),
+    ] {
+        assert_eq!(Sent::new(line).to(&mut api, &scene).status, status, "{line}");
+    }
+    assert!(api.fills_pool("POST", "/nis/transaction/announce"));
+    assert!(!api.fills_pool("POST", "/transaction/announce"));
+}
+
+#[test]
+fn what_goes_into_the_pool_is_known_however_its_path_is_spelt() {
+    let api = Api::new(settings());
+    for path in [
+        "/transaction/announce",
+        "/transaction/announce/",
+        "/transaction//announce",
+        "/transaction/%61nnounce;a=b",
+        "/transaction/announce.json",
+        "/transaction/prepare-announce",
+    ] {
+        assert!(api.fills_pool("POST", path), "{path}");
+    }
+    for (method, path) in [
+        ("GET", "/transaction/announce"),
+        ("POST", "/transaction/prepare"),
+        ("GET", "/chain/height"),
+        ("POST", "/nosuch"),
+        ("GET", "/%"),
+    ] {
+        assert!(!api.fills_pool(method, path), "{path}");
+    }
+}
+
+#[test]
+fn only_transactions_and_batches_may_have_large_bodies() {
+    let api = Api::new(settings());
+    for (path, limit) in [
+        ("/transaction/announce", 65_536),
+        ("/transaction/prepare", 65_536),
+        ("/transaction/prepare-announce/", 65_536),
+        ("/account/mosaic/owned/definition/batch", 65_536),
+        ("/block/at/public", 8192),
+        ("/account/unlock", 8192),
+        ("/nosuch", 8192),
+        ("/%", 8192),
+    ] {
+        assert_eq!(api.body_limit("POST", path), limit, "{path}");
+    }
+    assert_eq!(api.body_limit("GET", "/transaction/announce"), 8192);
+}
+
+#[test]
+fn a_caller_that_sends_too_fast_is_refused_without_the_common_headers() {
+    let refused = Sent { is_refused: true, ..Sent::new("GET /nosuch") }.of(&Scene::new());
+    let expected = "{\"timeStamp\":3240,\"error\":\"Too Many Requests\",\"message\":null,\"status\":429}\r\n";
+    assert_eq!((refused.status, refused.body.as_slice()), (429, expected.as_bytes()));
+    assert_eq!(headers(&refused, "DoSFilter"), ["unavailable"]);
+    assert!(headers(&refused, "Access-Control-Allow-Origin").is_empty());
+}
+
+#[test]
+fn a_node_that_fails_before_it_looks_says_so() {
+    let mut reply = Reply { body: b"left over".to_vec(), status: 200, ..Reply::new() };
+    Api::new(settings()).fail(NOW, &mut reply);
+    assert_eq!(failure_in(&reply), (500, "null".to_owned()));
+    assert_eq!(headers(&reply, "Access-Control-Allow-Origin"), ["*"]);
+}
+
+#[test]
+fn lookup_by_hash_can_be_switched_off() {
+    let mut api = Api::new(Settings { features: Features::default(), ..settings() });
+    for line in ["GET /transaction/get", "GET /transaction/get?hash=zz"] {
+        let body = text_of(&Sent::new(line).to(&mut api, &Scene::new()));
+        assert!(body.contains("this node does not support transaction lookup using a hash"), "{body}");
+    }
+}
+
+#[test]
+fn routes_of_other_nodes_answer_as_if_the_network_were_not_joined() {
+    let (scene, sent) = (Scene::new(), Sent::new("POST /chain/height"));
+    let refused = (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned());
+    assert_eq!(sent.json("{\"data\":\"00\"}").fails(&scene), refused);
+    let missing = "expected value for property data, but none was found".to_owned();
+    assert_eq!(Sent::new("POST /chain/last-block").json("{}").fails(&scene), (500, missing));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_request_is_answered_and_an_error_of_the_application_says_its_status(
+        method in "GET|HEAD|POST|OPTIONS|PUT|[!-~]{0,6}",
+        path in "(/chain/height|/block/at/public|/transaction/(announce|prepare)|/account/get|/transaction/get)?[/;.%a-f0-9\\PC]{0,6}",
+        query in "(address|hash|publicKey)?=?[%+&=a-f0-9\\PC]{0,20}",
+        accept in "(application/(json|binary|\\*)|\\*/\\*)?[;,=q.0-9 a-z/]{0,12}",
+        content_type in "(application/(json|binary))?[;=a-z/]{0,12}",
+        body in proptest::collection::vec(any::<u8>(), 0..40),
+    ) {
+        thread_local!(static SCENE: Scene = Scene::new());
+        let line = format!("{method} {path}?{query}");
+        let fields = [("Accept", accept.as_str()), ("Content-Type", &content_type)];
+        let sent = Sent { body: &body, ..Sent::new(&line).with(&fields) }.from([10, 0, 0, 1]);
+        let (mut api, mut reply, mut node) = (Api::new(settings()), Reply::new(), TestNode::default());
+        let step = SCENE.with(|scene| sent.step(&mut api, scene, &mut node, &mut reply, false, PLENTY));
+        // What is no request at all does not come here.
+        let Some((taken, _)) = step else { return Ok(()) };
+        prop_assert_eq!(taken, Taken::Done);
+        let is_json = headers(&reply, "Content-Type").iter().any(|kind| kind.starts_with("application/json"));
+        if is_json {
+            let value: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+            prop_assert!(reply.body.ends_with(b"\r\n"));
+            prop_assert!(reply.status == 200 || value["status"] == reply.status);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The interface as a whole, over a small chain in a store.
+
+mod acting;
+mod form;
+mod long;
+mod objects;
+mod scene;
+mod secrets;

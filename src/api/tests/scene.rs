@@ -1,0 +1,506 @@
+//! A small chain in a store, and requests to the interface over it.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+use tempfile::TempDir;
+
+use crate::api::{Actions, Api, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo};
+use crate::chain::apply;
+use crate::chain::harvest::UnlockResult;
+use crate::crypto::{KeyPair, PublicKey, Signature};
+use crate::model::network::test_network;
+use crate::model::transaction::{
+    LinkMode, MosaicDefinitionCreation, Multisig, ProvisionNamespace, Transfer, wire_version,
+};
+use crate::model::{
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, MosaicDefinition, MosaicId, MosaicProperties,
+    NamespaceId, Network, NetworkByte, Timestamp, Transaction, WireHash,
+};
+use crate::net::http::{Reply, RequestReader};
+use crate::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
+use crate::rules::{self, Refusal, ValidationResult};
+use crate::state::{
+    Account, AccountImportance, Ledger, LinkRole, ListWriter, Recalculation, RemoteLink, VestedBalance, effects,
+};
+use crate::store::{Identity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, tip};
+
+pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
+pub const NOW: Now = Now { network: Timestamp(3240), network_millis: 3_240_001 };
+/// Far more than any answer of these tests takes.
+pub const PLENTY: u32 = 10_000_000;
+/// The account that has all the money at first.
+pub const NEMESIS: u8 = 99;
+
+pub fn key(byte: u8) -> PublicKey {
+    PublicKey([byte; 32])
+}
+
+pub fn address_of(key: &PublicKey) -> Address {
+    Address::from_public_key(key, NETWORK)
+}
+
+pub fn address(byte: u8) -> Address {
+    address_of(&key(byte))
+}
+
+pub fn transfer(signature: Option<Signature>) -> Transaction {
+    transfer_to(2, signature)
+}
+
+fn transfer_to(recipient: u8, signature: Option<Signature>) -> Transaction {
+    let body = Transfer { recipient: address(recipient), amount: Amount(7), message: None, mosaics: Vec::new() };
+    transaction(signature, Body::Transfer(body))
+}
+
+/// A transaction by the first account.
+pub fn transaction(signature: Option<Signature>, body: Body) -> Transaction {
+    Transaction {
+        version: wire_version(NETWORK, 1),
+        timestamp: Timestamp(100),
+        signer: key(1),
+        signature,
+        fee: Amount(8),
+        deadline: Timestamp(200),
+        body,
+    }
+}
+
+/// A multisig transaction around a transfer.
+pub fn multisig() -> Transaction {
+    let multisig = Multisig { inner: transfer(None), cosignatures: Vec::new() };
+    transaction(Some(Signature([3; 64])), Body::Multisig(Box::new(multisig)))
+}
+
+pub fn signed_transfer() -> Transaction {
+    Transaction { timestamp: Timestamp(101), ..transfer_to(3, Some(Signature([3; 64]))) }
+}
+
+pub fn definition(id: &str, levy: Option<Levy>) -> MosaicDefinition {
+    let properties = MosaicProperties { divisibility: 1, initial_supply: 9, supply_mutable: true, transferable: false };
+    let id = MosaicId::parse(id).unwrap();
+    MosaicDefinition { creator: key(1), id, description: "d/".to_owned(), properties, levy }
+}
+
+pub fn rent(owner: u8, name: &str, number: i32) -> Transaction {
+    let (parent, part) = name.rsplit_once('.').map_or((None, name), |(parent, part)| (Some(parent), part));
+    let parent = parent.map(|parent| NamespaceId::parse(parent).unwrap());
+    let body =
+        ProvisionNamespace { rental_fee_sink: address(50), rental_fee: Amount(0), new_part: part.to_owned(), parent };
+    let body = Body::ProvisionNamespace(body);
+    Transaction { signer: key(owner), timestamp: Timestamp(number), fee: Amount(0), ..signed(body) }
+}
+
+pub fn define(definition: MosaicDefinition, number: i32) -> Transaction {
+    let signer = definition.creator;
+    let body = MosaicDefinitionCreation { definition, creation_fee_sink: address(50), creation_fee: Amount(0) };
+    let body = Body::MosaicDefinitionCreation(Box::new(body));
+    Transaction { signer, timestamp: Timestamp(number), fee: Amount(0), ..signed(body) }
+}
+
+fn signed(body: Body) -> Transaction {
+    transaction(Some(Signature([3; 64])), body)
+}
+
+/// A chain that is made without regard to the rules.
+pub struct Scene {
+    pub network: Network,
+    pub store: Store,
+    pub status: NodeStatus,
+    pub _folder: TempDir,
+}
+
+impl Scene {
+    /// A chain of one block: a multisig transaction and a transfer. The first account has 4 vested and 1 unvested, has
+    /// harvested three blocks and signs for the ninth.
+    pub fn new() -> Scene {
+        let scene = Scene::empty();
+        scene.add_block(vec![multisig(), signed_transfer()]);
+        let balance = VestedBalance { height: 1, unvested: 1, vested: 4 };
+        let account = Account { first_height: 1, balance, ..Account::default() };
+        scene.put_account(1, &Account { harvested_blocks: 3, ..account.clone() });
+        scene.put_account(9, &Account { harvested_blocks: 3, min_cosignatories: 2, ..account });
+        for cosignatory in [1, 11, 12] {
+            scene.put_cosignatory(9, address(cosignatory));
+        }
+        scene
+    }
+
+    /// A chain without blocks, on which the nemesis account and the first one have money.
+    pub fn empty() -> Scene {
+        let network = test_network(NETWORK, address(NEMESIS));
+        let folder = tempfile::tempdir().unwrap();
+        let identity = Identity { name: "test".to_owned(), text: String::new() };
+        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 28 }).unwrap();
+        let scene = Scene { network, store, status: NodeStatus::NoRemoteNode, _folder: folder };
+        let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
+        scene.put_account(1, &Account { first_height: 1, balance, ..Account::default() });
+        scene
+    }
+
+    /// A chain with namespaces and mosaics: `a` with the mosaic `a:b`, whose levy is paid in `a:paid`, both of the first
+    /// account.
+    pub fn with_mosaics() -> Scene {
+        let scene = Scene::new();
+        let rich = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
+        scene.put_account(1, &Account { first_height: 1, balance: rich, ..Account::default() });
+        let kind = crate::model::mosaic::LevyKind::Absolute;
+        let levy = Levy { kind, recipient: address(2), mosaic: MosaicId::parse("a:paid").unwrap(), fee: 3 };
+        scene.add_block(vec![
+            rent(1, "a", 1),
+            define(definition("a:paid", None), 2),
+            define(definition("a:b", Some(levy)), 3),
+        ]);
+        let balance = VestedBalance { height: 1, unvested: 0, vested: 4 };
+        scene.put_account(1, &Account { first_height: 1, balance, ..Account::default() });
+        scene
+    }
+
+    fn write(&self, change: impl FnOnce(&mut crate::store::Batch<'_>)) {
+        let mut batch = self.store.begin().unwrap();
+        change(&mut batch);
+        batch.commit().unwrap();
+    }
+
+    pub fn put_account(&self, byte: u8, account: &Account) {
+        self.put_account_of(address(byte), account);
+    }
+
+    pub fn put_account_of(&self, address: Address, account: &Account) {
+        self.write(|batch| batch.put(Table::Accounts, address.as_bytes(), &account.to_bytes()).unwrap());
+    }
+
+    pub fn put_cosignatory(&self, multisig: u8, cosignatory: Address) {
+        let pair = |a: &Address, b: &Address| [a.as_bytes().as_slice(), b.as_bytes()].concat();
+        let multisig = address(multisig);
+        self.write(|batch| {
+            batch.put(Table::Cosignatories, &pair(&multisig, &cosignatory), &[]).unwrap();
+            batch.put(Table::CosignatoryOf, &pair(&cosignatory, &multisig), &[]).unwrap();
+        });
+    }
+
+    /// Lets an account sign for many others, which have nothing.
+    pub fn put_multisigs(&self, cosignatory: u8, count: u32) {
+        let cosignatory = address(cosignatory);
+        self.write(|batch| {
+            for number in 0..count {
+                let mut seed = [7; 32];
+                seed[..4].copy_from_slice(&number.to_be_bytes());
+                let other = address_of(&PublicKey(seed));
+                let key = [cosignatory.as_bytes().as_slice(), other.as_bytes()].concat();
+                batch.put(Table::CosignatoryOf, &key, &[]).unwrap();
+            }
+        });
+    }
+
+    pub fn put_importance(&self, byte: u8, importance: f64) {
+        self.write(|batch| {
+            let recalculation = Recalculation { height: Height(1), handed_over: 1, eligible: 1 };
+            let mut list = ListWriter::begin(recalculation, batch).unwrap();
+            let entry = AccountImportance { address: address(byte), height: Height(1), importance, page_rank: 0.0 };
+            list.push(entry, batch).unwrap();
+            list.finish(batch).unwrap();
+        });
+    }
+
+    /// Makes the first account lend its importance, or an account a remote one, since a height.
+    pub fn put_link(&self, to: Address, role: LinkRole, mode: LinkMode, height: u64) {
+        let link = RemoteLink { role, other: address(3), height: Height(height), mode };
+        let account = Account { first_height: 1, links: vec![link], ..Account::default() };
+        self.write(|batch| batch.put(Table::Accounts, to.as_bytes(), &account.to_bytes()).unwrap());
+    }
+
+    /// Adds a block with these transactions.
+    pub fn add_block(&self, transactions: Vec<Transaction>) -> Height {
+        let parent = tip(&self.store.snapshot().unwrap()).unwrap();
+        let height = parent.as_ref().map_or(Height(1), |parent| parent.height.next());
+        let block = Block {
+            kind: BlockKind::Regular,
+            version: wire_version(NETWORK, 1),
+            timestamp: Timestamp(3),
+            signer: key(98),
+            signature: Some(Signature([3; 64])),
+            previous_hash: WireHash::from(Hash256([5; 32])),
+            height,
+            transactions,
+        };
+        let mut batch = self.store.begin().unwrap();
+        let mut context = apply::begin(&block, &mut batch, &self.network).unwrap();
+        let mut ledger = Ledger { batch: &mut batch, block: &mut context, network: &self.network };
+        for transaction in &block.transactions {
+            let mut list = Vec::new();
+            effects(transaction, &ledger, NETWORK, &mut list).unwrap();
+            apply::apply_transaction(&mut ledger, transaction, &list).unwrap();
+        }
+        let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
+        ledger.finish().unwrap();
+        for (index, transaction) in block.transactions.iter().enumerate() {
+            apply::record(&mut batch, &block, index, &transaction.hashes(), &settled, NETWORK).unwrap();
+        }
+        let header = StoredBlock {
+            height,
+            hash: block.hash(),
+            generation_hash: Hash256::default(),
+            timestamp: block.timestamp,
+            difficulty: 1,
+            score: 0,
+            total_fee: block.total_fee(),
+            lessor: None,
+            ids: settled.ids,
+        };
+        apply::store(&mut batch, &header, &block, self.network.chain.rewrite_limit).unwrap();
+        batch.commit().unwrap();
+        height
+    }
+
+    /// Takes the last block away.
+    pub fn remove_last_block(&self) {
+        let height = tip(&self.store.snapshot().unwrap()).unwrap().unwrap().height;
+        self.write(|batch| batch.delete(Table::Blocks, &crate::store::block_key(height)).unwrap());
+    }
+
+    pub fn forget_holding(&self, account: u8, mosaic: &str) {
+        let key = [address(account).as_bytes().as_slice(), mosaic.as_bytes()].concat();
+        self.write(|batch| batch.delete(Table::Holdings, &key).unwrap());
+    }
+
+    pub fn with_view<T>(&self, look: impl FnOnce(&ChainView<'_>) -> T) -> T {
+        let snapshot = self.store.snapshot().unwrap();
+        let height = tip(&snapshot).unwrap_or_default().map_or(Height(1), |tip| tip.height);
+        self.with_view_at(height, &snapshot, look)
+    }
+
+    fn with_view_at<T>(&self, height: Height, snapshot: &Snapshot<'_>, look: impl FnOnce(&ChainView<'_>) -> T) -> T {
+        look(&ChainView { snapshot, network: &self.network, height, status: self.status })
+    }
+}
+
+/// Why [`TestNode`] takes no transaction.
+#[derive(Clone, Debug)]
+pub enum Answers {
+    Result(ValidationResult),
+    Exception(rules::Exception),
+}
+
+/// A node that keeps what it is told and answers what it is set to.
+pub struct TestNode {
+    pub result: Answers,
+    pub announced: Vec<Transaction>,
+    pub waiting: Vec<Rc<Transaction>>,
+    pub is_linking: bool,
+    pub unlocked: Vec<Address>,
+    /// The largest number of transactions that was asked for.
+    pub limit: Cell<usize>,
+}
+
+impl TestNode {
+    pub fn answering(result: ValidationResult) -> TestNode {
+        TestNode {
+            result: Answers::Result(result),
+            announced: Vec::new(),
+            waiting: Vec::new(),
+            is_linking: false,
+            unlocked: Vec::new(),
+            limit: Cell::new(0),
+        }
+    }
+}
+
+impl Default for TestNode {
+    fn default() -> TestNode {
+        TestNode::answering(ValidationResult::Success)
+    }
+}
+
+impl Actions for TestNode {
+    fn announce(&mut self, transaction: Transaction) -> rules::Outcome {
+        self.announced.push(transaction);
+        match self.result.clone() {
+            Answers::Result(ValidationResult::Success) => Ok(()),
+            Answers::Result(result) => Err(Refusal::Result(result)),
+            Answers::Exception(exception) => Err(Refusal::Exception(exception)),
+        }
+    }
+
+    fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
+        self.limit.set(self.limit.get().max(limit));
+        Ok(self.waiting.iter().take(limit).cloned().collect())
+    }
+
+    fn has_importance_transfer(&self, _: &Address) -> Result<bool, StoreError> {
+        Ok(self.is_linking)
+    }
+
+    fn unlock(&mut self, pair: Box<KeyPair>) -> Result<UnlockResult, StoreError> {
+        if !self.unlocked.is_empty() {
+            return Ok(UnlockResult::ServerLimit);
+        }
+        self.unlocked.push(address_of(&pair.public()));
+        Ok(UnlockResult::Success)
+    }
+
+    fn lock(&mut self, address: &Address) {
+        self.unlocked.retain(|one| one != address);
+    }
+
+    fn is_unlocked(&self, address: &Address) -> bool {
+        self.unlocked.contains(address)
+    }
+
+    fn unlocked_info(&self) -> UnlockedInfo {
+        UnlockedInfo { max: 1, count: self.unlocked.len() as i32 }
+    }
+}
+
+pub fn settings() -> Settings {
+    let features = Features { transaction_hash_lookup: true, ..Features::default() };
+    let node = NodeDescription {
+        public_key: key(1),
+        name: "n/".to_owned(),
+        protocol: "http",
+        host: "127.0.0.1".to_owned(),
+        port: 7890,
+        platform: "p".to_owned(),
+        features: features.bits(),
+        network: NETWORK,
+        started: Timestamp(3000),
+    };
+    Settings {
+        context_path: String::new(),
+        compress: true,
+        features,
+        node,
+        is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        host_names: Vec::new(),
+        allowed_harvesters: Vec::new(),
+    }
+}
+
+/// A request line like `GET /chain/height?a=b`, with headers and a body.
+#[derive(Clone, Copy)]
+pub struct Sent<'a> {
+    pub line: &'a str,
+    pub headers: &'a [(&'a str, &'a str)],
+    pub body: &'a [u8],
+    pub caller: Caller,
+    pub connection: ConnectionId,
+    pub is_refused: bool,
+}
+
+impl<'a> Sent<'a> {
+    pub fn new(line: &'a str) -> Sent<'a> {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let caller = Caller { listener: ListenerId(0), address, is_forwarded: false };
+        Sent { line, headers: &[], body: b"", caller, connection: ConnectionId(1), is_refused: false }
+    }
+
+    pub fn with(self, headers: &'a [(&'a str, &'a str)]) -> Sent<'a> {
+        Sent { headers, ..self }
+    }
+
+    pub fn json(self, body: &'a str) -> Sent<'a> {
+        Sent { headers: &[("Content-Type", "application/json")], body: body.as_bytes(), ..self }
+    }
+
+    pub fn from(self, address: [u8; 4]) -> Sent<'a> {
+        Sent { caller: Caller { address: IpAddr::from(address), ..self.caller }, ..self }
+    }
+
+    /// The bytes on the wire.
+    fn bytes(&self) -> Vec<u8> {
+        let headers = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+        let has_host = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        // The length of 0 tells of an empty body.
+        let version = if has_host { "HTTP/1.1" } else { "HTTP/1.0" };
+        let head = format!(
+            "{} {version}\r\n{}Content-Length: {}\r\n\r\n",
+            self.line,
+            headers.collect::<String>(),
+            self.body.len()
+        );
+        [head.as_bytes(), self.body].concat()
+    }
+
+    /// One step of the answer; what has not been read as a request is left to the reader of requests.
+    pub fn step(
+        &self,
+        api: &mut Api,
+        scene: &Scene,
+        node: &mut TestNode,
+        reply: &mut Reply,
+        is_resumed: bool,
+        units: u32,
+    ) -> Option<(Taken, u32)> {
+        scene.with_view(|view| self.step_over(api, view, node, reply, is_resumed, units))
+    }
+
+    fn step_over(
+        &self,
+        api: &mut Api,
+        view: &ChainView<'_>,
+        node: &mut TestNode,
+        reply: &mut Reply,
+        is_resumed: bool,
+        units: u32,
+    ) -> Option<(Taken, u32)> {
+        let mut reader = RequestReader::new(1 << 20);
+        reader.receive(&self.bytes());
+        let Ok(Some(request)) = reader.next_request() else { return None };
+        let (connection, caller, is_refused) = (self.connection, self.caller, self.is_refused);
+        let mut exchange = Exchange { connection, caller, request: &request, reply, is_resumed, is_refused };
+        let mut budget = Budget::new(units);
+        let taken = api.answer(&mut exchange, view, node, NOW, &mut budget);
+        Some((taken, budget.used()))
+    }
+
+    /// The answer as if the chain were higher than it is.
+    pub fn at_height(&self, api: &mut Api, scene: &Scene, node: &mut TestNode, height: Height) -> Reply {
+        let (mut reply, snapshot) = (Reply::new(), scene.store.snapshot().unwrap());
+        scene.with_view_at(height, &snapshot, |view| self.step_over(api, view, node, &mut reply, false, PLENTY));
+        reply
+    }
+
+    pub fn to(&self, api: &mut Api, scene: &Scene) -> Reply {
+        self.at(api, scene, &mut TestNode::default())
+    }
+
+    pub fn at(&self, api: &mut Api, scene: &Scene, node: &mut TestNode) -> Reply {
+        let mut reply = Reply { body: b"left over".to_vec(), ..Reply::new() };
+        let step = self.step(api, scene, node, &mut reply, false, PLENTY);
+        assert_eq!(step.expect(self.line).0, Taken::Done, "{}", self.line);
+        reply
+    }
+
+    pub fn of(&self, scene: &Scene) -> Reply {
+        self.to(&mut Api::new(settings()), scene)
+    }
+
+    /// Status and body.
+    pub fn says(&self, scene: &Scene) -> (u16, String) {
+        let reply = self.of(scene);
+        (reply.status, text_of(&reply))
+    }
+
+    /// Status and message of an error.
+    pub fn fails(&self, scene: &Scene) -> (u16, String) {
+        failure_in(&self.of(scene))
+    }
+}
+
+/// Status and message of an error.
+pub fn failure_in(reply: &Reply) -> (u16, String) {
+    let (status, body) = (reply.status, text_of(reply));
+    let error: serde_json::Value = serde_json::from_str(&body).expect(&body);
+    assert_eq!(error["status"], status);
+    assert_eq!(error["timeStamp"], 3240);
+    (status, error["message"].as_str().unwrap_or("null").to_owned())
+}
+
+pub fn text_of(reply: &Reply) -> String {
+    String::from_utf8(reply.body.clone()).unwrap()
+}
+
+pub fn headers<'a>(reply: &'a Reply, name: &str) -> Vec<&'a str> {
+    reply.headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_ref()).collect()
+}

@@ -1,0 +1,153 @@
+//! Accounts.
+
+use super::View;
+use crate::codec::Sink;
+use crate::crypto::PublicKey;
+use crate::model::{Address, Amount};
+
+/// An account as the interface shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccountInfo {
+    /// Its address.
+    pub address: Address,
+    /// Its key, if the chain has shown it.
+    pub public_key: Option<PublicKey>,
+    /// Confirmed balance.
+    pub balance: Amount,
+    /// Vested part of the balance at the last block.
+    pub vested_balance: Amount,
+    /// Blocks harvested.
+    pub harvested_blocks: u64,
+    /// Last computed importance, 0 if there is none.
+    pub importance: f64,
+    /// Set if it has cosignatories.
+    pub multisig: Option<MultisigInfo>,
+}
+
+/// How many sign for a multisig account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultisigInfo {
+    /// Number of cosignatories.
+    pub cosignatories: u32,
+    /// Signatures needed, as the state holds it: 0 stands for all. Not the effective number: a real node
+    /// shows this one.
+    pub min_cosignatories: u32,
+}
+
+/// What goes with an account.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccountMeta {
+    /// Whether it harvests on this node.
+    pub unlocked: bool,
+    /// State of remote harvesting.
+    pub remote_status: RemoteStatus,
+    /// Multisig accounts it signs for.
+    pub cosignatory_of: Vec<AccountInfo>,
+    /// Accounts that sign for it.
+    pub cosignatories: Vec<AccountInfo>,
+}
+
+/// State of remote harvesting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteStatus {
+    /// Off.
+    Inactive,
+    /// Lent, not yet in effect.
+    Activating,
+    /// Lent.
+    Active,
+    /// Taken back, still in effect.
+    Deactivating,
+    /// This is the remote account.
+    Remote,
+}
+
+impl RemoteStatus {
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            RemoteStatus::Inactive => "INACTIVE",
+            RemoteStatus::Activating => "ACTIVATING",
+            RemoteStatus::Active => "ACTIVE",
+            RemoteStatus::Deactivating => "DEACTIVATING",
+            RemoteStatus::Remote => "REMOTE",
+        }
+    }
+}
+
+impl View for AccountInfo {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.string("address", Some(self.address.as_str()));
+        sink.bytes("publicKey", self.public_key.as_ref().map(|key| key.0.as_slice()));
+        sink.u64("balance", self.balance.0);
+        sink.u64("vestedBalance", self.vested_balance.0);
+        sink.u64("harvestedBlocks", self.harvested_blocks);
+        sink.string("label", None);
+        sink.f64("importance", self.importance);
+        sink.optional("multisigInfo", self.multisig, |sink, multisig| {
+            sink.i32("cosignatoriesCount", multisig.cosignatories as i32);
+            sink.i32("minCosignatories", multisig.min_cosignatories as i32);
+        });
+    }
+}
+
+impl View for AccountMeta {
+    fn write(&self, sink: &mut impl Sink) {
+        self.write_with(sink, |sink| {
+            sink.list("cosignatoryOf", &self.cosignatory_of, |sink, account| account.write(sink));
+        });
+    }
+}
+
+impl AccountMeta {
+    fn write_with<S: Sink>(&self, sink: &mut S, cosignatory_of: impl FnOnce(&mut S)) {
+        sink.string("status", Some(if self.unlocked { "UNLOCKED" } else { "LOCKED" }));
+        sink.string("remoteStatus", Some(self.remote_status.name()));
+        cosignatory_of(sink);
+        sink.list("cosignatories", &self.cosignatories, |sink, account| account.write(sink));
+    }
+}
+
+/// An account with what goes with it.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountPair<'a> {
+    /// The account.
+    pub account: &'a AccountInfo,
+    /// What goes with it.
+    pub meta: &'a AccountMeta,
+}
+
+impl View for AccountPair<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("account", |sink| self.account.write(sink));
+        sink.object("meta", |sink| self.meta.write(sink));
+    }
+}
+
+/// An account with what goes with it, and a [`Sink::gap`] for the multisig accounts that it signs for.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountWithGap<'a>(pub AccountPair<'a>);
+
+impl View for AccountWithGap<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        let AccountPair { account, meta } = self.0;
+        sink.object("account", |sink| account.write(sink));
+        sink.object("meta", |sink| meta.write_with(sink, |sink| sink.gap("cosignatoryOf")));
+    }
+}
+
+/// How many accounts harvest on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnlockedInfo {
+    /// At most; any number if it is negative.
+    pub max: i32,
+    /// Now.
+    pub count: i32,
+}
+
+impl View for UnlockedInfo {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.i32("num-unlocked", self.count);
+        sink.i32("max-unlocked", self.max);
+    }
+}

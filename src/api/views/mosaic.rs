@@ -1,0 +1,92 @@
+//! Namespaces and mosaics.
+
+use super::View;
+use crate::codec::Sink;
+use crate::codec::mosaic::{cut_name, write_definition, write_mosaic, write_mosaic_id};
+use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, NamespaceId};
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its full name.
+    pub name: NamespaceId,
+    /// Who rents its root.
+    pub owner: Address,
+    /// Height from which its root is rented.
+    pub height: Height,
+}
+
+/// Something with the number by which it is paged through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbered<T> {
+    /// The number.
+    pub id: u64,
+    /// The thing.
+    pub item: T,
+}
+
+impl View for Namespace {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.string("fqn", Some(cut_name(self.name.as_str())));
+        sink.string("owner", Some(self.owner.as_str()));
+        sink.u64("height", self.height.0);
+    }
+}
+
+impl View for Numbered<Namespace> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("namespace", |sink| self.item.write(sink));
+        sink.object("meta", |sink| sink.u64("id", self.id));
+    }
+}
+
+impl View for Mosaic {
+    fn write(&self, sink: &mut impl Sink) {
+        write_mosaic(sink, self);
+    }
+}
+
+impl View for MosaicDefinition {
+    fn write(&self, sink: &mut impl Sink) {
+        write_definition(sink, self);
+    }
+}
+
+impl View for Numbered<MosaicDefinition> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("mosaic", |sink| self.item.write(sink));
+        sink.object("meta", |sink| sink.u64("id", self.id));
+    }
+}
+
+/// How much there is of a mosaic.
+#[derive(Clone, Copy, Debug)]
+pub struct MosaicSupply<'a> {
+    /// The mosaic.
+    pub id: &'a MosaicId,
+    /// Whole units.
+    pub supply: u64,
+}
+
+impl View for MosaicSupply<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("mosaicId", |sink| write_mosaic_id(sink, self.id));
+        sink.u64("supply", self.supply);
+    }
+}
+
+/// A definition with the supply.
+#[derive(Clone, Copy, Debug)]
+pub struct DefinitionAndSupply<'a> {
+    /// The definition.
+    pub definition: &'a MosaicDefinition,
+    /// Whole units.
+    pub supply: u64,
+}
+
+impl View for DefinitionAndSupply<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("mosaicDefinition", |sink| self.definition.write(sink));
+        sink.u64("supply", self.supply);
+    }
+}

@@ -1,0 +1,121 @@
+//! The node about itself.
+
+use super::View;
+use crate::codec::text::cut_units;
+use crate::codec::{Sink, limits};
+use crate::crypto::PublicKey;
+use crate::model::{NetworkByte, Timestamp};
+
+/// What the node tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeDescription {
+    /// The key that it is known by.
+    pub public_key: PublicKey,
+    /// What people call it.
+    pub name: String,
+    /// `http` or `https`.
+    pub protocol: &'static str,
+    /// Host name or address.
+    pub host: String,
+    /// Port of the HTTP interface.
+    pub port: u16,
+    /// What it runs on.
+    pub platform: String,
+    /// Bits of the optional features ([`Features::bits`]).
+    pub features: u32,
+    /// Its network.
+    pub network: NetworkByte,
+    /// Network time at which it was started.
+    pub started: Timestamp,
+}
+
+impl NodeDescription {
+    /// The version of NIS1 that the node is compatible with, which other nodes look at.
+    pub const PROTOCOL_VERSION: &'static str = "0.6.102";
+}
+
+/// How far the node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeStatus {
+    /// Not booted.
+    Running,
+    /// Boot in progress.
+    Booting,
+    /// Booted, not synchronised.
+    Booted,
+    /// Booted, and no partner has a greater height.
+    Synchronized,
+    /// Booted, but no other node is active.
+    NoRemoteNode,
+}
+
+impl NodeStatus {
+    /// The number on the wire.
+    pub fn code(self) -> i32 {
+        match self {
+            NodeStatus::Running => 3,
+            NodeStatus::Booting => 4,
+            NodeStatus::Booted => 5,
+            NodeStatus::Synchronized => 6,
+            NodeStatus::NoRemoteNode => 7,
+        }
+    }
+}
+
+/// The node as others see it.
+impl View for NodeDescription {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("identity", |sink| {
+            sink.bytes("public-key", Some(&self.public_key.0));
+            sink.string("name", Some(&cut_units(&self.name, limits::TEXT_UNITS)));
+        });
+        sink.object("endpoint", |sink| {
+            sink.string("protocol", Some(self.protocol));
+            sink.string("host", Some(&cut_units(&self.host, limits::TEXT_UNITS)));
+            sink.i32("port", self.port.into());
+        });
+        sink.object("metaData", |sink| {
+            sink.string("version", Some(NodeDescription::PROTOCOL_VERSION));
+            sink.string("platform", Some(&self.platform));
+            sink.string("application", None);
+            sink.i32("features", self.features as i32);
+            sink.i32("networkId", i32::from(self.network.0 as i8));
+        });
+    }
+}
+
+/// The node, and the program that it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtendedInfo<'a> {
+    /// The node.
+    pub node: &'a NodeDescription,
+    /// Network time.
+    pub now: Timestamp,
+}
+
+impl View for ExtendedInfo<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("node", |sink| self.node.write(sink));
+        sink.object("nisInfo", |sink| {
+            sink.string("application", Some(env!("CARGO_PKG_NAME")));
+            sink.string("version", Some(env!("CARGO_PKG_VERSION")));
+            sink.string("signer", None);
+            sink.i32("startTime", self.node.started.0);
+            sink.i32("currentTime", self.now.0);
+        });
+    }
+}
+
+/// The node's clock as others ask for it.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkTime {
+    /// Network time in milliseconds, at which the request came and is answered.
+    pub millis: i64,
+}
+
+impl View for NetworkTime {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.i64("sendTimeStamp", self.millis);
+        sink.i64("receiveTimeStamp", self.millis);
+    }
+}

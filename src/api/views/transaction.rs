@@ -1,0 +1,104 @@
+//! Transactions and blocks.
+
+use super::{RequestResult, ResultKind, View};
+use crate::codec::{self, Form, Sink};
+use crate::model::{Block, Hash256, Height, Transaction};
+use crate::rules::ValidationResult;
+
+impl View for Block {
+    fn write(&self, sink: &mut impl Sink) {
+        codec::block::write(sink, self, Form::Verifiable);
+    }
+}
+
+/// A block with a [`Sink::gap`] for its transactions.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockWithGap<'a>(pub &'a Block);
+
+impl View for BlockWithGap<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        codec::block::write_with_gap(sink, self.0);
+    }
+}
+
+/// Where a transaction is and what its hashes are (specification 06 §6.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionMeta {
+    /// Height of its block.
+    pub height: Height,
+    /// Its number in the node-wide sequence; 0 in notifications.
+    pub id: u64,
+    /// Its hash.
+    pub hash: Hash256,
+    /// Hash of the inner transaction of a multisig transaction.
+    pub inner_hash: Option<Hash256>,
+}
+
+impl View for TransactionMeta {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.u64("height", self.height.0);
+        sink.u64("id", self.id);
+        sink.hash("hash", &self.hash.0);
+        match &self.inner_hash {
+            Some(hash) => sink.hash("innerHash", &hash.0),
+            None => sink.null_object("innerHash"),
+        }
+    }
+}
+
+/// A transaction with its meta data.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionPair<'a> {
+    /// The transaction.
+    pub transaction: &'a Transaction,
+    /// Where it is.
+    pub meta: TransactionMeta,
+}
+
+impl View for TransactionPair<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("transaction", |sink| self.transaction.write(sink));
+        sink.object("meta", |sink| self.meta.write(sink));
+    }
+}
+
+impl View for Transaction {
+    fn write(&self, sink: &mut impl Sink) {
+        codec::transaction::write(sink, self, Form::Verifiable);
+    }
+}
+
+/// The answer to an announced transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnnounceResult {
+    /// What became of it.
+    pub result: ValidationResult,
+    /// Its hash.
+    pub hash: Hash256,
+    /// Hash of the inner transaction of a multisig transaction.
+    pub inner_hash: Option<Hash256>,
+}
+
+impl View for AnnounceResult {
+    fn write(&self, sink: &mut impl Sink) {
+        let (code, message) = (self.result.code(), self.result.name());
+        RequestResult { kind: ResultKind::Validation, code, message }.write(sink);
+        match &self.inner_hash {
+            Some(hash) => sink.hash("innerTransactionHash", &hash.0),
+            None => sink.null_object("innerTransactionHash"),
+        }
+        sink.hash("transactionHash", &self.hash.0);
+    }
+}
+
+/// A transaction of the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Unconfirmed<'a>(pub &'a Transaction);
+
+impl View for Unconfirmed<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("transaction", |sink| self.0.write(sink));
+        let inner_hash = self.0.inner().map(Transaction::hash);
+        sink.object("meta", |sink| sink.bytes("data", inner_hash.as_ref().map(|hash| hash.0.as_slice())));
+    }
+}

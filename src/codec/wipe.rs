@@ -1,0 +1,79 @@
+//! Erasing copies of what may be a secret. All of it goes through here, so that tests can see what was erased.
+
+use std::ops::{Deref, DerefMut};
+
+use zeroize::Zeroize;
+
+/// Erases a text with all memory that it has.
+pub fn text(text: &mut String) {
+    #[cfg(test)]
+    seen::note(text.as_bytes());
+    text.zeroize();
+}
+
+/// Erases bytes with all memory that they have.
+pub fn bytes(bytes: &mut Vec<u8>) {
+    #[cfg(test)]
+    seen::note(bytes);
+    bytes.zeroize();
+}
+
+/// What [`Wiped`] knows how to erase.
+pub trait Wipe {
+    /// Erases it.
+    fn wipe(&mut self);
+}
+
+impl Wipe for String {
+    fn wipe(&mut self) {
+        text(self);
+    }
+}
+
+impl Wipe for Vec<u8> {
+    fn wipe(&mut self) {
+        bytes(self);
+    }
+}
+
+/// Something that is erased when it is dropped.
+pub struct Wiped<T: Wipe>(pub T);
+
+impl<T: Wipe> Drop for Wiped<T> {
+    fn drop(&mut self) {
+        self.0.wipe();
+    }
+}
+
+impl<T: Wipe> Deref for Wiped<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Wipe> DerefMut for Wiped<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// What was erased, for tests.
+#[cfg(test)]
+pub mod seen {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static ERASED: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn note(bytes: &[u8]) {
+        ERASED.with_borrow_mut(|erased| erased.push(bytes.to_vec()));
+    }
+
+    /// What was erased on this thread since this was asked last.
+    pub fn take() -> Vec<Vec<u8>> {
+        ERASED.take()
+    }
+}
