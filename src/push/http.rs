@@ -1,11 +1,15 @@
-//! The HTTP layer of port 7778 as a pure function (specification 07 §2.2 and §3.1, CORS as
-//! in §16.2).
+//! Answers to HTTP requests on the port of the messaging interface.
 //!
 //! The SockJS session paths `<server>/<session>/<transport>` answer as NIS1 answers for transports
 //! that do not work: opening one gives 500, sending to one gives 404 because no session ever
 //! exists. **For now this holds for the transport `websocket` as well**, which does work in NIS1.
 
 use std::time::{Duration, UNIX_EPOCH};
+
+use crate::model::Timestamp;
+use crate::net::http::{Reply, Request};
+use crate::net::machine::Exchange;
+use crate::net::websocket::{handshake, negotiate_subprotocol};
 
 /// Everything this layer serves lies here.
 const BASE: &str = "/w/messages";
@@ -38,115 +42,155 @@ const IFRAME: &str = r#"<!DOCTYPE html>
 const IFRAME_ETAG: &str = "\"0096cbd37f2a5218c33bb0826a7c74cbf\"";
 
 /// Subprotocols that may be agreed to. They have no influence on the version of STOMP.
-pub const SUBPROTOCOLS: [&str; 3] = ["v10.stomp", "v11.stomp", "v12.stomp"];
+const SUBPROTOCOLS: [&str; 3] = ["v10.stomp", "v11.stomp", "v12.stomp"];
 
-/// Response headers in order. A name may occur twice: some answers carry a second `Allow`.
-pub type Headers = Vec<(&'static str, String)>;
-
-/// What this layer looks at of a request.
-pub struct HttpView<'a> {
-    /// The method as sent.
-    pub method: &'a str,
-    /// The path as sent, without the query. It is not percent-decoded: no path here needs it.
-    pub path: &'a str,
-    /// The first value of a header, by its name in any case.
-    pub header: &'a dyn Fn(&str) -> Option<&'a str>,
+/// An answer in the making.
+struct Handling<'a> {
+    request: &'a Request<'a>,
+    reply: &'a mut Reply,
+    time: Timestamp,
 }
 
-/// What to answer. `Date`, `Content-Length` and the headers of the websocket protocol itself are
-/// the transport's business; so is leaving out the body of an answer to HEAD.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HttpAnswer {
-    /// Switch to the raw websocket protocol and open a session, if the transport finds that this is a proper
-    /// request for it (specification 07 §3.1); of the subprotocols offered it may agree to [`SUBPROTOCOLS`].
-    Websocket {
-        /// Further response headers, also of a refusal.
-        headers: Headers,
-    },
-    /// Send a response. `Connection: close` among the headers asks for the connection to end.
-    Reply {
-        /// Status code.
-        status: u16,
-        /// Response headers.
-        headers: Headers,
-        /// Body, possibly empty.
-        body: Vec<u8>,
-    },
-}
-
-/// Answers a request. `network_time` is in seconds; `entropy` is a fresh random number, used only
-/// by `/info`.
-pub fn answer(view: &HttpView<'_>, network_time: i32, entropy: i32) -> HttpAnswer {
-    let mut headers = common_headers(view);
-    // A trailing slash is tolerated after any path.
-    let path = view.path.strip_suffix('/').unwrap_or(view.path);
-    let Some(below) = path.strip_prefix(BASE) else {
-        return json_error(headers, 404, "Not Found", network_time);
-    };
-    if below.is_empty() {
-        headers.push(("Content-Type", "text/plain;charset=utf-8".to_owned()));
-        return reply(200, headers, "Welcome to SockJS!\n");
-    }
-    let Some(below) = below.strip_prefix('/') else {
-        return json_error(headers, 404, "Not Found", network_time);
-    };
-    if is_preflight(view) {
-        return reply(200, headers, "");
-    }
-    match below {
-        "info" => info(view, headers, network_time, entropy),
-        "websocket" if view.method == "GET" => HttpAnswer::Websocket { headers },
-        "websocket" => method_not_allowed(headers, "GET"),
-        _ if is_iframe(below) => iframe(view, headers),
-        _ => match sockjs_transport(below) {
-            Some(transport) => transport.answer(view, headers, network_time),
-            None => reply(404, headers, ""),
-        },
+/// Answers a request, possibly by a change to the websocket protocol. `time` is network time; `entropy` is a fresh random
+/// number, used only by `/info`.
+pub fn answer(exchange: &mut Exchange<'_>, time: Timestamp, entropy: i32) {
+    let Exchange { request, reply, is_refused, .. } = exchange;
+    let mut handling = Handling { request, reply, time };
+    if *is_refused {
+        // This answer carries none of the common headers.
+        handling.reply.header("DoSFilter", "unavailable");
+        handling.json_error(429, "Too Many Requests");
+    } else {
+        handling.common_headers();
+        handling.route(entropy);
     }
 }
 
-/// The answer to a request that the rate filter refuses (§2.3); it carries no common headers.
-pub fn too_many_requests(network_time: i32) -> HttpAnswer {
-    let headers = vec![("DoSFilter", "unavailable".to_owned())];
-    json_error(headers, 429, "Too Many Requests", network_time)
-}
-
-/// The headers every answer carries (§2.1). For a browser's request the origin is named instead
-/// of `*`, because modern SockJS clients ask with credentials (§16.2).
-fn common_headers(view: &HttpView<'_>) -> Headers {
-    let origin = (view.header)("Origin").filter(|origin| !origin.contains(char::is_control));
-    let mut headers = match origin {
-        Some(origin) => vec![
-            ("Access-Control-Allow-Origin", origin.to_owned()),
-            ("Access-Control-Allow-Credentials", "true".to_owned()),
-            ("Vary", "Origin".to_owned()),
-        ],
-        None => vec![("Access-Control-Allow-Origin", "*".to_owned())],
-    };
-    headers.push(("Access-Control-Allow-Headers", "Content-Type".to_owned()));
-    headers.push(("Allow", "GET, HEAD, POST, OPTIONS".to_owned()));
-    headers
-}
-
-fn is_preflight(view: &HttpView<'_>) -> bool {
-    view.method == "OPTIONS"
-        && (view.header)("Origin").is_some()
-        && (view.header)("Access-Control-Request-Method").is_some()
-}
-
-fn info(view: &HttpView<'_>, mut headers: Headers, network_time: i32, entropy: i32) -> HttpAnswer {
-    match view.method {
-        "GET" => {
-            headers.push(("Content-Type", "application/json;charset=utf-8".to_owned()));
-            headers.push(("Cache-Control", NO_CACHE.to_owned()));
-            let body = format!(
-                "{{\"entropy\":{entropy},\"origins\":[\"*:*\"],\"cookie_needed\":true,\
-                 \"websocket\":true}}"
-            );
-            reply(200, headers, body)
+impl Handling<'_> {
+    fn route(&mut self, entropy: i32) {
+        // A trailing slash is tolerated after any path.
+        let path = self.request.path.strip_suffix('/').unwrap_or(self.request.path);
+        let Some(below) = path.strip_prefix(BASE) else {
+            return self.json_error(404, "Not Found");
+        };
+        if below.is_empty() {
+            self.reply.header("Content-Type", "text/plain;charset=utf-8");
+            return self.reply.body.extend_from_slice(b"Welcome to SockJS!\n");
         }
-        "OPTIONS" => options(headers, network_time),
-        _ => method_not_allowed(headers, "GET,OPTIONS"),
+        let Some(below) = below.strip_prefix('/') else {
+            return self.json_error(404, "Not Found");
+        };
+        if self.is_preflight() {
+            return;
+        }
+        match below {
+            "info" => self.info(entropy),
+            "websocket" if self.request.method == "GET" => self.upgrade(),
+            "websocket" => self.method_not_allowed("GET"),
+            _ if is_iframe(below) => self.iframe(),
+            _ => match SockjsTransport::of(below) {
+                Some(transport) => self.sockjs(transport),
+                None => self.reply.status = 404,
+            },
+        }
+    }
+
+    /// For a browser's request the origin is named instead of `*`, because modern SockJS clients ask with credentials.
+    fn common_headers(&mut self) {
+        match self.request.header("Origin").filter(|origin| !origin.contains(char::is_control)) {
+            Some(origin) => {
+                self.reply.header("Access-Control-Allow-Origin", origin.to_owned());
+                self.reply.header("Access-Control-Allow-Credentials", "true");
+                self.reply.header("Vary", "Origin");
+            }
+            None => self.reply.header("Access-Control-Allow-Origin", "*"),
+        }
+        self.reply.header("Access-Control-Allow-Headers", "Content-Type");
+        self.reply.header("Allow", "GET, HEAD, POST, OPTIONS");
+    }
+
+    fn is_preflight(&self) -> bool {
+        self.request.method == "OPTIONS"
+            && self.request.header("Origin").is_some()
+            && self.request.header("Access-Control-Request-Method").is_some()
+    }
+
+    fn info(&mut self, entropy: i32) {
+        match self.request.method {
+            "GET" => {
+                self.reply.header("Content-Type", "application/json;charset=utf-8");
+                self.reply.header("Cache-Control", NO_CACHE);
+                let body = format!(
+                    "{{\"entropy\":{entropy},\"origins\":[\"*:*\"],\"cookie_needed\":true,\"websocket\":true}}"
+                );
+                self.reply.body.extend_from_slice(body.as_bytes());
+            }
+            "OPTIONS" => self.options(),
+            _ => self.method_not_allowed("GET,OPTIONS"),
+        }
+    }
+
+    /// Changes to the raw websocket protocol, if this is a proper request for it.
+    fn upgrade(&mut self) {
+        match handshake(self.request, 0) {
+            Ok(upgrade) => {
+                let offers = self.request.header_values("Sec-WebSocket-Protocol");
+                if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {
+                    self.reply.header("Sec-WebSocket-Protocol", protocol.to_owned());
+                }
+                self.reply.upgrade = Some(upgrade);
+            }
+            Err(refusal) => refusal.answer(self.reply),
+        }
+    }
+
+    fn iframe(&mut self) {
+        if self.request.method != "GET" {
+            return self.method_not_allowed("GET");
+        }
+        if self.request.header("If-None-Match") == Some(IFRAME_ETAG) {
+            self.reply.status = 304;
+            return;
+        }
+        self.reply.header("Content-Type", "text/html;charset=utf-8");
+        self.reply.header("Cache-Control", NO_CACHE);
+        self.reply.header("ETag", IFRAME_ETAG);
+        self.reply.body.extend_from_slice(IFRAME.as_bytes());
+    }
+
+    fn sockjs(&mut self, transport: SockjsTransport) {
+        if self.request.method == "OPTIONS" && transport.answers_options {
+            self.options();
+        } else if self.request.method != transport.method {
+            self.method_not_allowed(transport.allow);
+        } else if transport.only_sends {
+            self.reply.status = 404;
+        } else {
+            self.reply.close = true;
+            self.json_error(500, "Internal Server Error");
+        }
+    }
+
+    /// The answer to OPTIONS: empty, and good for a year.
+    fn options(&mut self) {
+        let expires = EPOCH_UNIX_SECONDS + u64::from(self.time.0.unsigned_abs()) + ONE_YEAR_SECONDS;
+        self.reply.header("Cache-Control", format!("public, max-age={ONE_YEAR_SECONDS}"));
+        self.reply.header("Expires", httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(expires)));
+        self.reply.status = 204;
+    }
+
+    fn method_not_allowed(&mut self, allow: &'static str) {
+        self.reply.header("Allow", allow);
+        self.reply.status = 405;
+    }
+
+    fn json_error(&mut self, status: u16, error: &str) {
+        self.reply.header("Content-Type", "application/json");
+        self.reply.header("Cache-Control", ERROR_CACHE);
+        let time = self.time.0;
+        let body = format!("{{\"timeStamp\":{time},\"error\":\"{error}\",\"message\":null,\"status\":{status}}}\r\n");
+        self.reply.body.extend_from_slice(body.as_bytes());
+        self.reply.status = status;
     }
 }
 
@@ -158,35 +202,30 @@ fn is_iframe(below: &str) -> bool {
     version.is_some_and(|version| version.bytes().all(allowed))
 }
 
-fn iframe(view: &HttpView<'_>, mut headers: Headers) -> HttpAnswer {
-    if view.method != "GET" {
-        return method_not_allowed(headers, "GET");
-    }
-    if (view.header)("If-None-Match") == Some(IFRAME_ETAG) {
-        return reply(304, headers, "");
-    }
-    headers.push(("Content-Type", "text/html;charset=utf-8".to_owned()));
-    headers.push(("Cache-Control", NO_CACHE.to_owned()));
-    headers.push(("ETag", IFRAME_ETAG.to_owned()));
-    reply(200, headers, IFRAME)
-}
-
 /// How a SockJS transport reacts to requests while none of them works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Transport {
+struct SockjsTransport {
     /// The method it is for.
     method: &'static str,
     /// `Allow` for other methods.
     allow: &'static str,
-    /// Whether it answers OPTIONS.
-    options: bool,
-    /// Whether it sends to a session that another transport has opened.
-    sends: bool,
+    answers_options: bool,
+    /// It sends to a session that another transport has opened.
+    only_sends: bool,
 }
 
-impl Transport {
+impl SockjsTransport {
+    /// The transport of a session path `<server>/<session>/<transport>`.
+    fn of(below: &str) -> Option<Self> {
+        let mut segments = below.split('/');
+        let (server, session) = (segments.next()?, segments.next()?);
+        let transport = Self::named(segments.next()?)?;
+        let is_id = |id: &str| !id.trim().is_empty() && !id.contains('.');
+        (segments.next().is_none() && is_id(server) && is_id(session)).then_some(transport)
+    }
+
     fn named(name: &str) -> Option<Self> {
-        let (method, allow, options, sends) = match name {
+        let (method, allow, answers_options, only_sends) = match name {
             "websocket" | "eventsource" | "jsonp" => ("GET", "GET", false, false),
             "htmlfile" => ("GET", "GET,OPTIONS", true, false),
             "xhr" | "xhr_streaming" => ("POST", "POST,OPTIONS", true, false),
@@ -194,88 +233,59 @@ impl Transport {
             "jsonp_send" => ("POST", "POST", false, true),
             _ => return None,
         };
-        Some(Self { method, allow, options, sends })
+        Some(Self { method, allow, answers_options, only_sends })
     }
-
-    fn answer(self, view: &HttpView<'_>, mut headers: Headers, network_time: i32) -> HttpAnswer {
-        if view.method == "OPTIONS" && self.options {
-            options(headers, network_time)
-        } else if view.method != self.method {
-            method_not_allowed(headers, self.allow)
-        } else if self.sends {
-            reply(404, headers, "")
-        } else {
-            headers.push(("Connection", "close".to_owned()));
-            json_error(headers, 500, "Internal Server Error", network_time)
-        }
-    }
-}
-
-/// The transport of a session path `<server>/<session>/<transport>`.
-fn sockjs_transport(below: &str) -> Option<Transport> {
-    let mut segments = below.split('/');
-    let (server, session) = (segments.next()?, segments.next()?);
-    let transport = Transport::named(segments.next()?)?;
-    let is_id = |id: &str| !id.trim().is_empty() && !id.contains('.');
-    (segments.next().is_none() && is_id(server) && is_id(session)).then_some(transport)
-}
-
-/// The answer to OPTIONS: empty, and good for a year.
-fn options(mut headers: Headers, network_time: i32) -> HttpAnswer {
-    let cache = format!("public, max-age={ONE_YEAR_SECONDS}");
-    let expires = EPOCH_UNIX_SECONDS + u64::from(network_time.unsigned_abs()) + ONE_YEAR_SECONDS;
-    headers.push(("Cache-Control", cache));
-    headers.push(("Expires", httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(expires))));
-    reply(204, headers, "")
-}
-
-fn method_not_allowed(mut headers: Headers, allow: &str) -> HttpAnswer {
-    headers.push(("Allow", allow.to_owned()));
-    reply(405, headers, "")
-}
-
-fn json_error(mut headers: Headers, status: u16, error: &str, network_time: i32) -> HttpAnswer {
-    headers.push(("Content-Type", "application/json".to_owned()));
-    headers.push(("Cache-Control", ERROR_CACHE.to_owned()));
-    let body = format!(
-        "{{\"timeStamp\":{network_time},\"error\":\"{error}\",\"message\":null,\
-         \"status\":{status}}}\r\n"
-    );
-    reply(status, headers, body)
-}
-
-fn reply(status: u16, headers: Headers, body: impl Into<Vec<u8>>) -> HttpAnswer {
-    HttpAnswer::Reply { status, headers, body: body.into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::http::RequestReader;
+    use crate::net::machine::ConnectionId;
+    use crate::push::testing::caller;
+    use std::borrow::Cow;
 
-    fn ask(method: &str, path: &str, headers: &[(&str, &str)]) -> HttpAnswer {
-        let header = |name: &str| {
-            let mut all = headers.iter();
-            let found = all.find(|(known, _)| known.eq_ignore_ascii_case(name));
-            found.map(|&(_, value)| value)
+    const UPGRADE: [(&str, &str); 4] = [
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg=="),
+    ];
+
+    fn exchange(method: &str, path: &str, headers: &[(&str, &str)], is_refused: bool) -> Reply {
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut reader = RequestReader::new(100);
+        reader.receive(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
+        let request = reader.next_request().unwrap().unwrap();
+        let mut reply = Reply::new();
+        let mut exchange = Exchange {
+            connection: ConnectionId(1),
+            caller: caller("10.0.0.1"),
+            request: &request,
+            reply: &mut reply,
+            is_resumed: false,
+            is_refused,
         };
-        let view = HttpView { method, path, header: &header };
-        answer(&view, 367_575_237, -17_305_541)
+        answer(&mut exchange, Timestamp(367_575_237), -17_305_541);
+        reply
     }
 
-    /// Status, headers beyond the three common ones, and body.
-    fn plain(method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, Vec<(&'static str, String)>, String) {
-        match ask(method, path, headers) {
-            HttpAnswer::Reply { status, mut headers, body } => {
-                let own = headers.split_off(3);
-                (status, own, String::from_utf8(body).unwrap())
-            }
-            HttpAnswer::Websocket { .. } => (101, vec![], String::new()),
-        }
+    fn ask(method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+        exchange(method, path, headers, false)
+    }
+
+    type Headers = Vec<(Cow<'static, str>, Cow<'static, str>)>;
+
+    /// Status, headers beyond the three common ones, and body; 101 for an upgrade.
+    fn plain(method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, Headers, String) {
+        let mut reply = ask(method, path, headers);
+        let own = reply.headers.split_off(3);
+        let status = if reply.upgrade.is_some() { 101 } else { reply.status };
+        (status, own, String::from_utf8(reply.body).unwrap())
     }
 
     fn owned(headers: &[(&'static str, &str)]) -> Headers {
-        let all = headers.iter();
-        all.map(|&(name, value)| (name, value.to_owned())).collect()
+        headers.iter().map(|&(name, value)| (name.into(), value.to_owned().into())).collect()
     }
 
     #[test]
@@ -316,10 +326,8 @@ mod tests {
     fn a_preflight_is_granted_for_any_path_below() {
         let asked = [("origin", "http://a"), ("access-control-request-method", "POST")];
         for path in ["info", "x", "1/2/xhr_send"] {
-            let HttpAnswer::Reply { status, body, .. } = ask("OPTIONS", &format!("/w/messages/{path}"), &asked) else {
-                panic!("no reply")
-            };
-            assert_eq!((status, body.len()), (200, 0));
+            let reply = ask("OPTIONS", &format!("/w/messages/{path}"), &asked);
+            assert_eq!((reply.status, reply.body.len()), (200, 0));
         }
     }
 
@@ -341,9 +349,19 @@ mod tests {
     #[test]
     fn the_raw_endpoint_is_for_get() {
         for path in ["/w/messages/websocket", "/w/messages/websocket/"] {
-            assert_eq!(plain("GET", path, &[]).0, 101);
-            assert_eq!(plain("POST", path, &[]), (405, owned(&[("Allow", "GET")]), String::new()));
+            assert_eq!(plain("GET", path, &UPGRADE), (101, vec![], String::new()));
+            let refused = plain("GET", path, &UPGRADE[1..]);
+            assert_eq!((refused.0, refused.2.as_str()), (400, "Can \"Upgrade\" only to \"WebSocket\"."));
+            assert_eq!(plain("POST", path, &UPGRADE), (405, owned(&[("Allow", "GET")]), String::new()));
         }
+    }
+
+    #[test]
+    fn the_first_subprotocol_that_is_supported_is_agreed_to() {
+        let mut headers = UPGRADE.to_vec();
+        headers.push(("Sec-WebSocket-Protocol", "foo, V12.STOMP, v10.stomp"));
+        let (status, own, _) = plain("GET", "/w/messages/websocket", &headers);
+        assert_eq!((status, own), (101, owned(&[("Sec-WebSocket-Protocol", "V12.STOMP")])));
     }
 
     #[test]
@@ -360,12 +378,8 @@ mod tests {
             let path = format!("/w/messages/435/kdlicigz/{transport}");
             let (status, headers, body) = plain(method, &path, &[]);
             assert_eq!(status, 500, "{transport}");
-            assert_eq!(
-                headers,
-                owned(
-                    &[("Connection", "close"), ("Content-Type", "application/json"), ("Cache-Control", ERROR_CACHE),]
-                )
-            );
+            assert_eq!(headers, owned(&[("Content-Type", "application/json"), ("Cache-Control", ERROR_CACHE)]));
+            assert!(ask(method, &path, &[]).close);
             assert_eq!(
                 body,
                 "{\"timeStamp\":367575237,\"error\":\"Internal Server Error\",\"message\":null,\
@@ -422,7 +436,7 @@ mod tests {
 
     #[test]
     fn paths_elsewhere_are_json_404s() {
-        for path in ["/", "", "/w", "/w/messagesx", "/W/messages", "/chain/height"] {
+        for path in ["/", "/w", "/w/messagesx", "/W/messages", "/chain/height"] {
             let (status, headers, body) = plain("GET", path, &[]);
             assert_eq!(status, 404, "{path}");
             assert_eq!(headers, owned(&[("Content-Type", "application/json"), ("Cache-Control", ERROR_CACHE),]));
@@ -436,11 +450,8 @@ mod tests {
 
     #[test]
     fn the_origin_is_echoed_unless_it_could_break_the_response() {
-        let HttpAnswer::Reply { headers, .. } = ask("GET", "/w/messages/info", &[("Origin", "https://a.b")]) else {
-            panic!("no reply")
-        };
         assert_eq!(
-            headers[..5],
+            ask("GET", "/w/messages/info", &[("Origin", "https://a.b")]).headers[..5],
             owned(&[
                 ("Access-Control-Allow-Origin", "https://a.b"),
                 ("Access-Control-Allow-Credentials", "true"),
@@ -449,25 +460,23 @@ mod tests {
                 ("Allow", "GET, HEAD, POST, OPTIONS"),
             ])
         );
-        let HttpAnswer::Reply { headers, .. } = ask("GET", "/w/messages/info", &[("Origin", "a\r\nb: c")]) else {
-            panic!("no reply")
-        };
-        assert_eq!(headers[0], ("Access-Control-Allow-Origin", "*".to_owned()));
+        let reply = ask("GET", "/w/messages/info", &[("Origin", "a\tb: c")]);
+        assert_eq!(reply.headers[0], ("Access-Control-Allow-Origin".into(), "*".into()));
     }
 
     #[test]
     fn the_rate_filter_refuses_without_common_headers() {
-        let HttpAnswer::Reply { status, headers, body } = too_many_requests(7) else { panic!("no reply") };
-        assert_eq!(status, 429);
+        let reply = exchange("GET", "/w/messages/websocket", &UPGRADE, true);
+        assert_eq!(reply.status, 429);
         assert_eq!(
-            headers,
+            reply.headers,
             owned(&[
                 ("DoSFilter", "unavailable"),
                 ("Content-Type", "application/json"),
                 ("Cache-Control", ERROR_CACHE),
             ])
         );
-        let text = "{\"timeStamp\":7,\"error\":\"Too Many Requests\",\"message\":null,\"status\":429}\r\n";
-        assert_eq!(body, text.as_bytes());
+        let text = "{\"timeStamp\":367575237,\"error\":\"Too Many Requests\",\"message\":null,\"status\":429}\r\n";
+        assert_eq!((reply.body.as_slice(), reply.upgrade), (text.as_bytes(), None));
     }
 }

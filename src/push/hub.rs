@@ -1,83 +1,152 @@
-//! Who is there and who gets which message: the sessions, their subscriptions and the delivery
-//! of publications (specification 07 §6.7 and §7).
+//! Who is there and who gets which message: sessions, subscriptions, registered addresses and the books on all of them,
+//! always in agreement.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
-use super::pattern::is_pattern;
-use super::session::{Session, Subscription};
-use super::stomp::encoder;
-use super::topics::Topics;
-use super::{Limits, Outbox, Output};
+use super::books::{Books, Holdings, NoRoom, Payer};
+use super::content::Content;
+use super::registry::{Reason, Registry};
+use super::session::Session;
+use super::stomp::{Decoder, encoder};
+use super::subscriptions::{self, Ended};
+use super::topics::{self, Topics};
+use super::{Limits, SessionId, Settings, Transport, pattern};
+use crate::model::Address;
+use crate::net::machine::{ConnectionId, Effects, Message};
 
 /// Longest subscription id, in bytes; a longer one is refused.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
+/// Bytes that a session is reckoned to take before it does anything.
+const SESSION_BYTES: usize = 2 * 1024;
+/// Bytes that a registered address takes, in the tables of session and broker.
+const REGISTRATION_BYTES: usize = 160;
+/// Websocket close code of a session that the STOMP layer ends.
+const CLOSE_PROTOCOL_ERROR: u16 = 1002;
+/// What the session is told that is ended because a total is reached.
+const HOG: &str = "The node is short of memory and this session takes much of it";
 
-/// Why a subscription is refused; `Display` is for the client.
+/// Why a session is not given what it asks for; `Display` is for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SubscribeError {
+pub enum Refused {
     /// The id is too long.
     LongId,
     /// The session has as many subscriptions as one may have.
-    SessionFull,
+    Subscriptions,
+    /// The session has as many subscriptions to one destination as one may have.
+    Destination,
     /// The session has as many patterns as one may have.
-    SessionPatterns,
-    /// All sessions together have as many subscriptions as the node takes.
-    NodeFull,
-    /// All sessions together have as many patterns as the node takes.
-    NodePatterns,
+    Patterns,
+    /// The session has registered as many addresses as one may.
+    Addresses,
+    /// The session takes as much memory as one may.
+    SessionMemory,
+    /// The sessions of the caller take as much memory as those of one may.
+    CallerMemory,
 }
 
-impl fmt::Display for SubscribeError {
+impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::LongId => "The subscription id is too long",
-            Self::SessionFull => "The session has too many subscriptions, unsubscribe first",
-            Self::SessionPatterns => "The session subscribes to too many patterns",
-            Self::NodeFull => "The node has no room for more subscriptions",
-            Self::NodePatterns => "The node has no room for more patterns",
+            Self::Subscriptions => "The session has too many subscriptions, unsubscribe first",
+            Self::Destination => "The session has too many subscriptions to this destination",
+            Self::Patterns => "The session subscribes to too many patterns",
+            Self::Addresses => "The session cannot register further addresses",
+            Self::SessionMemory => "The session takes too much memory, unsubscribe first",
+            Self::CallerMemory => "The sessions of this address take too much memory",
         })
     }
 }
 
-impl std::error::Error for SubscribeError {}
+impl std::error::Error for Refused {}
 
-/// The sessions and the index of their subscriptions, always in agreement.
-#[derive(Debug)]
+impl From<NoRoom> for Refused {
+    fn from(reason: NoRoom) -> Refused {
+        match reason {
+            NoRoom::Session => Refused::SessionMemory,
+            NoRoom::Caller => Refused::CallerMemory,
+        }
+    }
+}
+
+/// Sessions and what belongs to them.
 pub struct Hub {
-    limits: Limits,
-    sessions: BTreeMap<u64, Session>,
+    settings: Settings,
+    sessions: BTreeMap<SessionId, Session>,
+    sockets: BTreeMap<ConnectionId, SessionId>,
     topics: Topics,
-    /// Subscriptions of all sessions.
-    subscriptions: usize,
-    /// Number of the next MESSAGE of the process (§6.7).
+    registry: Registry,
+    books: Books,
+    last_session: SessionId,
+    /// Number of the next MESSAGE of the process.
     next_message: u64,
-    /// Receivers of the publication in progress, kept for its memory.
-    receivers: Vec<u64>,
+    /// Where frames and the heads of messages are put together.
+    scratch: Vec<u8>,
 }
 
 impl Hub {
     /// A hub without sessions.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(settings: Settings) -> Self {
         Self {
-            limits,
+            settings,
             sessions: BTreeMap::new(),
+            sockets: BTreeMap::new(),
             topics: Topics::default(),
-            subscriptions: 0,
+            registry: Registry::default(),
+            books: Books::default(),
+            last_session: SessionId(0),
             next_message: 0,
-            receivers: Vec::new(),
+            scratch: Vec::new(),
         }
     }
 
-    /// Adds a session under an unused id.
-    pub fn insert(&mut self, id: u64, session: Session) {
-        self.sessions.insert(id, session);
+    /// Opens a session; fails if there is no room for it.
+    pub fn open(&mut self, transport: Transport, payer: Payer, effects: &mut dyn Effects) -> Option<SessionId> {
+        let Limits { sessions, frame_bytes, .. } = self.settings.limits;
+        let id = SessionId(self.last_session.0 + 1);
+        let room = self.books.check(payer, id, 0, SESSION_BYTES, &self.settings.limits);
+        if self.sessions.len() >= sessions || room.is_err() {
+            return None;
+        }
+        self.last_session = id;
+        // Eight digits name four billion sessions, which are never open at once.
+        let name = format!("{:x}", id.0 as u32);
+        let decoder = Decoder::new(frame_bytes, self.settings.forgiving);
+        self.sessions.insert(id, Session::new(name, transport, payer, decoder));
+        self.sockets.insert(transport.connection(), id);
+        self.books.add(payer, id, Holdings { bytes: SESSION_BYTES, patterns: 0 });
+        self.make_room(effects);
+        Some(id)
     }
 
-    /// Removes a session and its subscriptions.
-    pub fn remove(&mut self, id: u64) -> Option<Session> {
-        self.unsubscribe(id, |_| true);
-        self.sessions.remove(&id)
+    /// Forgets a session and all that belongs to it.
+    pub fn close(&mut self, id: SessionId) -> Option<Session> {
+        self.strip(id);
+        let session = self.sessions.remove(&id)?;
+        self.sockets.remove(&session.transport.connection());
+        Some(session)
+    }
+
+    /// Who answers for a session, even one that has come to its end.
+    pub fn payer(&self, id: SessionId) -> Option<Payer> {
+        self.sessions.get(&id).map(|session| session.payer)
+    }
+
+    /// The session on a websocket.
+    pub fn on(&self, socket: ConnectionId) -> Option<SessionId> {
+        self.sockets.get(&socket).copied()
+    }
+
+    /// A session that has not come to its end.
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id).filter(|session| !session.is_closing)
+    }
+
+    /// A session that has not come to its end. Its subscriptions and registrations are changed only through the hub.
+    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(&id).filter(|session| !session.is_closing)
     }
 
     /// Number of sessions.
@@ -85,208 +154,292 @@ impl Hub {
         self.sessions.len()
     }
 
-    /// The session with this id.
-    pub fn session(&self, id: u64) -> Option<&Session> {
-        self.sessions.get(&id)
+    /// The session opened last.
+    pub fn last_session(&self) -> SessionId {
+        self.last_session
     }
 
-    /// The session with this id. Its subscriptions are changed only through the hub.
-    pub fn session_mut(&mut self, id: u64) -> Option<&mut Session> {
-        self.sessions.get_mut(&id)
+    /// Who is subscribed to what.
+    pub fn topics(&self) -> &Topics {
+        &self.topics
     }
 
-    /// Gives `session` a subscription, if the limits allow it. One that exists already is left as
-    /// it is; an unknown session is ignored.
-    pub fn subscribe(&mut self, session: u64, subscription: Subscription) -> Result<(), SubscribeError> {
-        let Some(state) = self.sessions.get(&session) else {
-            return Ok(());
-        };
-        if state.has(&subscription) {
+    /// Which addresses are registered.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Who holds how much.
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// Gives a session the subscription that a SUBSCRIBE asks for, and with it the registration of `address`, if it is
+    /// to a topic of one. What exists already is left as it is. An implicit subscription to the same destination ends,
+    /// and one with the same id gets another id.
+    pub fn subscribe(
+        &mut self,
+        session: SessionId,
+        id: Option<&str>,
+        destination: &str,
+        address: Option<Address>,
+        effects: &mut dyn Effects,
+    ) -> Result<(), Refused> {
+        let Some(state) = self.session(session) else { return Ok(()) };
+        if id.is_some_and(|id| state.subscriptions.has_explicit(id, destination)) {
             return Ok(());
         }
-        self.check_room(state, &subscription)?;
-        self.topics.add(&subscription.destination, session);
-        self.subscriptions += 1;
-        if let Some(state) = self.sessions.get_mut(&session) {
-            state.add(subscription);
+        let replaced = usize::from(state.subscriptions.implicit_at(destination).is_some());
+        let id_bytes = id.map_or(0, str::len);
+        self.check(session, id_bytes, destination, replaced)?;
+        if let Some(address) = address {
+            self.register(session, address, Reason::Subscription, effects)?;
+        }
+        if let Some(ended) =
+            self.session_mut(session).and_then(|state| state.subscriptions.remove_implicit(destination))
+        {
+            self.settle(session, &ended);
+        }
+        let Some(state) = self.session_mut(session) else { return Ok(()) };
+        let id = id.map_or_else(|| state.subscriptions.generate_id(), str::to_owned);
+        self.add(session, &id, destination, false);
+        self.give_way(session, &id);
+        self.make_room(effects);
+        Ok(())
+    }
+
+    /// Subscribes a session to the transactions of an address, if it is not subscribed to them.
+    pub fn subscribe_implicitly(
+        &mut self,
+        session: SessionId,
+        address: &Address,
+        effects: &mut dyn Effects,
+    ) -> Result<(), Refused> {
+        let destination = format!("{}{address}", topics::TRANSACTIONS_OF);
+        let Some(state) = self.session(session) else { return Ok(()) };
+        if state.subscriptions.count_at(&destination) > 0 {
+            return Ok(());
+        }
+        let id = state.subscriptions.free_id();
+        self.check(session, id.len(), &destination, 0)?;
+        self.add(session, &id, &destination, true);
+        self.make_room(effects);
+        Ok(())
+    }
+
+    /// Ends those subscriptions of a session that have this id, and says how many they were.
+    pub fn unsubscribe(&mut self, session: SessionId, id: &str) -> usize {
+        let ended = self.session_mut(session).map(|state| state.subscriptions.remove(id)).unwrap_or_default();
+        ended.iter().for_each(|ended| self.settle(session, ended));
+        ended.len()
+    }
+
+    /// Ends all subscriptions of a session, and says how many they were.
+    pub fn unsubscribe_all(&mut self, session: SessionId) -> usize {
+        let ended = self.session_mut(session).map(|state| state.subscriptions.remove_all()).unwrap_or_default();
+        ended.iter().for_each(|ended| self.settle(session, ended));
+        ended.len()
+    }
+
+    /// Registers an address for a session.
+    pub fn register(
+        &mut self,
+        session: SessionId,
+        address: Address,
+        reason: Reason,
+        effects: &mut dyn Effects,
+    ) -> Result<(), Refused> {
+        let limits = self.settings.limits;
+        let Some(state) = self.session(session) else { return Ok(()) };
+        let payer = state.payer;
+        if !state.registrations.contains(&address) {
+            if state.registrations.len() >= limits.addresses_per_session {
+                return Err(Refused::Addresses);
+            }
+            self.books.check(payer, session, REGISTRATION_BYTES, 0, &limits)?;
+        }
+        let Some(state) = self.session_mut(session) else { return Ok(()) };
+        if state.registrations.add(address, reason) {
+            self.registry.add(address);
+            self.books.add(payer, session, Holdings { bytes: REGISTRATION_BYTES, patterns: 0 });
+            self.make_room(effects);
         }
         Ok(())
     }
 
-    fn check_room(&self, session: &Session, new: &Subscription) -> Result<(), SubscribeError> {
-        let limits = &self.limits;
-        if new.id.len() > MAX_SUBSCRIPTION_ID_BYTES {
-            return Err(SubscribeError::LongId);
-        }
-        if session.subscriptions().len() >= limits.subscriptions_per_session {
-            return Err(SubscribeError::SessionFull);
-        }
-        if self.subscriptions >= limits.subscriptions {
-            return Err(SubscribeError::NodeFull);
-        }
-        if is_pattern(&new.destination) {
-            let held = session.subscriptions().iter();
-            let patterns = held.filter(|held| is_pattern(&held.destination)).count();
-            if patterns >= limits.patterns_per_session {
-                return Err(SubscribeError::SessionPatterns);
-            }
-            if self.topics.is_new_pattern(&new.destination) && self.topics.pattern_count() >= limits.patterns {
-                return Err(SubscribeError::NodePatterns);
-            }
-        }
+    /// Enters what the byte stream of a session holds into the books. Fails if that is too much for its caller.
+    pub fn account_for_stream(&mut self, session: SessionId, effects: &mut dyn Effects) -> Result<(), Refused> {
+        let Some(state) = self.session_mut(session) else { return Ok(()) };
+        // What an idle stream holds is part of what the session is reckoned to take.
+        let now = state.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
+        let before = std::mem::replace(&mut state.buffered, now);
+        let payer = state.payer;
+        self.books.remove(payer, session, Holdings { bytes: before, patterns: 0 });
+        let room = self.books.check(payer, session, 0, now, &self.settings.limits);
+        self.books.add(payer, session, Holdings { bytes: now, patterns: 0 });
+        room?;
+        self.make_room(effects);
         Ok(())
     }
 
-    /// Removes those subscriptions of `session` that `goes` names.
-    pub fn unsubscribe(&mut self, session: u64, goes: impl Fn(&Subscription) -> bool) {
-        let Some(state) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        let removed = state.remove(goes);
-        self.subscriptions -= removed.len();
-        for subscription in removed {
-            if !state.holds(&subscription.destination) {
-                self.topics.remove(&subscription.destination, session);
+    /// Sends one frame to a session. One that cannot be sent to has come to its end.
+    pub fn send(&mut self, session: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(state) = self.session(session) else { return };
+        let connection = state.transport.connection();
+        self.scratch.clear();
+        write(&mut self.scratch);
+        if effects.send(connection, Message::of(&self.scratch)).is_err() {
+            self.retire(session);
+        }
+    }
+
+    /// Sends a MESSAGE to a session for each of its subscriptions to `topic`, and says how many they were.
+    pub fn deliver(&mut self, session: SessionId, topic: &str, content: &Content, effects: &mut dyn Effects) -> u32 {
+        let Some(state) = self.sessions.get(&session).filter(|state| !state.is_closing) else { return 0 };
+        let connection = state.transport.connection();
+        let body = content.for_session(state.is_bare());
+        let (mut sent, mut is_dropped) = (0, false);
+        let (scratch, next_message) = (&mut self.scratch, &mut self.next_message);
+        state.subscriptions.each_match(topic, |id| {
+            if is_dropped {
+                return;
             }
-        }
-    }
-
-    /// Whether any session is subscribed to `topic`.
-    pub fn wanted(&self, topic: &str) -> bool {
-        self.topics.wanted(topic)
-    }
-
-    /// Sends one frame to `session`.
-    pub fn send(&self, session: u64, out: &mut Outbox, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(state) = self.sessions.get(&session) {
-            let mut frame = Vec::new();
-            write(&mut frame);
-            let frame = state.kind.wrap(frame);
-            out.push(Output::Send { session, frame });
-        }
-    }
-
-    /// Sends a MESSAGE for each subscription to `topic`, with the body that `json` chooses for
-    /// its session.
-    pub fn deliver<'b>(&mut self, topic: &str, json: impl Fn(&Session) -> &'b [u8], out: &mut Outbox) {
-        let mut receivers = std::mem::take(&mut self.receivers);
-        self.topics.collect_sessions(topic, &mut receivers);
-        for session in receivers.drain(..) {
-            let Some(state) = self.sessions.get(&session) else {
-                continue;
+            scratch.clear();
+            let head = encoder::MessageHead {
+                destination: topic,
+                subscription: id,
+                session_name: &state.name,
+                number: *next_message,
+                // The NUL behind the body is none of it.
+                content_length: body.len() - 1,
             };
-            let json = json(state);
-            for subscription in state.matching(topic) {
-                let headers = encoder::Message {
-                    destination: topic,
-                    subscription: &subscription.id,
-                    session_name: &state.name,
-                    number: self.next_message,
-                };
-                self.next_message = self.next_message.wrapping_add(1);
-                let mut frame = Vec::new();
-                encoder::message(&mut frame, headers, json);
-                let frame = state.kind.wrap(frame);
-                out.push(Output::Send { session, frame });
-            }
+            encoder::message_head(scratch, head);
+            *next_message = next_message.wrapping_add(1);
+            is_dropped = effects.send(connection, Message { head: scratch, body: Some(body), tail: &[] }).is_err();
+            sent += 1;
+        });
+        if is_dropped {
+            self.retire(session);
+        } else if sent > 0 {
+            effects.charge(connection, sent);
         }
-        self.receivers = receivers;
+        sent
+    }
+
+    /// Ends a session: ERROR, then close.
+    pub fn end(&mut self, session: SessionId, message: &str, effects: &mut dyn Effects) {
+        self.send(session, effects, |out| encoder::error(out, message));
+        if let Some(state) = self.session(session) {
+            effects.close(state.transport.connection(), CLOSE_PROTOCOL_ERROR, "");
+            self.retire(session);
+        }
+    }
+
+    /// Ends a session without a word.
+    pub fn end_silently(&mut self, session: SessionId, code: u16, effects: &mut dyn Effects) {
+        if let Some(state) = self.session(session) {
+            effects.close(state.transport.connection(), code, "");
+            self.retire(session);
+        }
+    }
+
+    /// Takes everything from a session that has come to its end; what is left of it waits for its connection to go.
+    fn retire(&mut self, session: SessionId) {
+        self.strip(session);
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.is_closing = true;
+        }
+    }
+
+    /// Takes everything from a session.
+    fn strip(&mut self, session: SessionId) {
+        self.unsubscribe_all(session);
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let registrations = std::mem::take(&mut state.registrations);
+        registrations.into_addresses().for_each(|address| self.registry.remove(&address));
+        state.decoder.clear();
+        state.queries = Default::default();
+        state.buffered = 0;
+        self.books.close(state.payer, session);
+    }
+
+    /// Checks whether a session may have one more subscription, in the place of `replaced` others.
+    fn check(&self, session: SessionId, id: usize, destination: &str, replaced: usize) -> Result<(), Refused> {
+        let limits = &self.settings.limits;
+        let Some(state) = self.session(session) else { return Ok(()) };
+        let held = &state.subscriptions;
+        if id > MAX_SUBSCRIPTION_ID_BYTES {
+            return Err(Refused::LongId);
+        }
+        if held.len() - replaced >= limits.subscriptions_per_session {
+            return Err(Refused::Subscriptions);
+        }
+        if held.count_at(destination) - replaced >= limits.subscriptions_per_destination {
+            return Err(Refused::Destination);
+        }
+        if pattern::is_pattern(destination) && held.pattern_count() >= limits.patterns_per_session {
+            return Err(Refused::Patterns);
+        }
+        let bytes = subscriptions::bytes_of("", destination) + id;
+        Ok(self.books.check(state.payer, session, bytes, 0, limits)?)
+    }
+
+    fn add(&mut self, session: SessionId, id: &str, destination: &str, is_implicit: bool) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let destination: Rc<str> = Rc::from(destination);
+        state.subscriptions.add(id, &destination, is_implicit);
+        self.topics.add(&destination, session);
+        self.books.add(state.payer, session, holdings_of(id, &destination));
+    }
+
+    /// Gives the implicit subscription whose id an explicit one has taken another id.
+    fn give_way(&mut self, session: SessionId, taken: &str) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let Some(destination) = state.subscriptions.implicit_called(taken) else { return };
+        let free = state.subscriptions.free_id();
+        state.subscriptions.rename_implicit(&destination, &free);
+        self.books.remove(state.payer, session, holdings_of(taken, &destination));
+        self.books.add(state.payer, session, holdings_of(&free, &destination));
+    }
+
+    /// Brings index, registry and books in line with the end of a subscription.
+    fn settle(&mut self, session: SessionId, ended: &Ended) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        self.books.remove(state.payer, session, holdings_of(&ended.id, &ended.destination));
+        if state.subscriptions.count_at(&ended.destination) == 0 {
+            self.topics.remove(&ended.destination, session);
+        }
+        if self.settings.register_on_subscribe
+            && !ended.is_implicit
+            && let Some(text) = topics::registering_address(&ended.destination)
+            && let Some(address) = state.registrations.unsubscribed(text)
+        {
+            self.registry.remove(&address);
+            self.books.remove(state.payer, session, Holdings { bytes: REGISTRATION_BYTES, patterns: 0 });
+        }
+    }
+
+    /// Ends the largest sessions of those who hold most until no total is exceeded.
+    fn make_room(&mut self, effects: &mut dyn Effects) {
+        let Limits { total_bytes, patterns, .. } = self.settings.limits;
+        loop {
+            let hog = if self.books.total().bytes > total_bytes {
+                self.books.hog(|held| held.bytes)
+            } else if self.topics.pattern_count() > patterns {
+                self.books.hog(|held| held.patterns)
+            } else {
+                return;
+            };
+            let Some(hog) = hog else { return };
+            log::debug!("session {} is ended: it takes most of what has become scarce", hog.0);
+            self.end(hog, HOG, effects);
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::push::session::Kind;
-    use crate::push::stomp::Decoder;
-
-    fn hub(limits: Limits) -> Hub {
-        let mut hub = Hub::new(limits);
-        for id in [1, 2] {
-            let name = format!("{id}");
-            hub.insert(id, Session::new(name, Kind::Raw, Decoder::default()));
-        }
-        hub
-    }
-
-    fn subscription(id: &str, destination: &str) -> Subscription {
-        Subscription::explicit(id.to_owned(), destination.to_owned())
-    }
-
-    fn receivers(hub: &mut Hub, topic: &str) -> Vec<(u64, String)> {
-        let mut out = Outbox::new();
-        hub.deliver(topic, |_| b"{}", &mut out);
-        let mut found = Vec::new();
-        while let Some(Output::Send { session, frame }) = out.pop() {
-            let text = String::from_utf8(frame).unwrap();
-            let id = text.split("message-id:").nth(1).unwrap();
-            found.push((session, id.split('\n').next().unwrap().to_owned()));
-        }
-        found
-    }
-
-    #[test]
-    fn each_subscription_gets_its_message_and_the_counter_is_common() {
-        let mut hub = hub(Limits::default());
-        for (session, id, destination) in [(1, "a", "/b"), (2, "a", "/b"), (1, "b", "/**")] {
-            hub.subscribe(session, subscription(id, destination)).unwrap();
-        }
-        let expected = [(1, "1-0".to_owned()), (1, "1-1".to_owned()), (2, "2-2".to_owned())];
-        assert_eq!(receivers(&mut hub, "/b"), expected);
-        assert_eq!(receivers(&mut hub, "/c"), [(1, "1-3".to_owned())]);
-    }
-
-    #[test]
-    fn one_of_two_subscriptions_to_a_destination_may_go() {
-        let mut hub = hub(Limits::default());
-        hub.subscribe(1, subscription("a", "/b")).unwrap();
-        hub.subscribe(1, subscription("b", "/b")).unwrap();
-        hub.unsubscribe(1, |held| held.id == "a");
-        assert_eq!(receivers(&mut hub, "/b").len(), 1);
-        hub.unsubscribe(1, |held| held.id == "b");
-        assert!(!hub.wanted("/b"));
-    }
-
-    #[test]
-    fn the_limits_count_what_exists_and_not_what_has_been() {
-        let mut hub = hub(Limits { subscriptions_per_session: 2, subscriptions: 3, ..Limits::default() });
-        for _ in 0..5 {
-            hub.subscribe(1, subscription("a", "/b")).unwrap();
-            hub.subscribe(1, subscription("b", "/b")).unwrap();
-            let refused = hub.subscribe(1, subscription("c", "/b"));
-            assert_eq!(refused, Err(SubscribeError::SessionFull));
-            hub.subscribe(1, subscription("b", "/b")).unwrap();
-            hub.subscribe(2, subscription("a", "/b")).unwrap();
-            let refused = hub.subscribe(2, subscription("b", "/b"));
-            assert_eq!(refused, Err(SubscribeError::NodeFull));
-            hub.unsubscribe(1, |_| true);
-            hub.unsubscribe(2, |_| true);
-        }
-        hub.subscribe(1, subscription("a", "/b")).unwrap();
-        hub.remove(1);
-        assert_eq!(hub.subscriptions, 0);
-    }
-
-    #[test]
-    fn patterns_have_their_own_limits() {
-        let mut hub = hub(Limits { patterns_per_session: 2, patterns: 3, ..Limits::default() });
-        hub.subscribe(1, subscription("a", "/a*")).unwrap();
-        hub.subscribe(1, subscription("a", "/b*")).unwrap();
-        hub.subscribe(1, subscription("a", "/b")).unwrap();
-        let refused = hub.subscribe(1, subscription("a", "/c*"));
-        assert_eq!(refused, Err(SubscribeError::SessionPatterns));
-        hub.subscribe(2, subscription("a", "/c*")).unwrap();
-        let refused = hub.subscribe(2, subscription("a", "/d*"));
-        assert_eq!(refused, Err(SubscribeError::NodePatterns));
-        hub.subscribe(2, subscription("a", "/a*")).unwrap();
-    }
-
-    #[test]
-    fn a_long_id_is_refused() {
-        let mut hub = hub(Limits::default());
-        let long = "x".repeat(MAX_SUBSCRIPTION_ID_BYTES + 1);
-        let refused = hub.subscribe(1, subscription(&long, "/b"));
-        assert_eq!(refused, Err(SubscribeError::LongId));
-        hub.subscribe(1, subscription(&long[1..], "/b")).unwrap();
+fn holdings_of(id: &str, destination: &str) -> Holdings {
+    Holdings {
+        bytes: subscriptions::bytes_of(id, destination),
+        patterns: usize::from(pattern::is_pattern(destination)),
     }
 }

@@ -1,26 +1,49 @@
-//! The messaging interface (specification 07): STOMP sessions, the broker and the HTTP layer of
-//! port 7778, as state machines without sockets, clock or randomness.
+//! The messaging interface: STOMP sessions, their subscriptions, what is published to them, and the HTTP layer of its
+//! port, as state machines without sockets, clock or randomness.
 //!
-//! A connection's way through this room: [`http::answer`] decides about the upgrade, the caller
-//! runs the websocket, [`Broker::open`] starts the session, [`Broker::receive`] takes each
-//! websocket message, and whatever is to be done lands in the [`Outbox`].
+//! | part | what it is |
+//! |---|---|
+//! | [`http`] | answers to requests on the port, among them the upgrade to a websocket |
+//! | [`Broker`] | everything else: it is told what happens to sessions and to the chain, and sends through [`Effects`] |
+//! | [`Facts`] | what the broker asks of the node to make its messages |
+//! | [`stomp`] | bytes to frames and frames to bytes |
+//!
+//! Inside, `hub` keeps sessions, subscriptions, registered addresses and the books on what they hold; `frames` does
+//! what a session's frames ask for; `publisher` and `answering` tell news to everybody and answers to those who asked,
+//! both by a `walk` along what there is to tell, one `publication` at a time.
+//!
+//! Work is counted in units of about a microsecond, and whatever can take many of them is done in steps.
+//!
+//! [`Effects`]: crate::net::machine::Effects
 
+mod answering;
+mod books;
 mod broker;
+mod content;
+mod facts;
+mod frames;
 pub mod http;
 mod hub;
-pub mod notify;
-mod outbox;
+mod numbers;
 mod pattern;
+mod publication;
+mod publisher;
+pub mod query;
 mod registry;
-pub mod requests;
 mod session;
 mod settings;
 pub mod stomp;
+mod subscriptions;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod topics;
+mod turns;
+mod walk;
 
-pub use broker::{Broker, Context, TooManySessions};
-pub use outbox::{Outbox, Output};
-pub use registry::AddressText;
-pub use requests::ApiRequest;
-pub use session::Kind;
+pub use broker::{Broker, Figures};
+pub use facts::{Facts, FactsError};
+pub use query::Query;
+pub use session::{SessionId, Transport};
 pub use settings::{BlocksNewBody, Limits, Settings};

@@ -1,4 +1,4 @@
-//! Destination patterns (specification 07 §7): `?` one character, `*` any characters within one
+//! Destination patterns: `?` one character, `*` any characters within one
 //! path segment, `**` any number of segments.
 
 /// Whether a subscription destination is a pattern.

@@ -1,48 +1,139 @@
-//! The registered addresses (specification 07 §11).
+//! The registered addresses: an address is registered as long as a session holds it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-/// An address as clients write it: 40 upper-case base32 characters without hyphens.
-pub type AddressText = [u8; 40];
+use crate::model::Address;
 
-/// One set for all sessions that only ever grows, up to its limit; lost on restart.
-#[derive(Debug)]
+/// How many sessions have registered each address.
+#[derive(Debug, Default)]
 pub struct Registry {
-    addresses: BTreeSet<AddressText>,
-    limit: usize,
+    holders: BTreeMap<Address, u32>,
 }
 
 impl Registry {
-    /// An empty registry for at most `limit` addresses.
-    pub fn new(limit: usize) -> Self {
-        Self { addresses: BTreeSet::new(), limit }
+    /// Whether any session has registered `address`.
+    pub fn contains(&self, address: &Address) -> bool {
+        self.holders.contains_key(address)
     }
 
-    /// Adds `address`; false when it is new and there is no room for it.
-    pub fn add(&mut self, address: AddressText) -> bool {
-        if self.addresses.len() < self.limit {
-            self.addresses.insert(address);
-            return true;
+    /// Number of distinct addresses.
+    pub fn len(&self) -> usize {
+        self.holders.len()
+    }
+
+    /// A session has registered an address that it did not hold before.
+    pub fn add(&mut self, address: Address) {
+        *self.holders.entry(address).or_default() += 1;
+    }
+
+    /// A session holds an address no longer.
+    pub fn remove(&mut self, address: &Address) {
+        if let Some(holders) = self.holders.get_mut(address) {
+            *holders -= 1;
+            if *holders == 0 {
+                self.holders.remove(address);
+            }
         }
-        self.contains(&address)
+    }
+}
+
+/// What keeps an address registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A subscription, until it ends.
+    Subscription,
+    /// A query, until the session ends.
+    Query,
+}
+
+/// The addresses that one session has registered.
+#[derive(Debug, Default)]
+pub struct Registrations {
+    held: BTreeMap<Address, Reasons>,
+}
+
+#[derive(Debug, Default)]
+struct Reasons {
+    subscriptions: u32,
+    is_lasting: bool,
+}
+
+impl Registrations {
+    /// Number of addresses.
+    pub fn len(&self) -> usize {
+        self.held.len()
     }
 
-    /// Whether anybody has registered `address`.
-    pub fn contains(&self, address: &AddressText) -> bool {
-        self.addresses.contains(address)
+    /// Whether the session holds `address`.
+    pub fn contains(&self, address: &Address) -> bool {
+        self.held.contains_key(address)
+    }
+
+    /// Notes a reason; true if the session did not hold the address before.
+    pub fn add(&mut self, address: Address, reason: Reason) -> bool {
+        let is_new = !self.held.contains_key(&address);
+        let reasons = self.held.entry(address).or_default();
+        match reason {
+            Reason::Subscription => reasons.subscriptions += 1,
+            Reason::Query => reasons.is_lasting = true,
+        }
+        is_new
+    }
+
+    /// A subscription to a topic of the address that `text` spells has ended. Returns the address if nothing keeps it
+    /// any more.
+    pub fn unsubscribed(&mut self, text: &str) -> Option<Address> {
+        let reasons = self.held.get_mut(text.as_bytes())?;
+        reasons.subscriptions = reasons.subscriptions.saturating_sub(1);
+        if reasons.subscriptions > 0 || reasons.is_lasting {
+            return None;
+        }
+        self.held.remove_entry(text.as_bytes()).map(|(address, _)| address)
+    }
+
+    /// The addresses of a session that has ended.
+    pub fn into_addresses(self) -> impl Iterator<Item = Address> {
+        self.held.into_keys()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::NetworkByte;
+
+    const A: &str = "TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR";
+
+    fn address() -> Address {
+        Address::parse(A, NetworkByte::TESTNET).unwrap()
+    }
 
     #[test]
-    fn a_full_registry_keeps_what_it_has_and_takes_nothing_new() {
-        let mut registry = Registry::new(2);
-        assert!(registry.add([b'A'; 40]) && registry.add([b'B'; 40]));
-        assert!(registry.add([b'A'; 40]), "known addresses are no addition");
-        assert!(!registry.add([b'C'; 40]));
-        assert!(registry.contains(&[b'B'; 40]) && !registry.contains(&[b'C'; 40]));
+    fn an_address_is_registered_until_the_last_session_lets_go_of_it() {
+        let mut registry = Registry::default();
+        registry.add(address());
+        registry.add(address());
+        registry.remove(&address());
+        assert!(registry.contains(&address()));
+        registry.remove(&address());
+        assert!(!registry.contains(&address()) && registry.len() == 0);
+    }
+
+    #[test]
+    fn what_subscriptions_registered_ends_with_the_last_of_them() {
+        let mut held = Registrations::default();
+        assert!(held.add(address(), Reason::Subscription));
+        assert!(!held.add(address(), Reason::Subscription));
+        assert_eq!((held.unsubscribed(A), held.unsubscribed(A)), (None, Some(address())));
+        assert_eq!((held.unsubscribed(A), held.len()), (None, 0));
+    }
+
+    #[test]
+    fn what_a_query_registered_lasts_as_long_as_the_session() {
+        let mut held = Registrations::default();
+        assert!(held.add(address(), Reason::Query));
+        assert!(!held.add(address(), Reason::Subscription));
+        assert_eq!((held.unsubscribed(A), held.unsubscribed(A)), (None, None));
+        assert!(held.contains(&address()) && held.into_addresses().eq([address()]));
     }
 }

@@ -1,14 +1,15 @@
 //! The switches and limits of the messaging interface.
 
+use std::time::Duration;
+
 use super::stomp::DEFAULT_FRAME_BYTES;
 
-/// Body of `/blocks/new` (specification 07 §15, D1).
+/// Body of `/blocks/new`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlocksNewBody {
     /// Always `{"height":N}`, as NIS1.
     Object,
-    /// A bare `N` for raw sessions whose last CONNECT, if any, had no `accept-version` header;
-    /// the object for all others.
+    /// A bare `N` for raw sessions whose last CONNECT, if any, named no `accept-version`; the object for all others.
     #[default]
     Auto,
     /// Always a bare `N`.
@@ -18,15 +19,14 @@ pub enum BlocksNewBody {
 /// How the broker deviates from NIS1, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// D1: the body of `/blocks/new`.
+    /// The body of `/blocks/new`.
     pub blocks_new: BlocksNewBody,
-    /// D2: subscribing to `/transactions/<A>`, `/unconfirmed/<A>` or `/account/<A>` registers A.
+    /// Subscribing to `/transactions/<A>`, `/unconfirmed/<A>` or `/account/<A>` registers A.
     pub register_on_subscribe: bool,
-    /// D3: `account/subscribe` of a session without subscriptions subscribes it to
-    /// `/transactions/<A>`.
+    /// `account/subscribe` of a raw session that named no `accept-version` subscribes it to `/transactions/<A>`.
     pub implicit_subscription: bool,
-    /// D4: blanks around header values, a missing subscription id, `accept-version:1.0` and
-    /// `receipt` on any of SUBSCRIBE, UNSUBSCRIBE and SEND are understood.
+    /// Blanks around header values, a missing subscription id, `accept-version:1.0` and `receipt` on any of SUBSCRIBE,
+    /// UNSUBSCRIBE and SEND are understood.
     pub forgiving: bool,
     /// The limits.
     pub limits: Limits,
@@ -44,30 +44,42 @@ impl Default for Settings {
     }
 }
 
-/// What one broker holds at most. The defaults follow specification 07 §13 where it names a
-/// number; the totals keep the worst case of all sessions together within a small machine.
+/// What one broker holds at most.
+///
+/// What a session asks for beyond a limit of its own, or of its caller, is refused to it. Where a total is reached,
+/// room is made: the largest session of the caller that holds most gets ERROR and is closed with 1002. So nobody is
+/// refused anything because of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open sessions; beyond it `Broker::open` fails.
+    /// Open sessions; a further one is closed with 1013.
     pub sessions: usize,
-    /// Subscriptions of one session; beyond it SUBSCRIBE is answered with ERROR and the session
-    /// goes on.
+    /// Subscriptions of one session; a further SUBSCRIBE is answered with ERROR.
     pub subscriptions_per_session: usize,
-    /// Subscriptions of all sessions; beyond it as above.
-    pub subscriptions: usize,
+    /// Subscriptions of one session to the same destination; beyond it as above.
+    pub subscriptions_per_destination: usize,
     /// Pattern subscriptions of one session; beyond it as above.
     pub patterns_per_session: usize,
-    /// Distinct patterns of all sessions, each of which every publication is compared with;
-    /// beyond it as above.
+    /// Distinct patterns of all sessions, each of which every publication is compared with; a total.
     pub patterns: usize,
-    /// Registered addresses; beyond it further ones are not registered, and
-    /// `account/subscribe` reports that on `/errors`.
-    pub registered_addresses: usize,
+    /// Addresses registered by one session; a further SUBSCRIBE is answered with ERROR, a SEND on `/errors`.
+    pub addresses_per_session: usize,
+    /// Queries of one session that wait for their answers; while there are as many, none of its frames is handled.
+    pub queries_per_session: usize,
+    /// While more bytes than this wait to be sent to a session, none of its queries is begun.
+    pub query_backlog_bytes: usize,
     /// Bytes of one inbound STOMP frame; beyond it ERROR, then close 1002.
     pub frame_bytes: usize,
-    /// Bytes of incomplete inbound frames of all sessions; the session that goes beyond it gets
-    /// ERROR and close 1002.
-    pub incomplete_bytes: usize,
+    /// Bytes that the subscriptions and addresses of one session take; beyond it as above each of them.
+    pub session_bytes: usize,
+    /// Bytes that all sessions of one caller take, unfinished frames included. Beyond it no session is opened and
+    /// nothing is subscribed to; a session that sends unfinished frames gets ERROR and is closed with 1002.
+    pub caller_bytes: usize,
+    /// Bytes that all sessions take; a total.
+    pub total_bytes: usize,
+    /// Leading bits of an IPv6 address that make one caller, 0 to 128.
+    pub ipv6_prefix: u8,
+    /// Time for the first message of a session; without one it is closed with 4500.
+    pub first_message: Duration,
 }
 
 impl Default for Limits {
@@ -75,12 +87,18 @@ impl Default for Limits {
         Self {
             sessions: 10_000,
             subscriptions_per_session: 1_000,
-            subscriptions: 100_000,
+            subscriptions_per_destination: 8,
             patterns_per_session: 20,
             patterns: 1_000,
-            registered_addresses: 1_000_000,
+            addresses_per_session: 1_000,
+            queries_per_session: 16,
+            query_backlog_bytes: 64 * 1024,
             frame_bytes: DEFAULT_FRAME_BYTES,
-            incomplete_bytes: 16 * 1024 * 1024,
+            session_bytes: 768 * 1024,
+            caller_bytes: 16 * 1024 * 1024,
+            total_bytes: 64 * 1024 * 1024,
+            ipv6_prefix: 64,
+            first_message: Duration::from_secs(60),
         }
     }
 }

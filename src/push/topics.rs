@@ -1,16 +1,32 @@
-//! Who is subscribed where (specification 07 §7): the broker's index of destinations.
+//! Destinations, and the index of who is subscribed to which.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::rc::Rc;
 
-use super::pattern;
+use super::{SessionId, pattern};
 
-/// A client may subscribe to destinations with these prefixes, compared as plain text (§1).
+/// The topic of new heights.
+pub const BLOCKS_NEW: &str = "/blocks/new";
+/// The topic of new blocks.
+pub const BLOCKS: &str = "/blocks";
+/// The topic of unconfirmed transactions.
+pub const UNCONFIRMED: &str = "/unconfirmed";
+/// The topic of failed queries.
+pub const ERRORS: &str = "/errors";
+/// What the topics of an account's transactions begin with.
+pub const TRANSACTIONS_OF: &str = "/transactions/";
+/// What the topics of an account's unconfirmed transactions begin with.
+pub const UNCONFIRMED_OF: &str = "/unconfirmed/";
+/// What the topics of accounts begin with.
+pub const ACCOUNT_OF: &str = "/account/";
+
+/// A client may subscribe to destinations with these prefixes, compared as plain text.
 const BROKER_PREFIXES: [&str; 7] =
     ["/blocks", "/unconfirmed", "/errors", "/account", "/transactions", "/recenttransactions", "/node"];
 
-/// Longest destination that is kept, in bytes. The longest topic has 73, so a longer exact
-/// destination can never match and is ignored without anybody noticing; a longer pattern is
-/// ignored too.
+/// Longest destination that is kept, in bytes. The longest topic has 73, so a longer exact destination can never match
+/// and is ignored without anybody noticing; a longer pattern is ignored too.
 pub const MAX_DESTINATION_BYTES: usize = 128;
 
 /// Whether the broker takes a subscription to `destination` at all.
@@ -18,82 +34,77 @@ pub fn is_broker_destination(destination: &str) -> bool {
     BROKER_PREFIXES.iter().any(|prefix| destination.starts_with(prefix)) && destination.len() <= MAX_DESTINATION_BYTES
 }
 
-/// The address at the end of a destination whose subscription registers it (§15, D2).
+/// The text at the place of the address in a destination whose subscription registers it.
 pub fn registering_address(destination: &str) -> Option<&str> {
-    ["/transactions/", "/unconfirmed/", "/account/"].iter().find_map(|prefix| destination.strip_prefix(prefix))
+    [TRANSACTIONS_OF, UNCONFIRMED_OF, ACCOUNT_OF].iter().find_map(|prefix| destination.strip_prefix(prefix))
 }
 
-/// The sessions of each destination. What exactly a session is subscribed to, and in which
-/// order, is the session's own knowledge.
+/// The sessions of each destination. What exactly a session is subscribed to, and in which order, is the session's own
+/// knowledge.
 #[derive(Debug, Default)]
 pub struct Topics {
-    exact: BTreeMap<String, BTreeSet<u64>>,
-    patterns: BTreeMap<String, BTreeSet<u64>>,
+    exact: BTreeSet<(Rc<str>, SessionId)>,
+    patterns: BTreeMap<Rc<str>, BTreeSet<SessionId>>,
 }
 
 impl Topics {
     /// Notes that `session` holds a subscription to `destination`.
-    pub fn add(&mut self, destination: &str, session: u64) {
-        let index = self.index(destination);
-        match index.get_mut(destination) {
-            Some(sessions) => {
-                sessions.insert(session);
-            }
-            None => {
-                index.insert(destination.to_owned(), BTreeSet::from([session]));
-            }
+    pub fn add(&mut self, destination: &Rc<str>, session: SessionId) {
+        let destination = Rc::clone(destination);
+        if pattern::is_pattern(&destination) {
+            self.patterns.entry(destination).or_default().insert(session);
+        } else {
+            self.exact.insert((destination, session));
         }
     }
 
     /// Notes that `session` holds no subscription to `destination` any more.
-    pub fn remove(&mut self, destination: &str, session: u64) {
-        let index = self.index(destination);
-        if let Some(sessions) = index.get_mut(destination) {
+    pub fn remove(&mut self, destination: &Rc<str>, session: SessionId) {
+        if !pattern::is_pattern(destination) {
+            self.exact.remove(&(Rc::clone(destination), session));
+        } else if let Some(sessions) = self.patterns.get_mut(destination) {
             sessions.remove(&session);
             if sessions.is_empty() {
-                index.remove(destination);
+                self.patterns.remove(destination);
             }
         }
     }
 
-    /// Whether any session would get a message published on `topic`.
-    pub fn wanted(&self, topic: &str) -> bool {
-        self.exact.contains_key(topic) || self.patterns.keys().any(|text| pattern::matches(text, topic))
+    /// Whether nobody is subscribed to anything.
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.patterns.is_empty()
     }
 
-    /// Appends each session that gets a message published on `topic` once to the empty `sessions`.
-    pub fn collect_sessions(&self, topic: &str, sessions: &mut Vec<u64>) {
-        sessions.extend(self.exact.get(topic).into_iter().flatten());
-        let exact = sessions.len();
-        for (text, subscribed) in &self.patterns {
-            if pattern::matches(text, topic) {
-                sessions.extend(subscribed);
-            }
-        }
-        if sessions.len() > exact {
-            sessions.sort_unstable();
-            sessions.dedup();
-        }
+    /// The sessions from `first` on that are subscribed to this very topic, in the order of their numbers.
+    pub fn subscribed(&self, topic: &Rc<str>, first: SessionId) -> impl Iterator<Item = SessionId> {
+        let own = |(other, session): &(Rc<str>, SessionId)| (**other == **topic).then_some(*session);
+        self.exact.range((Rc::clone(topic), first)..).map_while(own)
     }
 
-    /// Whether `destination` is a pattern that no session is subscribed to yet.
-    pub fn is_new_pattern(&self, destination: &str) -> bool {
-        pattern::is_pattern(destination) && !self.patterns.contains_key(destination)
+    /// The first pattern after `last` in the order of the alphabet, and the sessions subscribed to it.
+    pub fn pattern_after(&self, last: Option<&Rc<str>>) -> Option<(&Rc<str>, &BTreeSet<SessionId>)> {
+        let after = last.map_or(Bound::Unbounded, |last| Bound::Excluded(Rc::clone(last)));
+        self.patterns.range((after, Bound::Unbounded)).next()
+    }
+
+    /// Number of pairs of session and topic; patterns do not count.
+    pub fn len(&self) -> usize {
+        self.exact.len()
     }
 
     /// Number of distinct patterns.
     pub fn pattern_count(&self) -> usize {
         self.patterns.len()
     }
-
-    fn index(&mut self, destination: &str) -> &mut BTreeMap<String, BTreeSet<u64>> {
-        if pattern::is_pattern(destination) { &mut self.patterns } else { &mut self.exact }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn text(text: &str) -> Rc<str> {
+        Rc::from(text)
+    }
 
     #[test]
     fn prefixes_are_compared_as_plain_text() {
@@ -107,29 +118,39 @@ mod tests {
     }
 
     #[test]
-    fn each_session_is_collected_once() {
+    fn subscribed_sessions_are_found_from_any_number_on() {
         let mut topics = Topics::default();
-        for (destination, session) in [("/blocks", 7), ("/b*", 7), ("/**", 3), ("/x", 9)] {
-            topics.add(destination, session);
+        for (destination, session) in [("/blocks", 7), ("/blocks", 3), ("/blocks", 9), ("/blocksx", 1), ("/b", 8)] {
+            topics.add(&text(destination), SessionId(session));
         }
-        let mut sessions = Vec::new();
-        topics.collect_sessions("/blocks", &mut sessions);
-        assert_eq!(sessions, [3, 7]);
+        let from = |first| topics.subscribed(&text("/blocks"), SessionId(first)).map(|id| id.0).collect::<Vec<_>>();
+        assert_eq!((from(0), from(4), from(10)), (vec![3, 7, 9], vec![7, 9], vec![]));
+    }
+
+    #[test]
+    fn patterns_are_gone_through_one_by_one() {
+        let mut topics = Topics::default();
+        for (destination, session) in [("/b*", 7), ("/**", 3), ("/b*", 4), ("/x", 9)] {
+            topics.add(&text(destination), SessionId(session));
+        }
+        let (first, sessions) = topics.pattern_after(None).unwrap();
+        assert_eq!((&**first, sessions.len()), ("/**", 1));
+        let (second, sessions) = topics.pattern_after(Some(first)).unwrap();
+        assert_eq!((&**second, sessions.len()), ("/b*", 2));
+        assert!(topics.pattern_after(Some(second)).is_none());
+        assert_eq!((topics.pattern_count(), topics.len()), (2, 1));
     }
 
     #[test]
     fn nothing_is_left_of_removed_subscriptions() {
         let mut topics = Topics::default();
-        topics.add("/blocks", 1);
-        topics.add("/blocks/*", 1);
-        assert!(topics.wanted("/blocks") && topics.wanted("/blocks/new"));
-        assert!(!topics.wanted("/errors"));
-        topics.remove("/blocks", 2);
-        assert!(topics.wanted("/blocks"));
-        topics.remove("/blocks", 1);
-        topics.remove("/blocks/*", 1);
-        assert!(!topics.wanted("/blocks") && !topics.wanted("/blocks/new"));
-        assert!(topics.exact.is_empty() && topics.patterns.is_empty());
+        topics.add(&text("/blocks"), SessionId(1));
+        topics.add(&text("/blocks/*"), SessionId(1));
+        topics.remove(&text("/blocks"), SessionId(2));
+        assert!(topics.subscribed(&text("/blocks"), SessionId(0)).next().is_some());
+        topics.remove(&text("/blocks"), SessionId(1));
+        topics.remove(&text("/blocks/*"), SessionId(1));
+        assert!(topics.is_empty() && topics.pattern_count() == 0);
     }
 
     #[test]

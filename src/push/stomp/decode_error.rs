@@ -1,4 +1,4 @@
-//! Why bytes are no STOMP frame, in the words NIS1 uses (specification 07 §5.2).
+//! Why bytes are no STOMP frame, in the words NIS1 uses.
 
 use std::fmt;
 
@@ -22,6 +22,11 @@ pub enum DecodeError {
         index: usize,
         /// The header name or value that holds it.
         text: String,
+    },
+    /// More header lines than a frame may have.
+    TooManyHeaders {
+        /// The limit.
+        limit: usize,
     },
     /// A CR that no LF follows.
     LoneCarriageReturn,
@@ -68,6 +73,7 @@ impl fmt::Display for DecodeError {
             Self::IllegalEscape { index, text } => {
                 write!(f, "Illegal escape sequence at index {index}: {text}")
             }
+            Self::TooManyHeaders { limit } => write!(f, "A frame must not have more than {limit} headers"),
             Self::LoneCarriageReturn => f.write_str("'\\r' must be followed by '\\n'"),
             Self::NotTerminated => f.write_str("Frame must be terminated with a null octet"),
             Self::ContentLengthLimit { length, limit } => write!(

@@ -1,4 +1,4 @@
-//! Bytes to frames, over message boundaries (specification 07 §5.1 and §5.2).
+//! Bytes to frames, over message boundaries.
 //!
 //! The decoder looks at each byte once, however the stream is cut into messages: it remembers how
 //! far it has read and what it knows about the frame in progress.
@@ -10,8 +10,14 @@ use super::{Command, DecodeError, Frame};
 /// kept of an incomplete frame. Beyond it decoding fails with [`DecodeError::FrameLimit`].
 pub const DEFAULT_FRAME_BYTES: usize = 65_536;
 
+/// Header lines of one frame; with more it costs more to read than its bytes tell.
+pub const MAX_HEADERS: usize = 1_000;
+
+/// Longest piece of bad input that an error repeats, in bytes.
+const MAX_QUOTED_BYTES: usize = 512;
+
 /// Capacity an idle decoder keeps; a larger buffer is given back when it is empty.
-const IDLE_CAPACITY_BYTES: usize = 1_024;
+pub const IDLE_CAPACITY_BYTES: usize = 1_024;
 
 /// An incremental STOMP decoder for the inbound byte stream of one session.
 ///
@@ -28,6 +34,8 @@ pub struct Decoder {
     /// First byte not looked at yet; never before `line`.
     scan: usize,
     stage: Stage,
+    /// Header lines of the frame in progress.
+    headers: usize,
     limit: usize,
     trims: bool,
 }
@@ -72,9 +80,9 @@ impl Default for Decoder {
 
 impl Decoder {
     /// A decoder that accepts frames of up to `limit` bytes; `trims` says whether blanks around
-    /// the value of `content-length` are ignored (specification 07 §15, D4).
+    /// the value of `content-length` are ignored.
     pub fn new(limit: usize, trims: bool) -> Self {
-        Self { buffer: Vec::new(), start: 0, line: 0, scan: 0, stage: Stage::Between, limit, trims }
+        Self { buffer: Vec::new(), start: 0, line: 0, scan: 0, stage: Stage::Between, headers: 0, limit, trims }
     }
 
     /// Appends one message of the session. Take all frames before feeding the next one: what is
@@ -102,6 +110,16 @@ impl Decoder {
     /// Bytes held back for a frame that is not complete yet.
     pub fn buffered(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// Whether bytes have been fed that were not looked at yet.
+    pub fn has_unread(&self) -> bool {
+        self.scan < self.buffer.len()
+    }
+
+    /// Bytes of memory held.
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Drops everything buffered and expects a new frame.
@@ -157,6 +175,7 @@ impl Decoder {
         let Some(command) = Command::from_line(line) else {
             return Err(DecodeError::UnknownCommand(lossy(line)));
         };
+        self.headers = 0;
         self.stage = Stage::Header { command, head: self.line, length: Length::Unseen };
         Ok(true)
     }
@@ -165,6 +184,10 @@ impl Decoder {
         let Some((from, to)) = self.take_line()? else {
             return Ok(false);
         };
+        self.headers += 1;
+        if self.headers > MAX_HEADERS + 1 {
+            return Err(DecodeError::TooManyHeaders { limit: MAX_HEADERS });
+        }
         self.stage = if from == to {
             Stage::Body { command, head, body: self.line, length: self.body_length(length)? }
         } else {
@@ -182,7 +205,7 @@ impl Decoder {
             if let Some(index) = first_bad_escape(part) {
                 let before = part.get(..index).unwrap_or_default();
                 return Err(DecodeError::IllegalEscape {
-                    index: lossy(before).encode_utf16().count(),
+                    index: String::from_utf8_lossy(before).encode_utf16().count(),
                     text: lossy(part),
                 });
             }
@@ -302,28 +325,31 @@ impl Decoder {
 }
 
 /// Refuses the two header values NIS1 parses while decoding: `content-type` on any frame and
-/// `heart-beat` on CONNECT (specification 07 §5.2 and §6.1).
+/// `heart-beat` on CONNECT.
 fn check_values(frame: &Frame<'_>) -> Result<(), DecodeError> {
-    if let Some(value) = frame.header("content-type") {
+    let [content_type, heart_beat] = frame.pick(["content-type", "heart-beat"]);
+    if let Some(value) = content_type {
         let kind = value.split(';').next().unwrap_or_default().trim();
         if kind != "*" && !kind.contains('/') {
-            return Err(DecodeError::IllegalContentType(value.into_owned()));
+            return Err(DecodeError::IllegalContentType(lossy(value.as_bytes())));
         }
     }
     if matches!(frame.command, Command::Connect | Command::Stomp)
-        && let Some(value) = frame.header("heart-beat")
+        && let Some(value) = heart_beat
         && let Some((mine, yours)) = value.split_once(',')
     {
         for part in [mine, yours] {
             if part.parse::<i64>().is_err() {
-                return Err(DecodeError::IllegalNumber(part.to_owned()));
+                return Err(DecodeError::IllegalNumber(lossy(part.as_bytes())));
             }
         }
     }
     Ok(())
 }
 
+/// Bad input as an error repeats it: as text, and no more of it than tells what it is.
 fn lossy(bytes: &[u8]) -> String {
+    let bytes = bytes.get(..MAX_QUOTED_BYTES).unwrap_or(bytes);
     String::from_utf8_lossy(bytes).into_owned()
 }
 

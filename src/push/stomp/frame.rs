@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// A STOMP command; the names are case-sensitive (specification 07 §5.1, rule 2).
+/// A STOMP command; the names are case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant is the word of the same name
 pub enum Command {
@@ -54,7 +54,7 @@ impl Command {
         found.map_or("", |&(name, _)| name)
     }
 
-    /// Whether a frame of this command may carry a non-empty body (§5.1, rule 6).
+    /// Whether a frame of this command may carry a non-empty body.
     pub fn allows_body(self) -> bool {
         matches!(self, Command::Send | Command::Message | Command::Error)
     }
@@ -93,6 +93,24 @@ impl<'a> Frame<'a> {
         self.lines().find(|&(raw, _)| raw == name.as_bytes()).map(|(_, value)| unescape(value))
     }
 
+    /// The effective values of several headers, found in one pass.
+    pub fn pick<const N: usize>(&self, names: [&str; N]) -> [Option<Cow<'a, str>>; N] {
+        let mut found = [None; N];
+        for (raw, value) in self.lines() {
+            for (name, place) in names.iter().zip(&mut found) {
+                if place.is_none() && raw == name.as_bytes() {
+                    *place = Some(value);
+                }
+            }
+        }
+        found.map(|value| value.map(unescape))
+    }
+
+    /// Bytes of head and body, about as many as it came in.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.body.len()
+    }
+
     fn lines(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         self.head.split(|&byte| byte == b'\n').filter_map(|line| {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -111,7 +129,7 @@ pub(super) fn split_header(line: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The position of the first backslash that starts no known escape (§5.1, rule 3).
+/// The position of the first backslash that starts no known escape.
 pub(super) fn first_bad_escape(text: &[u8]) -> Option<usize> {
     let mut bytes = text.iter().enumerate();
     while let Some((index, &byte)) = bytes.next() {
@@ -165,6 +183,8 @@ mod tests {
         assert_eq!(frame.header("a").as_deref(), Some("1"));
         assert_eq!(frame.header("b").as_deref(), Some("x:y\nz\r\\"));
         assert_eq!(frame.header("c"), None);
+        let picked = frame.pick(["b", "c", "a"]).map(|value| value.map(Cow::into_owned));
+        assert_eq!(picked, [Some("x:y\nz\r\\".to_owned()), None, Some("1".to_owned())]);
         assert_eq!(frame.headers().count(), 3);
     }
 

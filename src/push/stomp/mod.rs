@@ -1,4 +1,4 @@
-//! The STOMP dialect of NIS1: bytes to frames and frames to bytes (specification 07 §5).
+//! The STOMP dialect of NIS1: bytes to frames and frames to bytes.
 
 mod decode_error;
 mod decoder;

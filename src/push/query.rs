@@ -1,52 +1,53 @@
-//! Requests: what clients SEND to `/w/api/...` (specification 07 §8 and §12).
+//! Queries: what clients SEND to `/w/api/...`.
 
 use std::fmt;
 
-use super::registry::AddressText;
 use crate::codec::lax_json::{self, Value};
 use crate::codec::text::{cut_units, is_blank, write_json_double, write_json_string};
+use crate::model::{Address, NetworkByte};
 
 /// Longest JSON string that is read or written, in UTF-16 code units; longer ones are cut.
 const MAX_STRING_UNITS: usize = 128;
-/// Where the description of unexpected data stops growing, in bytes; it is cut to
-/// [`MAX_STRING_UNITS`] in the end.
+/// Where the description of unexpected data stops growing, in bytes; it is cut to [`MAX_STRING_UNITS`] in the end.
 const MAX_DESCRIPTION_BYTES: usize = 4 * MAX_STRING_UNITS;
+/// Longest payload that is read, in bytes. Those of wallets have 54.
+const MAX_PAYLOAD_BYTES: usize = 4 * 1024;
 
-/// What the caller has to publish for a client (§8.2).
+/// Something that a session asks the node for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApiRequest {
-    /// The account pair, on `/account/<A>`. The address has been registered already.
-    AccountGet(AddressText),
+pub enum Query {
+    /// The account, on `/account/<A>`. Registers the address.
+    Account(Address),
     /// The newest 25 confirmed transactions, on `/recenttransactions/<A>`; then as
-    /// [`TransfersUnconfirmed`](Self::TransfersUnconfirmed).
-    TransfersAll(AddressText),
-    /// The unconfirmed push of the up to 10 newest pool transactions concerning the address.
-    TransfersUnconfirmed(AddressText),
-    /// One message per mosaic, on `/account/mosaic/owned/<A>`.
-    MosaicsOwned(AddressText),
-    /// One message per definition, on `/account/mosaic/owned/definition/<A>`.
-    MosaicDefinitionsOwned(AddressText),
-    /// One message per namespace, on `/account/namespace/owned/<A>`.
-    NamespacesOwned(AddressText),
+    /// [`UnconfirmedTransfers`](Self::UnconfirmedTransfers).
+    Transfers(Address),
+    /// The up to 10 newest unconfirmed transactions that concern the address, on the topics on which they were told of
+    /// when they arrived.
+    UnconfirmedTransfers(Address),
+    /// One message for each mosaic, on `/account/mosaic/owned/<A>`.
+    Mosaics(Address),
+    /// One message for each definition, on `/account/mosaic/owned/definition/<A>`.
+    MosaicDefinitions(Address),
+    /// One message for each namespace, on `/account/namespace/owned/<A>`.
+    Namespaces(Address),
     /// The local node, on `/node/info`.
     NodeInfo,
-    /// The block push of the last block.
+    /// All that was told of the last block, but its height.
     LastBlock,
 }
 
-/// A well-formed request.
+/// What a SEND to `/w/api/...` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// `account/subscribe`: register the address, publish nothing.
-    Subscribe(AddressText),
-    /// Everything else is answered outside the broker.
-    Api(ApiRequest),
+pub enum Asked {
+    /// `account/subscribe`: that the address be registered.
+    Registration(Address),
+    /// Everything else is answered by messages.
+    Answer(Query),
 }
 
-/// Why a request fails before it is answered. `Display` gives the `message` of `/errors`, before
-/// it is cut (§12).
+/// Why a query fails before it is answered. `Display` gives the `message` on `/errors`, before it is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RequestError {
+pub enum QueryError {
     /// The payload is no JSON object; holds the value it is.
     UnexpectedData(String),
     /// No member `account`, or a null or blank one.
@@ -55,82 +56,61 @@ pub enum RequestError {
     IncompatibleAccount,
     /// `account` is no address of this network.
     InvalidAddress,
-    /// The registry has no room for a new address.
-    RegistryFull,
+    /// The payload has more than [`MAX_PAYLOAD_BYTES`].
+    LongPayload,
 }
 
-impl fmt::Display for RequestError {
+impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::UnexpectedData(value) => return write!(f, "unexpected data: {value}"),
             Self::MissingAccount => "expected value for property account, but none was found",
             Self::IncompatibleAccount => "property account has an incompatible value",
             Self::InvalidAddress => "address must be valid",
-            Self::RegistryFull => "the node cannot register further addresses",
+            Self::LongPayload => return write!(f, "the payload must not be longer than {MAX_PAYLOAD_BYTES} bytes"),
         })
     }
 }
 
-impl std::error::Error for RequestError {}
+impl std::error::Error for QueryError {}
 
-/// The request that a SEND to `destination` makes, or `None` if that is no request destination.
-/// `is_address` says whether a text is a valid upper-case address of the node's network.
-pub fn parse(
-    destination: &str,
-    payload: &[u8],
-    is_address: impl Fn(&str) -> bool,
-) -> Option<Result<Request, RequestError>> {
+/// What a SEND to `destination` asks for, or `None` if nothing can be asked for there.
+pub fn parse(destination: &str, payload: &[u8], network: NetworkByte) -> Option<Result<Asked, QueryError>> {
     let path = destination.strip_prefix("/w/api/")?;
     // Clients that join the prefix and a path with a slash of its own are understood.
     let path = path.strip_prefix('/').unwrap_or(path);
-    let request: fn(AddressText) -> Request = match path {
-        "account/subscribe" => Request::Subscribe,
-        "account/get" => |a| Request::Api(ApiRequest::AccountGet(a)),
-        "account/transfers/all" => |a| Request::Api(ApiRequest::TransfersAll(a)),
-        "account/transfers/unconfirmed" => |a| Request::Api(ApiRequest::TransfersUnconfirmed(a)),
-        "account/mosaic/owned" => |a| Request::Api(ApiRequest::MosaicsOwned(a)),
-        "account/mosaic/owned/definition" => |a| Request::Api(ApiRequest::MosaicDefinitionsOwned(a)),
-        "account/namespace/owned" => |a| Request::Api(ApiRequest::NamespacesOwned(a)),
-        "node/info" => return Some(Ok(Request::Api(ApiRequest::NodeInfo))),
-        "block/last" => return Some(Ok(Request::Api(ApiRequest::LastBlock))),
+    let asked: fn(Address) -> Asked = match path {
+        "account/subscribe" => Asked::Registration,
+        "account/get" => |address| Asked::Answer(Query::Account(address)),
+        "account/transfers/all" => |address| Asked::Answer(Query::Transfers(address)),
+        "account/transfers/unconfirmed" => |address| Asked::Answer(Query::UnconfirmedTransfers(address)),
+        "account/mosaic/owned" => |address| Asked::Answer(Query::Mosaics(address)),
+        "account/mosaic/owned/definition" => |address| Asked::Answer(Query::MosaicDefinitions(address)),
+        "account/namespace/owned" => |address| Asked::Answer(Query::Namespaces(address)),
+        "node/info" => return Some(Ok(Asked::Answer(Query::NodeInfo))),
+        "block/last" => return Some(Ok(Asked::Answer(Query::LastBlock))),
         _ => return None,
     };
-    let address = account_of(payload)
-        .and_then(|account| checked_address(&account, is_address).ok_or(RequestError::InvalidAddress));
-    Some(address.map(request))
+    let address =
+        account_of(payload).and_then(|account| Address::parse(&account, network).ok_or(QueryError::InvalidAddress));
+    Some(address.map(asked))
 }
 
-/// `text` as an address, if it is one.
-pub fn checked_address(text: &str, is_address: impl Fn(&str) -> bool) -> Option<AddressText> {
-    let address = AddressText::try_from(text.as_bytes()).ok()?;
-    is_address(text).then_some(address)
-}
-
-/// The member `account` of a payload, cut and in upper case, but not yet checked (§8.1).
-pub fn account_of(payload: &[u8]) -> Result<String, RequestError> {
+/// The member `account` of a payload, cut and in upper case, but not yet checked.
+pub fn account_of(payload: &[u8]) -> Result<String, QueryError> {
+    if payload.len() > MAX_PAYLOAD_BYTES {
+        return Err(QueryError::LongPayload);
+    }
     let value = lax_json::parse(payload).unwrap_or(Value::Null);
     let Value::Object(_) = value else {
-        return Err(RequestError::UnexpectedData(describe(&value)));
+        return Err(QueryError::UnexpectedData(describe(&value)));
     };
     match value.get("account") {
-        None | Some(Value::Null) => Err(RequestError::MissingAccount),
-        Some(Value::String(text)) if is_blank(text) => Err(RequestError::MissingAccount),
+        None | Some(Value::Null) => Err(QueryError::MissingAccount),
+        Some(Value::String(text)) if is_blank(text) => Err(QueryError::MissingAccount),
         Some(Value::String(text)) => Ok(cut_units(text, MAX_STRING_UNITS).to_uppercase()),
-        Some(_) => Err(RequestError::IncompatibleAccount),
+        Some(_) => Err(QueryError::IncompatibleAccount),
     }
-}
-
-/// The JSON text of a message on `/errors`, without CR LF (§9.13). `network_time` is in seconds.
-pub fn error_body(message: Option<&str>, network_time: i32) -> Vec<u8> {
-    let mut body = format!("{{\"timeStamp\":{network_time},\"error\":\"Bad Request\",\"message\":");
-    body.reserve(MAX_STRING_UNITS);
-    let mut body = body.into_bytes();
-    match message {
-        Some(message) => write_json_string(&mut body, &cut_units(message, MAX_STRING_UNITS)),
-        None => body.extend_from_slice(b"null"),
-    }
-    body.extend_from_slice(b",\"status\":400}");
-    body
 }
 
 /// What the payload is instead of an object: a string as it is, anything else as JSON.
@@ -190,39 +170,39 @@ mod tests {
 
     const A1: &str = "TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR";
 
-    fn address() -> AddressText {
-        A1.as_bytes().try_into().unwrap()
+    fn address() -> Address {
+        Address::parse(A1, NetworkByte::TESTNET).unwrap()
     }
 
-    fn ask(destination: &str, payload: &str) -> Option<Result<Request, RequestError>> {
-        parse(destination, payload.as_bytes(), |text| text == A1)
+    fn ask(destination: &str, payload: &str) -> Option<Result<Asked, QueryError>> {
+        parse(destination, payload.as_bytes(), NetworkByte::TESTNET)
     }
 
     #[test]
-    fn each_destination_makes_its_request() {
+    fn each_destination_makes_its_query() {
         let a = address();
         let cases = [
-            ("account/subscribe", Request::Subscribe(a)),
-            ("account/get", Request::Api(ApiRequest::AccountGet(a))),
-            ("account/transfers/all", Request::Api(ApiRequest::TransfersAll(a))),
-            ("account/transfers/unconfirmed", Request::Api(ApiRequest::TransfersUnconfirmed(a))),
-            ("account/mosaic/owned", Request::Api(ApiRequest::MosaicsOwned(a))),
-            ("account/mosaic/owned/definition", Request::Api(ApiRequest::MosaicDefinitionsOwned(a))),
-            ("account/namespace/owned", Request::Api(ApiRequest::NamespacesOwned(a))),
-            ("node/info", Request::Api(ApiRequest::NodeInfo)),
-            ("block/last", Request::Api(ApiRequest::LastBlock)),
+            ("account/subscribe", Asked::Registration(a)),
+            ("account/get", Asked::Answer(Query::Account(a))),
+            ("account/transfers/all", Asked::Answer(Query::Transfers(a))),
+            ("account/transfers/unconfirmed", Asked::Answer(Query::UnconfirmedTransfers(a))),
+            ("account/mosaic/owned", Asked::Answer(Query::Mosaics(a))),
+            ("account/mosaic/owned/definition", Asked::Answer(Query::MosaicDefinitions(a))),
+            ("account/namespace/owned", Asked::Answer(Query::Namespaces(a))),
+            ("node/info", Asked::Answer(Query::NodeInfo)),
+            ("block/last", Asked::Answer(Query::LastBlock)),
         ];
         let payload = format!("{{'account':'{A1}'}}");
-        for (path, request) in cases {
+        for (path, asked) in cases {
             for prefix in ["/w/api/", "/w/api//"] {
                 let found = ask(&format!("{prefix}{path}"), &payload);
-                assert_eq!(found, Some(Ok(request)), "{prefix}{path}");
+                assert_eq!(found, Some(Ok(asked)), "{prefix}{path}");
             }
         }
     }
 
     #[test]
-    fn other_destinations_are_no_requests() {
+    fn other_destinations_are_no_queries() {
         for destination in [
             "/account/transfers/unconfirmed",
             "/w/api/account/get/",
@@ -247,8 +227,8 @@ mod tests {
             format!(" {{ 'account' : '{}', 'more': [1,{{}}] }} tail", A1.to_lowercase()),
             format!("{{'account':1,'account':'{A1}'}}"),
         ] {
-            let request = ask("/w/api/account/subscribe", &payload);
-            assert_eq!(request, Some(Ok(Request::Subscribe(address()))), "{payload}");
+            let asked = ask("/w/api/account/subscribe", &payload);
+            assert_eq!(asked, Some(Ok(Asked::Registration(address()))), "{payload}");
         }
     }
 
@@ -290,27 +270,14 @@ mod tests {
 
     #[test]
     fn a_large_unexpected_value_is_described_in_little_room() {
-        let payload = format!("[{}", "['aaaaaaaa',1],".repeat(4_000) + "]");
+        let payload = format!("[{}", "['aaaaaaaa',1],".repeat(280) + "]");
         let error = account_of(payload.as_bytes()).unwrap_err();
         assert!(error.to_string().len() < 2 * MAX_DESCRIPTION_BYTES);
     }
 
     #[test]
-    fn the_error_body_is_that_of_the_example() {
-        let body = error_body(Some("address must be valid"), 367_575_434);
-        let text = "{\"timeStamp\":367575434,\"error\":\"Bad Request\",\
-                    \"message\":\"address must be valid\",\"status\":400}";
-        assert_eq!(String::from_utf8(body).unwrap(), text);
-        assert_eq!(text.len() + 2, 94);
-    }
-
-    #[test]
-    fn the_error_message_may_be_absent_and_is_cut_to_128_characters() {
-        assert_eq!(
-            error_body(None, -1),
-            b"{\"timeStamp\":-1,\"error\":\"Bad Request\",\"message\":null,\"status\":400}"
-        );
-        let body = String::from_utf8(error_body(Some(&"x/".repeat(99)), 0)).unwrap();
-        assert!(body.contains(&format!("\"{}\"", "x\\/".repeat(64))));
+    fn a_long_payload_is_refused_unread() {
+        let payload = format!("{{'account':'{A1}'}}{}", " ".repeat(MAX_PAYLOAD_BYTES));
+        assert_eq!(account_of(payload.as_bytes()), Err(QueryError::LongPayload));
     }
 }

@@ -1,0 +1,174 @@
+//! Answers to what sessions ask for, told to those who asked.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::books::Payer;
+use super::content::Content;
+use super::hub::Hub;
+use super::publication::Audience;
+use super::topics::ERRORS;
+use super::turns::Turns;
+use super::walk::{Means, Walk};
+use super::{FactsError, Limits, Query, SessionId};
+use crate::model::Timestamp;
+use crate::net::SharedPool;
+use crate::net::machine::Effects;
+
+/// Unconfirmed transactions that a session is told at its request.
+const MAX_UNCONFIRMED_TOLD: usize = 10;
+/// Units of work that it takes to begin with a query.
+const QUERY_UNITS: u32 = 5;
+/// Time until a session that had too much to take is looked at again.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
+
+/// The sessions that wait for answers. The queries themselves lie in the sessions; one is answered at a time.
+#[derive(Default)]
+pub struct Answering {
+    turns: Turns,
+    /// What is told just now, and to whom.
+    current: Option<(SessionId, Walk)>,
+    /// Sessions that have too much to take, and when to look at them again.
+    held_back: BTreeSet<(Payer, SessionId)>,
+    retry_at: Duration,
+}
+
+impl Answering {
+    /// A session has asked for something.
+    pub fn enter(&mut self, payer: Payer, session: SessionId) {
+        if !self.held_back.contains(&(payer, session)) {
+            self.turns.enter(payer, session);
+        }
+    }
+
+    /// A session is gone.
+    pub fn leave(&mut self, payer: Payer, session: SessionId) {
+        self.turns.leave(payer, session);
+        self.held_back.remove(&(payer, session));
+        if self.current.as_ref().is_some_and(|(current, _)| *current == session) {
+            self.current = None;
+        }
+    }
+
+    /// Whether there is anything to tell just now.
+    pub fn has_work(&self) -> bool {
+        self.current.is_some() || !self.turns.is_empty()
+    }
+
+    /// When there may be something to tell again that cannot be told now.
+    pub fn next_due(&self) -> Option<Duration> {
+        (!self.held_back.is_empty()).then_some(self.retry_at)
+    }
+
+    /// Has sessions wait for their turn again that had too much to take.
+    pub fn due(&mut self, now: Duration) {
+        if now >= self.retry_at {
+            for (payer, session) in std::mem::take(&mut self.held_back) {
+                self.turns.enter(payer, session);
+            }
+        }
+    }
+
+    /// Tells until the units in `budget` are used up, each of which is charged to the session it is used for.
+    pub fn work(&mut self, limits: &Limits, now: Duration, time: Timestamp, means: &mut Means<'_>, budget: &mut u32) {
+        while *budget > 0 {
+            let before = *budget;
+            let charged = match self.current.take() {
+                Some((session, walk)) => {
+                    self.go_on(session, walk, time, means, budget);
+                    session
+                }
+                None => {
+                    let Some((payer, session)) = self.turns.next() else { return };
+                    *budget = budget.saturating_sub(QUERY_UNITS);
+                    self.begin(payer, session, limits, now, time, means);
+                    session
+                }
+            };
+            if let Some(state) = means.hub.session(charged) {
+                means.effects.charge(state.transport.connection(), before - *budget);
+            }
+        }
+    }
+
+    /// Goes on with an answer, if there is still somebody who waits for it.
+    fn go_on(&mut self, session: SessionId, mut walk: Walk, time: Timestamp, means: &mut Means<'_>, budget: &mut u32) {
+        if means.hub.session(session).is_none() {
+            return;
+        }
+        if !walk.work(means, budget) {
+            self.current = Some((session, walk));
+        } else if let Some(failure) = walk.into_failure() {
+            tell_failure(session, &failure, time, means);
+        }
+    }
+
+    /// Takes up the next query of a session.
+    fn begin(
+        &mut self,
+        payer: Payer,
+        session: SessionId,
+        limits: &Limits,
+        now: Duration,
+        time: Timestamp,
+        means: &mut Means<'_>,
+    ) {
+        let Some(state) = means.hub.session_mut(session) else { return self.turns.leave(payer, session) };
+        let connection = state.transport.connection();
+        if means.effects.backlog(connection) >= limits.query_backlog_bytes {
+            self.turns.leave(payer, session);
+            if self.held_back.is_empty() {
+                self.retry_at = now + BACKLOG_PAUSE;
+            }
+            self.held_back.insert((payer, session));
+            return;
+        }
+        let query = state.queries.pop_front();
+        if state.queries.is_empty() {
+            self.turns.leave(payer, session);
+        }
+        if std::mem::take(&mut state.is_parked) {
+            means.effects.resume(connection);
+        }
+        let Some(query) = query else { return };
+        match walk_of(query, session, means) {
+            Ok(walk) => self.current = Some((session, walk)),
+            Err(failure) => tell_failure(session, &failure, time, means),
+        }
+    }
+}
+
+/// The way through the answer to a query.
+fn walk_of(query: Query, session: SessionId, means: &Means<'_>) -> Result<Walk, FactsError> {
+    let audience = Audience::Only(session);
+    match query {
+        Query::Account(address) => Ok(Walk::account(address, audience)),
+        Query::UnconfirmedTransfers(address) => {
+            Ok(Walk::unconfirmed(means.facts.unconfirmed(&address, MAX_UNCONFIRMED_TOLD)?, audience))
+        }
+        Query::LastBlock => Ok(Walk::block(means.facts.height(), audience)),
+        Query::Transfers(_)
+        | Query::Mosaics(_)
+        | Query::MosaicDefinitions(_)
+        | Query::Namespaces(_)
+        | Query::NodeInfo => Err(FactsError("this node does not answer this request yet".into())),
+    }
+}
+
+fn tell_failure(session: SessionId, failure: &FactsError, time: Timestamp, means: &mut Means<'_>) {
+    tell_error(session, &failure.0, time, means.hub, means.pool, means.effects);
+}
+
+/// Tells a session on `/errors` why what it asked for has failed.
+pub fn tell_error(
+    session: SessionId,
+    message: &str,
+    time: Timestamp,
+    hub: &mut Hub,
+    pool: &SharedPool,
+    effects: &mut dyn Effects,
+) {
+    if hub.session(session).is_some_and(|state| state.subscriptions.matches(ERRORS)) {
+        hub.deliver(session, ERRORS, &Content::error(message, time, pool), effects);
+    }
+}

@@ -1,0 +1,191 @@
+//! The bodies of messages, made once for all who get them.
+
+use std::rc::Rc;
+
+use super::BlocksNewBody;
+use super::stomp::encoder::MESSAGE_END;
+use crate::api::views::View;
+use crate::codec::json::JsonSink;
+use crate::codec::limits;
+use crate::codec::text::{cut_units, write_json_string};
+use crate::model::{Block, Height, Timestamp};
+use crate::net::{Shared, SharedPool};
+
+/// Bytes of JSON that are written in one unit of work.
+const BYTES_PER_UNIT: usize = 256;
+
+/// The body of a MESSAGE and the end of its frame.
+#[derive(Clone, Debug)]
+pub struct Content {
+    usual: Shared,
+    /// What bare sessions get instead.
+    bare: Option<Shared>,
+}
+
+impl Content {
+    /// A body of the JSON text `json`.
+    pub fn of(json: Vec<u8>, pool: &SharedPool) -> Content {
+        Content { usual: share(json, pool), bare: None }
+    }
+
+    /// The body that tells of a view.
+    pub fn view(view: &impl View, pool: &SharedPool) -> Content {
+        Content::of(JsonSink::document(|sink| view.write(sink)), pool)
+    }
+
+    /// The body that tells of a new height.
+    pub fn height(height: Height, form: BlocksNewBody, pool: &SharedPool) -> Content {
+        let object = || JsonSink::document(|sink| height.write(sink));
+        let number = || height.0.to_string().into_bytes();
+        match form {
+            BlocksNewBody::Object => Content::of(object(), pool),
+            BlocksNewBody::Number => Content::of(number(), pool),
+            BlocksNewBody::Auto => Content { bare: Some(share(number(), pool)), ..Content::of(object(), pool) },
+        }
+    }
+
+    /// The body that tells of a query that has failed; a long text is cut.
+    pub fn error(message: &str, time: Timestamp, pool: &SharedPool) -> Content {
+        Content::of(error_text(message, time), pool)
+    }
+
+    /// What a session gets.
+    pub fn for_session(&self, is_bare: bool) -> &Shared {
+        self.bare.as_ref().filter(|_| is_bare).unwrap_or(&self.usual)
+    }
+
+    /// Units of work that it took to make it.
+    pub fn units(&self) -> u32 {
+        units_of(self.usual.len())
+    }
+}
+
+/// Units of work that it takes to write so many bytes of JSON.
+fn units_of(bytes: usize) -> u32 {
+    u32::try_from(bytes / BYTES_PER_UNIT).unwrap_or(u32::MAX)
+}
+
+fn share(mut json: Vec<u8>, pool: &SharedPool) -> Shared {
+    json.reserve_exact(MESSAGE_END.len());
+    json.extend_from_slice(MESSAGE_END);
+    json.shrink_to_fit();
+    pool.share(json)
+}
+
+fn error_text(message: &str, time: Timestamp) -> Vec<u8> {
+    let mut text = format!("{{\"timeStamp\":{},\"error\":\"Bad Request\",\"message\":", time.0).into_bytes();
+    write_json_string(&mut text, &cut_units(message, limits::TEXT_UNITS));
+    text.extend_from_slice(b",\"status\":400}");
+    text
+}
+
+/// The JSON text of a block, written one transaction after the other.
+pub struct BlockText {
+    block: Rc<Block>,
+    /// What has been written so far.
+    text: Vec<u8>,
+    /// What follows the transactions.
+    end: Vec<u8>,
+    /// Transactions that have been written.
+    written: usize,
+}
+
+impl BlockText {
+    /// Nothing but what precedes the transactions.
+    pub fn new(block: Rc<Block>) -> BlockText {
+        const LIST: &[u8] = b"\"transactions\":[";
+        let frame = Block {
+            kind: block.kind,
+            version: block.version,
+            timestamp: block.timestamp,
+            signer: block.signer,
+            signature: block.signature.clone(),
+            previous_hash: block.previous_hash.clone(),
+            height: block.height,
+            transactions: Vec::new(),
+        };
+        let mut text = JsonSink::document(|sink| frame.write(sink));
+        let list = text.windows(LIST.len()).position(|window| window == LIST);
+        let end = text.split_off(list.map_or(text.len(), |at| at + LIST.len()));
+        BlockText { block, text, end, written: 0 }
+    }
+
+    /// Writes on until the units in `budget` are used up; true when everything is written.
+    pub fn work(&mut self, budget: &mut u32) -> bool {
+        let mut sink = JsonSink::default();
+        while let Some(transaction) = self.block.transactions.get(self.written) {
+            if *budget == 0 {
+                return false;
+            }
+            let before = self.text.len();
+            if self.written > 0 {
+                self.text.push(b',');
+            }
+            sink.append_to(&mut self.text, |sink| transaction.write(sink));
+            self.written += 1;
+            *budget = budget.saturating_sub(1 + units_of(self.text.len() - before));
+        }
+        true
+    }
+
+    /// The body that tells of the block, once everything is written.
+    pub fn finish(&mut self, pool: &SharedPool) -> Content {
+        self.text.append(&mut self.end);
+        Content::of(std::mem::take(&mut self.text), pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::push::testing::block_of;
+
+    fn text(content: &Content) -> String {
+        String::from_utf8(content.for_session(false).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_block_written_in_steps_is_the_block_written_at_once() {
+        for transactions in [0, 1, 2, 50] {
+            let block = Rc::new(block_of(Height(7), transactions));
+            let pool = SharedPool::default();
+            let whole = text(&Content::view(&*block, &pool));
+            let mut steps = BlockText::new(block);
+            let mut calls = 1;
+            while !steps.work(&mut 3) {
+                calls += 1;
+            }
+            assert_eq!(text(&steps.finish(&pool)), whole);
+            assert!(calls >= transactions / 3, "{calls} calls for {transactions} transactions");
+        }
+    }
+
+    #[test]
+    fn bare_sessions_get_their_own_form_of_a_height() {
+        let pool = SharedPool::default();
+        for (form, usual, bare) in [
+            (BlocksNewBody::Object, "{\"height\":7}\r\n\0", "{\"height\":7}\r\n\0"),
+            (BlocksNewBody::Auto, "{\"height\":7}\r\n\0", "7\r\n\0"),
+            (BlocksNewBody::Number, "7\r\n\0", "7\r\n\0"),
+        ] {
+            let content = Content::height(Height(7), form, &pool);
+            assert_eq!(&content.for_session(false)[..], usual.as_bytes());
+            assert_eq!(&content.for_session(true)[..], bare.as_bytes());
+        }
+    }
+
+    #[test]
+    fn the_body_of_an_error_is_that_of_the_example() {
+        let body = error_text("address must be valid", Timestamp(367_575_434));
+        let text = "{\"timeStamp\":367575434,\"error\":\"Bad Request\",\
+                    \"message\":\"address must be valid\",\"status\":400}";
+        assert_eq!(String::from_utf8(body).unwrap(), text);
+        assert_eq!(text.len() + 2, 94);
+    }
+
+    #[test]
+    fn the_text_of_an_error_is_cut_to_128_characters() {
+        let body = String::from_utf8(error_text(&"x/".repeat(99), Timestamp(0))).unwrap();
+        assert!(body.contains(&format!("\"{}\"", "x\\/".repeat(64))));
+    }
+}

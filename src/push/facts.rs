@@ -1,0 +1,34 @@
+//! What the broker asks of the node to make its messages.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::rc::Rc;
+
+use crate::api::{AccountInfo, AccountMeta};
+use crate::model::{Address, Block, Height, MosaicId, Transaction};
+
+/// The node as it is after the last change of its chain.
+pub trait Facts {
+    /// Height of the last block.
+    fn height(&self) -> Height;
+    /// The block at a height, if there is one.
+    fn block(&self, height: Height) -> Result<Option<Block>, FactsError>;
+    /// The account of an address and what goes with it, as the HTTP interface shows it.
+    fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError>;
+    /// Who receives the levy of a mosaic, if it has one.
+    fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, FactsError>;
+    /// Unconfirmed transactions that concern an account, the youngest first, at most `limit`.
+    fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, FactsError>;
+}
+
+/// Why the node cannot say something; the text is for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactsError(pub Cow<'static, str>);
+
+impl fmt::Display for FactsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FactsError {}

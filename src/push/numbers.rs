@@ -1,0 +1,97 @@
+//! Which numbers are in use, and which is the lowest that is not.
+
+use std::collections::BTreeMap;
+
+/// A set of numbers, held as the runs that they form, so that a gap is found without looking at each number.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    /// First and last number of each run. Between two runs there is at least one number that is in neither.
+    runs: BTreeMap<u32, u32>,
+}
+
+impl Numbers {
+    /// Adds a number that is not in the set.
+    pub fn insert(&mut self, number: u32) {
+        let (mut first, mut last) = (number, number);
+        if let Some((&start, &end)) = self.runs.range(..number).next_back()
+            && number.checked_sub(1) == Some(end)
+        {
+            first = start;
+        }
+        if let Some(next) = number.checked_add(1)
+            && let Some(end) = self.runs.remove(&next)
+        {
+            last = end;
+        }
+        self.runs.insert(first, last);
+    }
+
+    /// Takes out a number that is in the set.
+    pub fn remove(&mut self, number: u32) {
+        let Some((&first, &last)) = self.runs.range(..=number).next_back() else { return };
+        if number > last {
+            return;
+        }
+        self.runs.remove(&first);
+        if first < number {
+            self.runs.insert(first, number - 1);
+        }
+        if number < last {
+            self.runs.insert(number + 1, last);
+        }
+    }
+
+    /// The lowest number from `from` on that is not in the set; after the highest number comes 0.
+    pub fn free_from(&self, from: u32) -> u32 {
+        match self.runs.range(..=from).next_back() {
+            Some((_, &last)) if last >= from => match last.checked_add(1) {
+                Some(free) => free,
+                None => self.free_from(0),
+            },
+            _ => from,
+        }
+    }
+
+    /// Whether there is none.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn after_the_highest_number_comes_the_lowest() {
+        let mut numbers = Numbers::default();
+        numbers.insert(u32::MAX);
+        numbers.insert(0);
+        assert_eq!((numbers.free_from(u32::MAX), numbers.free_from(0)), (1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn the_free_number_is_the_first_that_is_not_in_the_set(changes in prop::collection::vec(0..40u32, 0..200)) {
+            let (mut numbers, mut plain) = (Numbers::default(), BTreeSet::new());
+            for number in changes {
+                if plain.insert(number) {
+                    numbers.insert(number);
+                } else {
+                    plain.remove(&number);
+                    numbers.remove(number);
+                }
+                for from in 0..42 {
+                    prop_assert_eq!(Some(numbers.free_from(from)), (from..).find(|n| !plain.contains(n)));
+                }
+            }
+            for number in plain {
+                numbers.remove(number);
+            }
+            prop_assert!(numbers.is_empty());
+        }
+    }
+}

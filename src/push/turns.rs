@@ -1,0 +1,87 @@
+//! Whose turn it is: callers take turns, and so do the sessions of each caller.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use super::SessionId;
+use super::books::Payer;
+
+/// The sessions that wait for a turn.
+#[derive(Debug, Default)]
+pub struct Turns {
+    waiting: BTreeMap<Payer, Line>,
+    last: Option<Payer>,
+}
+
+/// The sessions of one caller that wait.
+#[derive(Debug, Default)]
+struct Line {
+    sessions: BTreeSet<SessionId>,
+    last: Option<SessionId>,
+}
+
+impl Turns {
+    /// Has a session wait, once.
+    pub fn enter(&mut self, payer: Payer, session: SessionId) {
+        self.waiting.entry(payer).or_default().sessions.insert(session);
+    }
+
+    /// Has a session not wait any more.
+    pub fn leave(&mut self, payer: Payer, session: SessionId) {
+        if let Some(line) = self.waiting.get_mut(&payer) {
+            line.sessions.remove(&session);
+            if line.sessions.is_empty() {
+                self.waiting.remove(&payer);
+            }
+        }
+    }
+
+    /// The session whose turn it is. It goes on waiting until it leaves.
+    pub fn next(&mut self) -> Option<(Payer, SessionId)> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let following = self.waiting.range((after, Bound::Unbounded)).next().map(|(payer, _)| *payer);
+        let payer = following.or_else(|| self.waiting.keys().next().copied())?;
+        self.last = Some(payer);
+        let line = self.waiting.get_mut(&payer)?;
+        let after = line.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let following = line.sessions.range((after, Bound::Unbounded)).next().copied();
+        line.last = following.or_else(|| line.sessions.first().copied());
+        line.last.map(|session| (payer, session))
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payer(number: u8) -> Payer {
+        Payer::of([10, 0, 0, number].into(), 64)
+    }
+
+    #[test]
+    fn a_caller_with_many_sessions_has_no_more_turns_than_one_with_few() {
+        let mut turns = Turns::default();
+        (1..=100).for_each(|id| turns.enter(payer(1), SessionId(id)));
+        turns.enter(payer(2), SessionId(101));
+        turns.enter(payer(3), SessionId(102));
+        let order: Vec<u64> = (0..9).filter_map(|_| turns.next()).map(|(_, session)| session.0).collect();
+        assert_eq!(order, [1, 101, 102, 2, 101, 102, 3, 101, 102]);
+    }
+
+    #[test]
+    fn who_has_left_has_no_turn() {
+        let mut turns = Turns::default();
+        turns.enter(payer(1), SessionId(1));
+        turns.enter(payer(1), SessionId(2));
+        turns.leave(payer(1), SessionId(1));
+        assert_eq!((turns.next(), turns.next()), (Some((payer(1), SessionId(2))), Some((payer(1), SessionId(2)))));
+        turns.leave(payer(1), SessionId(2));
+        turns.leave(payer(1), SessionId(2));
+        assert!(turns.next().is_none() && turns.is_empty());
+    }
+}
