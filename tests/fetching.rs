@@ -34,8 +34,12 @@ struct Driver {
     poll: Poll,
     fetcher: Fetcher,
     started: HashMap<FetchId, Instant>,
+    /// Most bytes of answers held at the end of a call of `work`, and with those left out that were done.
     most_held: usize,
+    most_unfinished: usize,
+    /// The longest call of `work` and all of them together, in time of the processor.
     longest_work: Duration,
+    all_work: Duration,
 }
 
 struct Outcome {
@@ -50,8 +54,15 @@ impl Driver {
 
     fn with_names(limits: FetchLimits, names: NameConfiguration) -> Self {
         let fetcher = Fetcher::new(limits, names, [3; 32], FIRST_TOKEN);
-        let (started, longest_work) = (HashMap::new(), Duration::ZERO);
-        Self { poll: Poll::new().unwrap(), fetcher, started, most_held: 0, longest_work }
+        Self {
+            poll: Poll::new().unwrap(),
+            fetcher,
+            started: HashMap::new(),
+            most_held: 0,
+            most_unfinished: 0,
+            longest_work: Duration::ZERO,
+            all_work: Duration::ZERO,
+        }
     }
 
     fn start(&mut self, fetch: Fetch) -> FetchId {
@@ -73,13 +84,17 @@ impl Driver {
             assert!(self.fetcher.tokens().contains(&event.token().0));
             self.fetcher.notice(event);
         }
+        let before = processor_time();
         self.fetcher.work(self.poll.registry(), now);
-        self.longest_work = self.longest_work.max(now.elapsed());
+        let took = processor_time() - before;
+        self.longest_work = self.longest_work.max(took);
+        self.all_work += took;
         self.most_held = self.most_held.max(self.fetcher.held_bytes());
         while let Some((id, result)) = self.fetcher.next_done() {
             let took = self.started.remove(&id).expect("told once").elapsed();
             outcomes.insert(id, Outcome { result, took });
         }
+        self.most_unfinished = self.most_unfinished.max(self.fetcher.held_bytes());
     }
 
     /// Turns until all requests have come to their end.
@@ -108,6 +123,13 @@ impl Driver {
     fn stats(&self) -> FetchStats {
         self.fetcher.stats()
     }
+}
+
+/// Time that this thread has had the processor for, as far as the system tells.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split(' ').next().and_then(|text| text.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or_default())
 }
 
 fn get(endpoint: &Endpoint) -> Fetch {
@@ -295,6 +317,28 @@ fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
     (servers, sockets)
 }
 
+/// Times of the requests to the good servers when there are no others.
+fn alone(servers: &[(&'static str, Expected, Endpoint)]) -> Vec<Duration> {
+    let mut driver = Driver::new(FetchLimits::default());
+    for (_, _, endpoint) in servers.iter().filter(|(class, ..)| *class == "good") {
+        for _ in 0..20 {
+            driver.start(get(endpoint));
+        }
+    }
+    driver.run().into_values().map(|outcome| outcome.took).collect()
+}
+
+fn print_times(times: &mut HashMap<&str, Vec<Duration>>) {
+    println!("{:16} {:>5} {:>9} {:>9} {:>9}", "class", "count", "p50 ms", "p99 ms", "most ms");
+    let mut classes: Vec<_> = times.iter_mut().collect();
+    classes.sort();
+    for (class, times) in classes {
+        times.sort();
+        let at = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64() * 1e3;
+        println!("{class:16} {:>5} {:>9.1} {:>9.1} {:>9.1}", times.len(), at(50), at(99), at(100));
+    }
+}
+
 #[test]
 fn a_thousand_requests_to_fifty_servers_of_all_kinds_end_within_their_limits_and_the_good_ones_at_once() {
     let (servers, _sockets) = servers();
@@ -315,17 +359,12 @@ fn a_thousand_requests_to_fifty_servers_of_all_kinds_end_within_their_limits_and
         assert!(outcome.took <= TIME + LATE, "{class}: {:?}", outcome.took);
         times.entry(class).or_default().push(outcome.took);
     }
-    println!("{:16} {:>5} {:>9} {:>9} {:>9}", "class", "count", "p50 ms", "p99 ms", "most ms");
-    let mut classes: Vec<_> = times.iter_mut().collect();
-    classes.sort();
-    for (class, times) in classes {
-        times.sort();
-        let at = |share: usize| times[times.len() * share / 100].as_secs_f64() * 1e3;
-        let most = times.last().unwrap().as_secs_f64() * 1e3;
-        println!("{class:16} {:>5} {:>9.1} {:>9.1} {most:>9.1}", times.len(), at(50), at(99));
-    }
+    times.insert("good, alone", alone(&servers));
+    print_times(&mut times);
+    println!("most bytes held: {}, of unfinished answers: {}", driver.most_held, driver.most_unfinished);
+    println!("processor time of all work: {:?}, of its longest call: {:?}", driver.all_work, driver.longest_work);
     let stats = driver.stats();
-    println!("most bytes held: {}, longest call of work: {:?}, {stats:?}", driver.most_held, driver.longest_work);
+    println!("{stats:?}");
     assert!(driver.most_held <= limits.held_bytes);
     let good = &times["good"];
     assert!(good[good.len() * 99 / 100] < TIME / 3, "the good ones waited for the bad ones");
@@ -391,9 +430,9 @@ fn all_answers_together_hold_no_more_than_they_may() {
     let outcomes = driver.run();
     let good = outcomes.values().filter(|outcome| outcome.result.is_ok()).count();
     let busy = outcomes.values().filter(|outcome| matches!(outcome.result, Err(FetchError::Busy))).count();
-    println!("{good} good, {busy} given up, most bytes held {}", driver.most_held);
+    println!("{good} good, {busy} given up, most bytes held {}", driver.most_unfinished);
     assert!(good >= 10 && busy > 0 && good + busy == 40);
-    assert!(driver.most_held <= 4_000_000 + good * 250_000);
+    assert!(driver.most_unfinished <= 4_000_000);
     assert_eq!(driver.fetcher.held_bytes(), 0);
 }
 

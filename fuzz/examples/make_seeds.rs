@@ -22,6 +22,7 @@ fn main() {
     let vectors: Value = serde_json::from_slice(&vectors).expect("JSON");
     let tiny = project.join("tests/data/tiny");
     http_request();
+    response();
     websocket();
     stomp();
     lax_json();
@@ -69,6 +70,33 @@ fn http_request() {
     }
     seeds.add("chunked-by-bytes", &with_sizes(chunked.as_bytes(), &[1]));
     seeds.add("whole", &with_sizes(pipelined.as_bytes(), &[]));
+}
+
+fn response() {
+    let seeds = Seeds::of("response");
+    let sized = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"height\":1}";
+    let chunked = "HTTP/1.1 200 OK\r\nDate: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   5;x=y\r\n{\"hei\r\n7\r\nght\":1}\r\n0\r\nX-Sum: 1\r\n\r\n";
+    let until_closed = "HTTP/1.0 404 Not Found\r\n\r\n{\"error\":\"Not Found\"}";
+    let interim = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\nA: b\r\n\r\n{sized}more");
+    let empty = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+    let redirect = "HTTP/1.1 302 Found\r\nLocation: http://a/\r\nContent-Length: 0\r\n\r\n";
+    let announced = "HTTP/1.1 200 OK\r\nContent-Length: 4000000\r\n\r\nthe beginning";
+    let old = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok";
+    for (name, text) in [
+        ("sized", sized),
+        ("chunked", chunked),
+        ("until-closed", until_closed),
+        ("interim", &interim),
+        ("empty", empty),
+        ("redirect", redirect),
+        ("announced", announced),
+        ("old", old),
+    ] {
+        seeds.add(name, &with_sizes(text.as_bytes(), &[1, 7, 40]));
+    }
+    seeds.add("chunked-by-bytes", &with_sizes(chunked.as_bytes(), &[1]));
+    seeds.add("interim-whole", &with_sizes(interim.as_bytes(), &[]));
 }
 
 fn websocket() {

@@ -14,6 +14,7 @@ pub mod http_request;
 pub mod json_transaction_and_block;
 pub mod lax_json;
 pub mod pieces;
+pub mod response;
 pub mod stomp;
 pub mod websocket;
 
@@ -21,7 +22,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 10] = [
+pub const TARGETS: [(&str, Check); 11] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -32,4 +33,5 @@ pub const TARGETS: [(&str, Check); 10] = [
     ("block_file", block_file::check),
     ("configuration", configuration::check),
     ("chain_part", chain_part::check),
+    ("response", response::check),
 ];

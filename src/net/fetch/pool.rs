@@ -19,7 +19,7 @@ use super::{Endpoint, Fetch, FetchError, FetchId, FetchLimits, RequestHead, Resp
 const MAX_ADDRESSES: usize = 4;
 
 /// What has become due that is dealt with in one call.
-const DUE_PER_CALL: usize = 64;
+const DUE_PER_CALL: usize = 16;
 
 /// A request that has come to its end.
 pub type Outcome = (FetchId, Result<Response, FetchError>);

@@ -20,10 +20,10 @@ use super::{Fetch, FetchId, Fetching};
 /// Size of the buffer all reads go to.
 const READ_BYTES: usize = 64 * 1024;
 /// Bytes read in one call of [`Fetcher::work`], about, and sockets looked at.
-const BYTES_PER_CALL: usize = 1024 * 1024;
-const SOCKETS_PER_CALL: usize = 64;
+const BYTES_PER_CALL: usize = 128 * 1024;
+const SOCKETS_PER_CALL: usize = 8;
 /// Sockets made in one call of [`Fetcher::work`].
-const NEW_SOCKETS_PER_CALL: usize = 16;
+const NEW_SOCKETS_PER_CALL: usize = 2;
 /// Messages read from one question's socket in a turn.
 const MESSAGES_PER_TURN: usize = 4;
 /// Whether a short read or write says that the socket is exhausted, so that the call that would only repeat it can be

@@ -128,3 +128,63 @@ fn record_type(family: Family) -> TYPE {
         Family::V6 => TYPE::AAAA,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The answer of a name server to a question for node.example with number 258: an alias and an address.
+    const ANSWER: &[u8] = b"\x01\x02\x81\x80\0\x01\0\x02\0\0\0\0\x04node\x07example\0\0\x01\0\x01\
+        \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x11\xc0\x2a\0\x01\0\x01\0\0\0\x1e\0\x04\x0a\0\0\x01";
+
+    fn read_answer(bytes: &[u8]) -> Option<Said> {
+        read(bytes, 258, "node.example", Family::V4)
+    }
+
+    #[test]
+    fn an_answer_is_read_and_a_question_written_as_they_are_on_the_wire() {
+        let address = IpAddr::from([10, 0, 0, 1]);
+        assert_eq!(read_answer(ANSWER), Some(Said::Addresses(vec![address], Duration::from_secs(30))));
+        let question = question(258, "node.example", Family::V4).unwrap();
+        assert_eq!(question, [b"\x01\x02\x01\0\0\x01\0\0\0\0\0\0", &ANSWER[12..30]].concat());
+    }
+
+    #[test]
+    fn a_message_that_promises_more_records_than_it_can_hold_is_refused_unread() {
+        for at in [4, 6, 8, 10] {
+            let mut bytes = ANSWER.to_vec();
+            bytes[at] = 0xff;
+            assert!(!is_plausible(&bytes) && read_answer(&bytes).is_none());
+        }
+    }
+
+    #[test]
+    fn names_are_told_from_what_is_none() {
+        for name in ["a", "node.example", "a-b_c.1", "xn--nde-sna.example"] {
+            assert!(is_name(name), "{name}");
+        }
+        let (long_label, long_name) = ("a".repeat(64), "a.".repeat(127) + "aa");
+        for name in ["", ".", ".a", "a..b", "a b", "a\\046b", "\u{f6}", "a\0", "*", &long_label, &long_name] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_breaks_the_reader(
+            changes in prop::collection::vec((2..ANSWER.len(), any::<u8>()), 0..6),
+            length in 0..=ANSWER.len(),
+            tail in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let mut bytes = ANSWER.to_vec();
+            changes.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+            bytes.truncate(length);
+            bytes.extend(tail);
+            if let Some(Said::Addresses(addresses, _)) = read_answer(&bytes) {
+                prop_assert!((1..=MAX_ADDRESSES).contains(&addresses.len()));
+            }
+        }
+    }
+}
