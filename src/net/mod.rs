@@ -34,6 +34,6 @@ mod service;
 mod shared;
 
 pub use limits::Limits;
-pub use shared::{Shared, SharedPool};
 pub use reactor::{EXTERNAL_TOKENS, MAX_LISTENERS, Reactor, Stats, Turn};
 pub use service::{Caller, ConnectionId, Dropped, ListenerId, Outbox, Outgoing, Service};
+pub use shared::{Shared, SharedPool};
