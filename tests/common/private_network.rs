@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nisd::codec::Form;
 use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::model::transaction::{Transfer, wire_version};
+use nisd::model::transaction::{Message, MessageKind, Transfer, wire_version};
 use nisd::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, NetworkByte, Timestamp, Transaction, WireHash,
 };
@@ -50,7 +50,21 @@ pub fn now() -> Timestamp {
 
 /// A signed transfer that lives for an hour.
 pub fn transfer(from: &KeyPair, to: Address, amount: Amount, fee: Amount, time: Timestamp) -> Transaction {
-    let body = Body::Transfer(Transfer { recipient: to, amount, message: None, mosaics: Vec::new() });
+    transfer_with_message(from, to, amount, &[], fee, time)
+}
+
+/// The same with a plain message, if it is not empty.
+pub fn transfer_with_message(
+    from: &KeyPair,
+    to: Address,
+    amount: Amount,
+    message: &[u8],
+    fee: Amount,
+    time: Timestamp,
+) -> Transaction {
+    let plain = || Message { kind: MessageKind::Plain, payload: message.to_vec() };
+    let message = (!message.is_empty()).then(plain);
+    let body = Body::Transfer(Transfer { recipient: to, amount, message, mosaics: Vec::new() });
     let (version, deadline) = (wire_version(NETWORK, 1), Timestamp(time.0 + 3600));
     let signer = from.public();
     let mut transaction = Transaction { version, timestamp: time, signer, signature: None, fee, deadline, body };

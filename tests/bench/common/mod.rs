@@ -82,6 +82,14 @@ impl Node {
         Node::start(&mut command, folder)
     }
 
+    /// The same by a shell that sets a limit first, such as `ulimit -n 1024`.
+    pub fn limited(binary: &str, folder: &Path, config: &Path, limit: &str) -> Node {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{limit} && exec \"$0\" \"$@\"")).arg(binary);
+        command.arg("run").arg("--config").arg(config).arg("--data").arg(folder.join("store"));
+        Node::start(&mut command, folder)
+    }
+
     fn start(command: &mut Command, folder: &Path) -> Node {
         let log = folder.join("log");
         let (http, websocket) = (free_port(), free_port());
@@ -114,14 +122,14 @@ impl Node {
         }
     }
 
+    /// Its number as a process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Resident memory now.
     pub fn memory(&self) -> Memory {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("/proc/PID/status");
-        let kib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)
-        };
-        Memory { all: kib("VmRSS"), anon: kib("RssAnon"), file: kib("RssFile"), peak: kib("VmHWM") }
+        memory_of(self.child.id())
     }
 
     /// Seconds of processor time used so far.
@@ -143,6 +151,16 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Resident memory of a process now; no numbers once it has ended.
+pub fn memory_of(process: u32) -> Memory {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)
+    };
+    Memory { all: kib("VmRSS"), anon: kib("RssAnon"), file: kib("RssFile"), peak: kib("VmHWM") }
 }
 
 /// Resident memory in KiB.
@@ -321,7 +339,7 @@ impl Mix {
 }
 
 /// A number that looks like chance (the finalizer of the splitmix generator).
-fn scatter(number: u64) -> u64 {
+pub fn scatter(number: u64) -> u64 {
     let a = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let b = (a ^ a >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let c = (b ^ b >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,0 +1,145 @@
+//! What attacks cost the node and everybody else, under the limits of a node in production.
+//!
+//! `bash -c 'ulimit -n 20000 && cargo bench --bench bills'` attacks a node in every way it knows, one after the other;
+//! words behind `--` choose attacks by a part of their names. Each runs against a new node on a private network that
+//! makes a block every second. Beside it a well-behaved client asks 200 cheap questions a second; a time is counted from
+//! when its question was due, and contains the delay of that client itself, which is shown. Attackers come from 127.0.0.2
+//! and further addresses, which the node treats as strangers. NISD names another program to be attacked, NISD_OTHER one
+//! more: then both are attacked in turn, in one run.
+
+mod common;
+#[path = "bills/connections.rs"]
+mod connections;
+#[path = "bills/frames.rs"]
+mod frames;
+#[path = "bills/others.rs"]
+mod others;
+#[path = "bills/payer.rs"]
+mod payer;
+#[path = "bills/published.rs"]
+mod published;
+#[path = "bills/reader.rs"]
+mod reader;
+#[path = "bills/requests.rs"]
+mod requests;
+#[path = "bills/stage.rs"]
+mod stage;
+#[path = "bills/swarm.rs"]
+mod swarm;
+
+use std::time::Duration;
+
+use stage::{Bar, Outcome, Stage};
+
+/// An attack.
+struct Attack {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&str) -> Outcome,
+}
+
+const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcome) -> Attack {
+    Attack { name, about, run }
+}
+
+const ATTACKS: [Attack; 24] = [
+    attack("peace", "nobody attacks", |binary| peace(binary)),
+    attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
+    attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
+    attack("next-block", "20 sessions x 1,000 subscriptions to /blocks, the next full block", published::next_block),
+    attack("subscribers", "5,000 subscribers of /blocks, blocks of 120 transactions", published::subscribers),
+    attack("subscribers-messages", "the same with messages of 1,000 bytes", published::subscribers_of_messages),
+    attack("unconfirmed", "5,000 subscribers of /unconfirmed, 60 announcements", published::unconfirmed),
+    attack("overflow", "600 requests in one message, listened to by a stranger", frames::overflow),
+    attack("frames-10", "10 connections, messages of 2,000 SUBSCRIBE and UNSUBSCRIBE", |binary| {
+        frames::frames(binary, 10)
+    }),
+    attack("frames-40", "40 connections, messages of 2,000 SUBSCRIBE and UNSUBSCRIBE", |binary| {
+        frames::frames(binary, 40)
+    }),
+    attack("registrations", "one client registers addresses without end", frames::registrations),
+    attack("told-twice", "a stranger asks for what others wait for", frames::told_twice),
+    attack("batch", "definition/batch, one account 20,559 times", |binary| requests::batch(binary, false)),
+    attack("batch-largest", "definition/batch, the largest body that is answered", |binary| {
+        requests::batch(binary, true)
+    }),
+    attack("keys", "1 MiB of JSON with 131,000 keys, 45 a second", |binary| requests::keys(binary, "/block/at/public")),
+    attack("keys-largest", "JSON of keys to /transaction/announce, as large as it takes", |binary| {
+        requests::keys(binary, "/transaction/announce")
+    }),
+    attack("big-block", "a block of 2,500 transactions is made", requests::big_block),
+    attack("big-block-asked", "10 attackers ask for a block of 2,500 transactions", requests::big_block_asked),
+    attack("pipeline-2000", "2,000 connections of one stranger pipeline requests", |binary| {
+        connections::pipeline(binary, 2_000)
+    }),
+    attack("pipeline-5000", "5,000 connections of one stranger pipeline requests", |binary| {
+        connections::pipeline(binary, 5_000)
+    }),
+    attack("files-soft", "ulimit -Sn 1024, 1,010 connections", |binary| {
+        connections::few_files(binary, "ulimit -Sn 1024")
+    }),
+    attack("files-hard", "ulimit -n 1024, 1,010 connections", |binary| {
+        connections::few_files(binary, "ulimit -n 1024")
+    }),
+    attack("unfinished", "bodies that lack their last byte, twice as much as is buffered", |binary| {
+        connections::unfinished(binary, 1)
+    }),
+    attack("unfinished-many", "the same from eight addresses", |binary| connections::unfinished(binary, 8)),
+];
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let chosen = |attack: &&Attack| words.is_empty() || words.iter().any(|word| attack.name.contains(word.as_str()));
+    let own = std::env::var("NISD").unwrap_or_else(|_| env!("CARGO_BIN_EXE_nisd").to_owned());
+    let mut programs = vec![("this", own)];
+    programs.extend(std::env::var("NISD_OTHER").map(|other| ("other", other)));
+    println!("{}", common::machine());
+    programs.iter().for_each(|(name, path)| println!("{name}: {path}"));
+    say_if_files_are_few();
+    println!(
+        "{:<20} {:<5} {:>13} {:>13} {:>8} {:>8} {:>8} {:>6}  figures | must be",
+        "attack", "on", "memory MiB", "of its own", "p50 ms", "p99 ms", "max ms", "own"
+    );
+    for attack in ATTACKS.iter().filter(chosen) {
+        println!("{}: {}", attack.name, attack.about);
+        for (program, path) in &programs {
+            print(attack.name, program, &(attack.run)(path));
+        }
+    }
+}
+
+/// Connections of this process and of the node need files.
+fn say_if_files_are_few() {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let files = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+    assert!(files >= 12_000, "{files} open files are too few: bash -c 'ulimit -n 20000 && cargo bench --bench bills'");
+}
+
+/// How long the others wait when nobody attacks.
+fn peace(binary: &str) -> Outcome {
+    let mut stage = Stage::new(binary);
+    stage.begin();
+    std::thread::sleep(Duration::from_secs(5));
+    stage.end(Vec::new(), &[Bar::Others(20.0)])
+}
+
+/// One line of the table.
+fn print(attack: &str, program: &str, outcome: &Outcome) {
+    let Outcome { before, peak, waits, notes, judged } = outcome;
+    let grown = |before: f64, peak: f64| format!("{:.0} -> {:.0}", before / 1024.0, peak / 1024.0);
+    let judged: Vec<_> = judged.iter().map(|(bar, holds)| (if *holds { "met" } else { "NOT MET" }, bar)).collect();
+    let judged: Vec<_> = judged.iter().map(|(verdict, bar)| format!("{verdict}: {bar}")).collect();
+    let lost = if waits.lost > 0 { format!("{} questions lost, ", waits.lost) } else { String::new() };
+    println!(
+        "{attack:<20} {program:<5} {:>13} {:>13} {:>8.2} {:>8.2} {:>8.2} {:>6.2}  {lost}{} | {}",
+        grown(before.all, peak.all),
+        grown(before.anon, peak.anon),
+        waits.p50,
+        waits.p99,
+        waits.max,
+        waits.own,
+        notes.join(", "),
+        judged.join("; "),
+    );
+}

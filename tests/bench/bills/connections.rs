@@ -1,0 +1,155 @@
+//! Attacks by many connections.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::published::{STRANGER, crowd};
+use super::stage::{Bar, Outcome, Setup, Stage};
+use super::swarm::{Part, Swarm, UPGRADE};
+use crate::common::in_millis;
+
+const MIB: usize = 1 << 20;
+/// Most bytes that a node buffers for all its connections.
+const BUFFERED: usize = 128 * MIB;
+/// Most connections of one attack.
+const MOST: usize = 4_000;
+
+fn statuses(swarm: &Swarm) -> String {
+    let all: Vec<_> = swarm.statuses.iter().map(|(status, count)| format!("{count} x {status}")).collect();
+    if all.is_empty() { "no answer".to_owned() } else { all.join(" ") }
+}
+
+/// Requests without end on many connections of one address.
+pub fn pipeline(binary: &str, connections: usize) -> Outcome {
+    let mut stage = Stage::new(binary);
+    let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
+    let forever = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20).into_bytes();
+    stage.begin();
+    swarm.open(connections, |_| STRANGER, Part { forever, returns: true, ..Part::default() });
+    swarm.run(Duration::from_secs(8), |_| false);
+    let notes = vec![format!("answers {}, {} times closed", statuses(&swarm), swarm.closed)];
+    stage.end(notes, &[Bar::Others(20.0)])
+}
+
+/// More connections than the node may have files.
+pub fn few_files(binary: &str, limit: &str) -> Outcome {
+    const CONNECTIONS: usize = 1_010;
+    const NEWCOMERS: usize = 20;
+    let mut stage = Stage::with(binary, &Setup { settings: &[], limit: Some(limit) });
+    let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
+    let first = b"GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
+    stage.begin();
+    swarm.open(CONNECTIONS, crowd, Part { first, ..Part::default() });
+    swarm.run(Duration::from_secs(1), |_| false);
+    let (mut answers, mut upgrades, mut took) = (Vec::new(), Vec::new(), Vec::new());
+    while answers.len() < NEWCOMERS && stage.begun().elapsed() < Duration::from_secs(14) {
+        let begun = Instant::now();
+        answers.push(newcomer(stage.node.http, "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        took.push(begun.elapsed().as_secs_f64());
+        upgrades.push(newcomer(stage.node.websocket, UPGRADE));
+        swarm.run(Duration::from_millis(50), |_| false);
+    }
+    let count = |wanted: u16| answers.iter().filter(|status| **status == wanted).count();
+    let (served, refused, silent) = (count(200), count(503), count(0));
+    let upgraded = upgrades.iter().filter(|status| **status == 101).count();
+    let notes = vec![
+        format!("attackers: {}, {} closed", statuses(&swarm), swarm.closed),
+        format!("newcomers: {served} served, {refused} read 503, {silent} nothing, {}", in_millis(&mut took)),
+        format!("{upgraded} of {} websockets open", upgrades.len()),
+    ];
+    let websockets = Bar::Is("websockets open", upgraded == upgrades.len());
+    stage.end(notes, &[Bar::Is("each newcomer is answered", silent == 0), websockets, Bar::Others(20.0)])
+}
+
+/// Status of the answer to somebody who has no connection yet; 0 if there is none within two seconds.
+fn newcomer(address: SocketAddr, request: &str) -> u16 {
+    let ask = || -> std::io::Result<u16> {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        // Like a real client, it does not look for an answer before it has asked.
+        stream.write_all(request.as_bytes())?;
+        std::thread::sleep(Duration::from_millis(5));
+        let mut head = [0; 12];
+        stream.read_exact(&mut head)?;
+        Ok(std::str::from_utf8(&head[9..]).ok().and_then(|code| code.parse().ok()).unwrap_or(0))
+    };
+    ask().unwrap_or(0)
+}
+
+/// The head of a request whose body has so many bytes.
+fn head(path: &str, length: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
+}
+
+/// Longest body that a route takes: the node says no to longer ones at once.
+fn longest_body(stage: &Stage, path: &str) -> usize {
+    let mut lengths = std::iter::successors(Some(MIB), |length| (*length > 64).then_some(length / 2));
+    let is_taken = |length: &usize| {
+        let mut swarm = Swarm::new(stage.node.http, 1024);
+        swarm.open(1, |_| STRANGER, Part { first: head(path, *length).into_bytes(), ..Part::default() });
+        !swarm.run(Duration::from_millis(200), |swarm| swarm.peers[0].answers > 0 || swarm.peers[0].is_closed)
+    };
+    lengths.find(is_taken).expect("a body that is short enough")
+}
+
+/// Bodies that are never finished, and two clients that take their time with a small one: one came before, the other
+/// after the attackers.
+pub fn unfinished(binary: &str, addresses: u8) -> Outcome {
+    const PATH: &str = "/transaction/announce";
+    let mut stage = Stage::new(binary);
+    let length = longest_body(&stage, PATH);
+    let mut honest = vec![Slow::begin(stage.node.http)];
+    stage.begin();
+    let mut swarm = Swarm::new(stage.node.http, 1024);
+    let from = |number: usize| Ipv4Addr::new(127, 0, 0, 2 + number as u8 % addresses);
+    let is_said = |swarm: &Swarm| swarm.peers.iter().all(|peer| peer.unsaid() == 0 || peer.is_closed);
+    // The short ones fill what the long ones leave.
+    let waves = [(length, (2 * BUFFERED / length).min(MOST)), (length / 16, 64), (length / 256, 64), (64, 300)];
+    for (length, count) in waves {
+        let mut first = head(PATH, length).into_bytes();
+        first.resize(first.len() + length - 1, b' ');
+        swarm.open(count, from, Part { first, ..Part::default() });
+        swarm.run(Duration::from_secs(3), is_said);
+    }
+    honest.push(Slow::begin(stage.node.http));
+    swarm.run(Duration::from_secs(2), |_| false);
+    let statuses_of_honest: Vec<u16> = honest.into_iter().map(Slow::end).collect();
+    let notes = vec![
+        format!("{} bodies of up to {length} bytes, {addresses} addresses: {}", swarm.peers.len(), statuses(&swarm)),
+        format!("{} closed, honest clients get {statuses_of_honest:?}", swarm.closed),
+    ];
+    let honest = Bar::Is("honest clients are answered", statuses_of_honest == [200, 200]);
+    stage.end(notes, &[honest, Bar::Memory(144.0), Bar::Others(20.0)])
+}
+
+/// A client that takes its time.
+struct Slow(Option<TcpStream>);
+
+impl Slow {
+    const BODY: &'static str = "{\"height\":1}";
+
+    fn begin(address: SocketAddr) -> Slow {
+        let begin = || -> std::io::Result<TcpStream> {
+            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
+            stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+            stream.write_all(head("/block/at/public", Slow::BODY.len()).as_bytes())?;
+            stream.write_all(&Slow::BODY.as_bytes()[..4])?;
+            Ok(stream)
+        };
+        Slow(begin().ok())
+    }
+
+    /// Status of the answer, 0 if none comes.
+    fn end(self) -> u16 {
+        let end = |mut stream: TcpStream| -> std::io::Result<u16> {
+            stream.write_all(&Slow::BODY.as_bytes()[4..])?;
+            let mut head = [0; 12];
+            stream.read_exact(&mut head)?;
+            Ok(std::str::from_utf8(&head[9..]).ok().and_then(|code| code.parse().ok()).unwrap_or(0))
+        };
+        self.0.and_then(|stream| end(stream).ok()).unwrap_or(0)
+    }
+}

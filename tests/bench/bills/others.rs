@@ -1,0 +1,106 @@
+//! A well-behaved client that asks 200 cheap questions a second on a fixed schedule, whatever the node does.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::common::{Client, quantile};
+
+const PER_SECOND: u32 = 200;
+/// So long after the end answers are waited for to what was asked, or was to be asked, before.
+const GRACE: Duration = Duration::from_secs(5);
+/// Connections that share the questions.
+const CONNECTIONS: u32 = 4;
+const QUESTIONS: [&str; 4] = ["/chain/height", "/heartbeat", "/chain/height", "/node/info"];
+
+/// A question.
+struct Sample {
+    due: Instant,
+    /// How much of `took` this client has slept too long.
+    late: f64,
+    /// From when it was due until it was answered, or given up.
+    took: f64,
+    is_answered: bool,
+}
+
+/// The client, at work.
+pub struct Others {
+    end: Arc<OnceLock<Instant>>,
+    threads: Vec<JoinHandle<Vec<Sample>>>,
+}
+
+/// What it had to wait, in milliseconds.
+#[derive(Clone, Copy)]
+pub struct Waits {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+    /// The client's own delay of one in a hundred: the times above contain it.
+    pub own: f64,
+    /// Questions without an answer.
+    pub lost: usize,
+}
+
+impl Others {
+    /// Begins to ask.
+    pub fn start(address: SocketAddr) -> Others {
+        let (end, begun) = (Arc::new(OnceLock::new()), Instant::now());
+        let threads = (0..CONNECTIONS).map(|first| {
+            let end = end.clone();
+            std::thread::spawn(move || {
+                do_not_wait_for_attackers();
+                ask_on_schedule(address, first, begun, &end)
+            })
+        });
+        Others { threads: threads.collect(), end }
+    }
+
+    /// Ends, and says what had to be waited for answers to questions that were due between two moments.
+    pub fn stop(self, from: Instant, to: Instant) -> Waits {
+        let _ = self.end.set(to);
+        let samples = self.threads.into_iter().flat_map(|thread| thread.join().expect("a client"));
+        let samples: Vec<Sample> = samples.filter(|sample| (from..to).contains(&sample.due)).collect();
+        let mut took: Vec<f64> = samples.iter().map(|sample| sample.took).collect();
+        let mut late: Vec<f64> = samples.iter().map(|sample| sample.late).collect();
+        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| quantile(&mut took, share) * 1e3);
+        let lost = samples.iter().filter(|sample| !sample.is_answered).count();
+        Waits { p50, p99, max, own: quantile(&mut late, 0.99) * 1e3, lost }
+    }
+}
+
+/// The attackers of a benchmark share the machine with this client, which would not in the world: where the system allows
+/// it, this thread goes first.
+fn do_not_wait_for_attackers() {
+    let Ok(thread) = std::fs::read_link("/proc/thread-self") else { return };
+    let Some(number) = thread.file_name() else { return };
+    let mut command = Command::new("renice");
+    let _ = command.args(["-n", "-15", "-p"]).arg(number).stdout(Stdio::null()).stderr(Stdio::null()).status();
+}
+
+/// Asks every fourth question of the schedule when it is due, or as soon as the answer before it has come.
+fn ask_on_schedule(address: SocketAddr, first: u32, begun: Instant, end: &OnceLock<Instant>) -> Vec<Sample> {
+    let (mut samples, mut client) = (Vec::new(), Client::connect(address).ok());
+    let is_given_up = || end.get().is_some_and(|end| end.elapsed() > GRACE);
+    for number in (first..).step_by(CONNECTIONS as usize) {
+        let due = begun + Duration::from_secs(1) * number / PER_SECOND;
+        let free = Instant::now();
+        std::thread::sleep(due.saturating_duration_since(free));
+        if end.get().is_some_and(|end| due > *end) {
+            break;
+        }
+        let late = due.max(free).elapsed().as_secs_f64();
+        let question = QUESTIONS[number as usize / CONNECTIONS as usize % QUESTIONS.len()];
+        let mut is_answered = false;
+        while !is_answered && !is_given_up() {
+            is_answered = client.as_mut().is_some_and(|client| client.get(question).is_ok_and(|(code, _)| code == 200));
+            if !is_answered {
+                std::thread::sleep(Duration::from_millis(5));
+                client = Client::connect(address).ok();
+            }
+        }
+        samples.push(Sample { due, late, took: due.elapsed().as_secs_f64(), is_answered });
+    }
+    samples
+}

@@ -1,0 +1,126 @@
+//! Accounts with money, whose transfers fill blocks.
+
+use nisd::codec::Form;
+use nisd::crypto::KeyPair;
+use nisd::model::transaction::{MosaicDefinitionCreation, ProvisionNamespace, wire_version};
+use nisd::model::{
+    Address, Amount, Body, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Timestamp, Transaction,
+};
+
+use crate::common::Client;
+use crate::common::data::private_network::{NETWORK, address, key_pair, now, transfer_with_message};
+
+/// Accounts that send; their keys have the numbers from 2 on.
+const SENDERS: u64 = 500;
+/// Number of the key that harvests.
+pub const HARVESTER: u64 = 1;
+/// Number of the key of an account with much money.
+pub const RICH: u64 = 2;
+/// Number of the key that all is sent to.
+const RECIPIENT: u64 = 1_000_000;
+/// Whole units of the harvester and of each sender.
+const SHARES: [u64; 2] = [8_000_000_000, 1_000_000];
+/// Those of mosaics.
+const PROPERTIES: MosaicProperties =
+    MosaicProperties { divisibility: 0, initial_supply: 5_000, supply_mutable: true, transferable: true };
+/// Announcements on their way at a time.
+const WINDOW: usize = 32;
+
+/// The accounts.
+pub struct Payer {
+    keys: Vec<KeyPair>,
+    recipient: Address,
+    /// Transfers so far: their amounts number them.
+    count: u64,
+}
+
+impl Payer {
+    pub fn new() -> Payer {
+        Payer { keys: (2..SENDERS + 2).map(key_pair).collect(), recipient: address(&key_pair(RECIPIENT)), count: 0 }
+    }
+
+    /// Who owns what at the beginning.
+    pub fn funded(&self) -> Vec<(Address, Amount)> {
+        let senders = self.keys.iter().map(|key| (address(key), Amount::whole(SHARES[1])));
+        std::iter::once((address(&key_pair(HARVESTER)), Amount::whole(SHARES[0]))).chain(senders).collect()
+    }
+
+    /// Announcements of so many transfers with a message of so many bytes, to be sent within the hour.
+    pub fn sign(&mut self, count: usize, message: usize) -> Vec<String> {
+        let recipient = self.recipient;
+        (0..count).map(|_| announcement(&self.next(recipient, message))).collect()
+    }
+
+    /// The announcement of one transfer to an account.
+    pub fn sign_to(&mut self, recipient: Address) -> String {
+        announcement(&self.next(recipient, 0))
+    }
+
+    /// Announcements by an account of its own: it rents a namespace, and defines so many mosaics in it, to be announced
+    /// once the namespace is there.
+    pub fn sign_mosaics(&mut self, count: usize) -> (String, Vec<String>) {
+        let (owner, namespace) = (key_pair(RICH), NamespaceId::parse("market").expect("a name"));
+        let sink = |text: &str| Address::parse(text, NETWORK).expect("an address");
+        let rent = Body::ProvisionNamespace(ProvisionNamespace {
+            rental_fee_sink: sink("TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35"),
+            rental_fee: Amount::whole(100),
+            new_part: "market".to_owned(),
+            parent: None,
+        });
+        let define = |number: usize| {
+            let definition = MosaicDefinition {
+                creator: owner.public(),
+                id: MosaicId::new(namespace.clone(), &format!("mosaic{number}")).expect("a name"),
+                description: "what is traded".to_owned(),
+                properties: PROPERTIES,
+                levy: None,
+            };
+            let creation_fee_sink = sink("TBMOSAICOD4F54EE5CDMR23CCBGOAM2XSJBR5OLC");
+            let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee: Amount::whole(10) };
+            announcement(&signed(&owner, Body::MosaicDefinitionCreation(Box::new(body))))
+        };
+        (announcement(&signed(&owner, rent)), (0..count).map(define).collect())
+    }
+
+    fn next(&mut self, recipient: Address, message: usize) -> Transaction {
+        let from = &self.keys[self.count as usize % self.keys.len()];
+        let fee = Amount(500_000 + 50_000 * (message as u64 / 32));
+        self.count += 1;
+        transfer_with_message(from, recipient, Amount(1_000_000 + self.count), &vec![b'x'; message], fee, now())
+    }
+}
+
+fn signed(owner: &KeyPair, body: Body) -> Transaction {
+    let (version, timestamp, signer) = (wire_version(NETWORK, 1), now(), owner.public());
+    let (fee, deadline) = (Amount(500_000), Timestamp(timestamp.0 + 3_600));
+    let mut transaction = Transaction { version, timestamp, signer, signature: None, fee, deadline, body };
+    transaction.signature = Some(owner.sign(&transaction.signed_bytes()));
+    transaction
+}
+
+fn announcement(transfer: &Transaction) -> String {
+    let (data, signature) = (hex::encode(transfer.to_bytes(Form::NonVerifiable)), transfer.signature.expect("signed"));
+    let body = format!("{{\"data\":\"{data}\",\"signature\":\"{}\"}}", hex::encode(signature.0));
+    post("/transaction/announce", &body)
+}
+
+/// The bytes of a POST of JSON.
+pub fn post(path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n\
+         {body}"
+    )
+}
+
+/// Announces all, some at a time. The node must take every one.
+pub fn announce(client: &mut Client, requests: &[String]) {
+    for some in requests.chunks(WINDOW) {
+        client.send(&some.concat()).expect("a connection");
+        for _ in some {
+            let (status, body) = client.answer().expect("an answer to an announcement");
+            let text = String::from_utf8_lossy(body);
+            assert!(status == 200 && text.contains("SUCCESS"), "an announcement: {status} {text}");
+        }
+    }
+}

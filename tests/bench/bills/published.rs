@@ -1,0 +1,177 @@
+//! Attacks by what the node publishes: one event becomes a message to everybody who has subscribed, and as often.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use super::payer::announce;
+use super::reader::{Delivery, messages_of};
+use super::stage::{Bar, Outcome, Stage};
+use super::swarm::{Part, Swarm};
+use crate::common::in_millis;
+
+/// Sessions that subscribe as often as they may, and how often that is.
+const GREEDY: usize = 20;
+const TIMES: usize = 1_000;
+/// Sessions that subscribe once.
+const SUBSCRIBERS: usize = 5_000;
+/// Of them so many have the same address.
+const OF_ONE_ADDRESS: usize = 20;
+/// Where attackers come from.
+pub const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Nothing of an attack is waited for longer than this.
+const LIMIT: Duration = Duration::from_secs(12);
+/// When no message has come for so long, none will.
+const SILENCE: Duration = Duration::from_millis(1_200);
+/// Most transactions in a block.
+const FULL: usize = 120;
+/// A block with so many bytes is full.
+const FULL_BYTES: usize = 40_000;
+/// Bytes read of a message before its rest is thrown away, where messages are long.
+const PIECE: usize = 512;
+
+/// The address of one of many strangers.
+pub fn crowd(number: usize) -> Ipv4Addr {
+    let number = (number / OF_ONE_ADDRESS) as u16;
+    Ipv4Addr::new(127, 1, (number >> 8) as u8, number as u8 + 1)
+}
+
+/// Bytes that connect a session and subscribe it to a topic so many times; the last time is receipted.
+fn subscribe(topic: &str, times: usize) -> Vec<u8> {
+    let one = |number| {
+        let receipt = if number + 1 == times { "receipt:done\n" } else { "" };
+        format!("SUBSCRIBE\nid:{number}\ndestination:{topic}\n{receipt}\n\0")
+    };
+    messages_of(std::iter::once("CONNECT\naccept-version:1.2\n\n\0".to_owned()).chain((0..times).map(one)))
+}
+
+/// Greedy sessions, and what is in the way of their subscribing.
+fn greedy(stage: &Stage, topic: &str, piece: usize) -> (Swarm, String) {
+    let mut swarm = Swarm::new(stage.node.websocket, piece);
+    let part = Part { upgrades: true, first: subscribe(topic, TIMES), ..Part::default() };
+    swarm.open(GREEDY, |_| STRANGER, part);
+    swarm.run(Duration::from_secs(3), |swarm| swarm.peers.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
+    let count = |what: fn(&super::swarm::Peer) -> bool| swarm.peers.iter().filter(|peer| what(peer)).count();
+    let note = format!("subscribed {}, refused {}", count(|peer| peer.receipts > 0), count(|peer| peer.errors > 0));
+    (swarm, note)
+}
+
+/// What greedy sessions cost.
+const GREEDY_BARS: [Bar; 2] = [Bar::Memory(64.0), Bar::Others(20.0)];
+
+/// A greedy session sends what makes the node publish.
+fn provoked(binary: &str, topic: &str, frame: &str, times: usize) -> Outcome {
+    let mut stage = Stage::new(binary);
+    if topic == "/blocks" {
+        let transfers = stage.payer.sign(FULL, 0);
+        let height = stage.client.height();
+        announce(&mut stage.client, &transfers);
+        while stage.client.height() < height + 2 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    stage.begin();
+    let (mut swarm, subscribed) = greedy(&stage, topic, 16 * 1024);
+    // Each in a message of its own: of one message, the node takes only the first requests.
+    (0..times).for_each(|_| swarm.send(0, &messages_of([frame.to_owned()])));
+    swarm.run_until_silence(SILENCE, LIMIT);
+    let notes = vec![subscribed, format!("{} messages", swarm.messages), format!("{} closed", swarm.closed)];
+    stage.end(notes, &GREEDY_BARS)
+}
+
+/// Bad requests are told on `/errors`.
+pub fn errors(binary: &str) -> Outcome {
+    provoked(binary, "/errors", "SEND\ndestination:/w/api/account/get\n\n{}\0", 256)
+}
+
+/// The last block, which was full.
+pub fn last_block(binary: &str) -> Outcome {
+    provoked(binary, "/blocks", "SEND\ndestination:/w/api/block/last\n\n\0", 32)
+}
+
+/// Nobody does anything but pay.
+pub fn next_block(binary: &str) -> Outcome {
+    let mut stage = Stage::new(binary);
+    let transfers = stage.payer.sign(FULL, 0);
+    stage.begin();
+    let (mut swarm, subscribed) = greedy(&stage, "/blocks", PIECE);
+    announce(&mut stage.client, &transfers);
+    swarm.run(LIMIT / 2, |swarm| blocks(swarm).next().is_some());
+    swarm.run(Duration::from_secs(3), |_| false);
+    let notes = vec![subscribed, format!("{} messages", swarm.messages), format!("{} closed", swarm.closed)];
+    stage.end(notes, &GREEDY_BARS)
+}
+
+/// Full blocks that were told.
+fn blocks(swarm: &Swarm) -> impl Iterator<Item = &Delivery> {
+    swarm.told.values().filter(|delivery| delivery.bytes > FULL_BYTES)
+}
+
+/// Many sessions of many addresses that have subscribed to a topic.
+fn subscribed(stage: &Stage, topic: &str) -> Swarm {
+    let mut swarm = Swarm::new(stage.node.websocket, PIECE);
+    let part = Part { upgrades: true, first: subscribe(topic, 1), ..Part::default() };
+    swarm.open(SUBSCRIBERS, crowd, part);
+    swarm.run(LIMIT, |swarm| swarm.peers.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
+    let count = swarm.peers.iter().filter(|peer| peer.receipts > 0).count();
+    assert!(count * 10 > SUBSCRIBERS * 9, "only {count} sessions could subscribe");
+    swarm
+}
+
+/// Blocks without and with messages.
+pub fn subscribers(binary: &str) -> Outcome {
+    told_of_blocks(binary, 0)
+}
+
+pub fn subscribers_of_messages(binary: &str) -> Outcome {
+    told_of_blocks(binary, 1_000)
+}
+
+/// Three full blocks, one after the other.
+fn told_of_blocks(binary: &str, message: usize) -> Outcome {
+    const BLOCKS: usize = 3;
+    let mut stage = Stage::new(binary);
+    let mut swarm = subscribed(&stage, "/blocks");
+    let transfers = stage.payer.sign(BLOCKS * FULL, message);
+    stage.begin();
+    announce(&mut stage.client, &transfers);
+    swarm.run(LIMIT, |swarm| blocks(swarm).filter(|block| block.times == SUBSCRIBERS).count() >= BLOCKS);
+    let mut spreads: Vec<f64> = blocks(&swarm).map(|block| (block.last - block.first).as_secs_f64()).collect();
+    let least = blocks(&swarm).map(|block| block.times).min().unwrap_or(0);
+    let bytes = blocks(&swarm).map(|block| block.bytes).max().unwrap_or(0);
+    let notes = vec![
+        format!("{} full blocks of up to {bytes} bytes to at least {least} of {SUBSCRIBERS}", spreads.len()),
+        format!("first to last {}", in_millis(&mut spreads)),
+        format!("{} closed", swarm.closed),
+    ];
+    let all = Bar::Is("each gets every block", least == SUBSCRIBERS);
+    let fast = Bar::Is("first to last <= 100 ms", spreads.last().is_some_and(|longest| *longest <= 0.1));
+    stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), fast, all])
+}
+
+/// Transfers one after the other, each told to all.
+pub fn unconfirmed(binary: &str) -> Outcome {
+    const ANNOUNCEMENTS: usize = 60;
+    const BETWEEN: Duration = Duration::from_millis(100);
+    let mut stage = Stage::new(binary);
+    let mut swarm = subscribed(&stage, "/unconfirmed");
+    let transfers = stage.payer.sign(ANNOUNCEMENTS, 0);
+    stage.begin();
+    let processor = stage.node.cpu_seconds();
+    for transfer in &transfers {
+        let next = Instant::now() + BETWEEN;
+        announce(&mut stage.client, std::slice::from_ref(transfer));
+        swarm.run(next.saturating_duration_since(Instant::now()), |_| false);
+    }
+    swarm.run_until_silence(SILENCE, LIMIT / 2);
+    let processor = (stage.node.cpu_seconds() - processor) / ANNOUNCEMENTS as f64 * 1e3;
+    let told = swarm.told.values();
+    let mut spreads: Vec<f64> = told.map(|one| (one.last - one.first).as_secs_f64()).collect();
+    let least = swarm.told.values().map(|one| one.times).min().unwrap_or(0);
+    let notes = vec![
+        format!("{} transfers to at least {least} of {SUBSCRIBERS}", spreads.len()),
+        format!("first to last {}", in_millis(&mut spreads)),
+        format!("processor {processor:.1} ms each"),
+    ];
+    let all = Bar::Is("each is told of all", least == SUBSCRIBERS && spreads.len() == ANNOUNCEMENTS);
+    stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), all])
+}

@@ -1,0 +1,193 @@
+//! Attacks by requests that cost more than others.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use super::frames::harvest;
+use super::payer::{RICH, announce, post};
+use super::published::{STRANGER, crowd};
+use super::reader::messages_of;
+use super::stage::{Bar, Outcome, Setup, Stage};
+use super::swarm::{Part, Swarm};
+use crate::common::data::private_network::{address, key_pair};
+use crate::common::quantile;
+
+const MIB: usize = 1 << 20;
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// Requests of strangers, each on a connection that waits for the answer.
+struct Asking {
+    swarm: Swarm,
+    /// Seconds until the answers came.
+    took: Vec<f64>,
+}
+
+impl Asking {
+    fn new(stage: &Stage, count: usize, from: impl Fn(usize) -> Ipv4Addr) -> Asking {
+        let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
+        swarm.open(count, from, Part { returns: true, ..Part::default() });
+        Asking { swarm, took: Vec::new() }
+    }
+
+    /// Sends a request on each connection once the answer before it has come, so many a second in all, and for so long.
+    fn ask(&mut self, request: &str, per_second: f64, limit: Duration) {
+        let begun = Instant::now();
+        let mut asked: Vec<Option<(usize, Instant)>> = vec![None; self.swarm.peers.len()];
+        let mut sent = 0;
+        while begun.elapsed() < limit || asked.iter().any(Option::is_some) && begun.elapsed() < 2 * limit {
+            // All take turns, as each may have an address of its own.
+            let count = asked.len();
+            for index in (0..count).map(|index| (index + sent) % count) {
+                let (peer, slot) = (&self.swarm.peers[index], &mut asked[index]);
+                if let Some((answers, since)) = *slot
+                    && (peer.answers != answers || peer.is_closed)
+                {
+                    self.took.extend((peer.answers > answers).then(|| since.elapsed().as_secs_f64()));
+                    *slot = None;
+                }
+                let due = begun.elapsed().as_secs_f64() * per_second;
+                if slot.is_none() && (sent as f64) < due && begun.elapsed() < limit && !peer.is_closed {
+                    *slot = Some((peer.answers, Instant::now()));
+                    sent += 1;
+                    self.swarm.send(index, request.as_bytes());
+                    break;
+                }
+            }
+            self.swarm.turn(Duration::from_micros(500));
+        }
+    }
+
+    /// Status of the answer to one request.
+    fn once(&mut self, request: &str) -> u16 {
+        self.swarm.run(Duration::from_secs(1), |swarm| !swarm.peers[0].is_closed);
+        let before = self.swarm.peers[0].answers;
+        self.swarm.send(0, request.as_bytes());
+        self.swarm.run(LIMIT, |swarm| swarm.peers[0].answers > before || swarm.peers[0].is_closed);
+        if self.swarm.peers[0].answers > before { self.swarm.peers[0].status } else { 0 }
+    }
+
+    fn notes(&mut self) -> Vec<String> {
+        let statuses: Vec<_> = self.swarm.statuses.iter().map(|(code, count)| format!("{count} x {code}")).collect();
+        let (count, longest) = (self.took.len(), quantile(&mut self.took, 1.0) * 1e3);
+        vec![format!("{count} answers ({}), the longest after {longest:.0} ms", statuses.join(" "))]
+    }
+}
+
+/// Mosaics of the account that batches ask about.
+const MOSAICS: usize = 20;
+
+/// Lets an account define mosaics, which it then owns.
+fn define_mosaics(stage: &mut Stage) {
+    let (rent, definitions) = stage.payer.sign_mosaics(MOSAICS);
+    announce(&mut stage.client, &[rent]);
+    wait_for_blocks(stage, 2);
+    announce(&mut stage.client, &definitions);
+    wait_for_blocks(stage, 2);
+}
+
+/// A list of the same account, as long as fits so many bytes.
+fn batch_of(bytes: usize) -> String {
+    let element = format!("{{\"account\":\"{}\"}}", address(&key_pair(RICH)));
+    let count = (bytes - "{\"data\":[]}".len()) / (element.len() + 1);
+    format!("{{\"data\":[{}]}}", vec![element; count].join(","))
+}
+
+/// The body of at most 1 MiB whose length is no reason to refuse a request: half as long again and again.
+fn largest(asking: &mut Asking, path: &str, refused: &[u16], body: fn(usize) -> String) -> String {
+    let mut lengths = std::iter::successors(Some(MIB), |length| (*length > 64).then_some(length / 2));
+    let length = lengths.find(|length| !refused.contains(&asking.once(&post(path, &body(*length)))));
+    body(length.expect("a body that is short enough"))
+}
+
+/// One account as often as fits.
+pub fn batch(binary: &str, is_largest: bool) -> Outcome {
+    const PATH: &str = "/account/mosaic/owned/definition/batch";
+    let mut stage = Stage::new(binary);
+    define_mosaics(&mut stage);
+    let body = match is_largest {
+        true => largest(&mut Asking::new(&stage, 1, |_| STRANGER), PATH, &[0, 400, 413], batch_of),
+        false => batch_of(MIB),
+    };
+    let mut asking = Asking::new(&stage, 4, |_| STRANGER);
+    stage.begin();
+    asking.ask(&post(PATH, &body), 10.0, Duration::from_secs(4));
+    let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
+    stage.end(notes, &[Bar::Others(5.0)])
+}
+
+/// An object with as many keys as fit.
+fn keys_of(bytes: usize) -> String {
+    const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let mut body = String::from("{");
+    for number in 0..(bytes - 16) / 8 {
+        let key = [number / 62 / 62 % 62, number / 62 % 62, number % 62].map(|digit| char::from(DIGITS[digit]));
+        body.extend(['"', key[0], key[1], key[2], '"', ':', '1', ',']);
+    }
+    body.push_str("\"height\":1}");
+    body
+}
+
+/// Long objects, as many a second as a stranger may ask.
+pub fn keys(binary: &str, path: &str) -> Outcome {
+    let mut stage = Stage::new(binary);
+    let mut probe = Asking::new(&stage, 1, |_| STRANGER);
+    let body = match path {
+        "/block/at/public" => keys_of(MIB),
+        _ => largest(&mut probe, path, &[0, 413], keys_of),
+    };
+    let mut asking = Asking::new(&stage, 20, |_| STRANGER);
+    stage.begin();
+    asking.ask(&post(path, &body), 45.0, Duration::from_secs(6));
+    let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
+    stage.end(notes, &[Bar::Others(20.0)])
+}
+
+/// A node that has so many transfers and does not make blocks yet.
+fn with_big_pool(binary: &str) -> Stage {
+    const TRANSFERS: usize = 2_500;
+    let settings = [
+        ("nis.shouldAutoHarvestOnBoot", "false"),
+        ("nis.maxTransactionsPerBlock", "2500"),
+        ("nis.maxTransactions", "25000"),
+    ];
+    let mut stage = Stage::with(binary, &Setup { settings: &settings, limit: None });
+    let transfers = stage.payer.sign(TRANSFERS, 0);
+    announce(&mut stage.client, &transfers);
+    stage
+}
+
+/// Waits for so many more blocks.
+fn wait_for_blocks(stage: &mut Stage, count: u64) {
+    let (begun, height) = (Instant::now(), stage.client.height());
+    while stage.client.height() < height + count {
+        assert!(begun.elapsed() < LIMIT, "no blocks come; the log says {}", stage.node.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// It is made, taken in, and told to some.
+pub fn big_block(binary: &str) -> Outcome {
+    let mut stage = with_big_pool(binary);
+    let mut swarm = Swarm::new(stage.node.websocket, 512);
+    let first = messages_of(["CONNECT\n\n\0SUBSCRIBE\nid:x\ndestination:/blocks\n\n\0".to_owned()]);
+    swarm.open(50, crowd, Part { upgrades: true, first, ..Part::default() });
+    swarm.run(Duration::from_secs(1), |_| false);
+    stage.begin();
+    harvest(&mut stage);
+    swarm.run(LIMIT, |swarm| swarm.messages >= 50);
+    swarm.run(Duration::from_secs(1), |_| false);
+    let bytes = swarm.told.values().map(|block| block.bytes).max().unwrap_or(0);
+    stage.end(vec![format!("{bytes} bytes told to 50")], &[Bar::Longest(20.0)])
+}
+
+/// Strangers ask for it, each within its rate.
+pub fn big_block_asked(binary: &str) -> Outcome {
+    let mut stage = with_big_pool(binary);
+    harvest(&mut stage);
+    wait_for_blocks(&mut stage, 1);
+    let mut asking = Asking::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
+    stage.begin();
+    asking.ask(&post("/block/at/public", "{\"height\":2}"), 450.0, Duration::from_secs(6));
+    let notes = asking.notes();
+    stage.end(notes, &[Bar::Others(20.0)])
+}

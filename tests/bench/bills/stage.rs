@@ -1,0 +1,147 @@
+//! A node under attack, with a well-behaved client beside it and an eye on its memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::others::{Others, Waits};
+use super::payer::{HARVESTER, Payer};
+use crate::common::data::private_network::{Genesis, now, private_key};
+use crate::common::{Client, Memory, Node, folder, memory_of};
+
+/// Time between two looks at the memory.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long the well-behaved client is alone with the node.
+const PEACE: Duration = Duration::from_millis(500);
+const MIB: f64 = 1024.0;
+
+/// Settings of a stage, beyond those of a network that makes a block every second.
+#[derive(Default)]
+pub struct Setup<'a> {
+    pub settings: &'a [(&'a str, &'a str)],
+    /// A limit that a shell sets before it starts the node.
+    pub limit: Option<&'a str>,
+}
+
+/// All that takes part in an attack but the attackers.
+pub struct Stage {
+    pub node: Node,
+    pub payer: Payer,
+    /// A client from 127.0.0.1 for what the attack needs to know.
+    pub client: Client,
+    others: Others,
+    watch: Watch,
+    before: Memory,
+    begun: Instant,
+    _folder: TempDir,
+}
+
+/// What must hold.
+pub enum Bar {
+    /// One in a hundred of the others' questions may wait longer than so many milliseconds.
+    Others(f64),
+    /// No question of the others may wait longer than so many milliseconds.
+    Longest(f64),
+    /// The node may need so many MiB of its own more than before.
+    Memory(f64),
+    /// Something else.
+    Is(&'static str, bool),
+}
+
+/// What came of an attack.
+pub struct Outcome {
+    pub before: Memory,
+    pub peak: Memory,
+    pub waits: Waits,
+    /// Figures of this attack alone.
+    pub notes: Vec<String>,
+    /// What must hold, and whether it does.
+    pub judged: Vec<(String, bool)>,
+}
+
+impl Stage {
+    /// With the settings of a node in production.
+    pub fn new(binary: &str) -> Stage {
+        Stage::with(binary, &Setup::default())
+    }
+
+    /// With other settings.
+    pub fn with(binary: &str, setup: &Setup<'_>) -> Stage {
+        let (folder, payer) = (folder(), Payer::new());
+        let key = private_key(HARVESTER).printed();
+        let config = Genesis::new(now(), &payer.funded()).write_hasty(folder.path(), &key, setup.settings);
+        let node = match setup.limit {
+            Some(limit) => Node::limited(binary, folder.path(), &config, limit),
+            None => Node::private(binary, folder.path(), &config),
+        };
+        let client = node.first_answer();
+        let (others, watch) = (Others::start(node.http), Watch::start(node.id()));
+        std::thread::sleep(PEACE);
+        let (before, begun) = (node.memory(), Instant::now());
+        Stage { node, payer, client, others, watch, before, begun, _folder: folder }
+    }
+
+    /// From now on memory and waiting count: what came before was no attack.
+    pub fn begin(&mut self) {
+        (self.before, self.begun) = (self.node.memory(), Instant::now());
+    }
+
+    /// When it began.
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// The attack is over: judges it.
+    pub fn end(self, notes: Vec<String>, bars: &[Bar]) -> Outcome {
+        let ended = Instant::now();
+        let waits = self.others.stop(self.begun, ended);
+        let peak = self.watch.peak_since(self.begun, self.before);
+        let more = (peak.anon - self.before.anon) / MIB;
+        let judge = |bar: &Bar| match bar {
+            Bar::Others(limit) => (format!("others p99 <= {limit} ms"), waits.p99 <= *limit),
+            Bar::Longest(limit) => (format!("others max <= {limit} ms"), waits.max <= *limit),
+            Bar::Memory(limit) => (format!("memory {more:+.0} <= +{limit} MiB"), more <= *limit),
+            Bar::Is(name, holds) => ((*name).to_owned(), *holds),
+        };
+        let mut judged: Vec<_> = bars.iter().map(judge).collect();
+        judged.extend(self.node.memory().all.is_nan().then(|| ("the node lives".to_owned(), false)));
+        Outcome { before: self.before, peak, waits, notes, judged }
+    }
+}
+
+/// Looks at the memory of a process all the time.
+struct Watch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<(Instant, Memory)>>,
+}
+
+impl Watch {
+    fn start(process: u32) -> Watch {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            let mut seen = Vec::new();
+            while !ends.load(Ordering::Relaxed) {
+                seen.push((Instant::now(), memory_of(process)));
+                std::thread::sleep(LOOK_EVERY);
+            }
+            seen
+        });
+        Watch { is_over, thread }
+    }
+
+    /// The most that was seen since a moment, at least what there was then.
+    fn peak_since(self, from: Instant, before: Memory) -> Memory {
+        self.is_over.store(true, Ordering::Relaxed);
+        let seen = self.thread.join().expect("the watch");
+        seen.iter().filter(|(at, _)| *at >= from).fold(before, |most, (_, now)| Memory {
+            all: most.all.max(now.all),
+            anon: most.anon.max(now.anon),
+            file: most.file.max(now.file),
+            peak: most.peak.max(now.peak),
+        })
+    }
+}

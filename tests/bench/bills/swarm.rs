@@ -1,0 +1,342 @@
+//! Many connections, driven by one thread.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use rustix::net::{RecvFlags, recv};
+use socket2::{Domain, Socket, Type};
+
+use super::reader::{Arrival, Delivery, Reader, length_of_message, name_of_message};
+
+/// The upgrade to a websocket.
+pub const UPGRADE: &str = "GET /w/messages/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
+                       Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+/// Connections that are opened at a time, so that the queue of the listening socket holds them.
+const BURST: usize = 100;
+/// System calls on one connection before it is the next one's turn.
+const PATIENCE_WITH_ONE: usize = 8;
+/// Time between two connections that come back after they were closed.
+const BETWEEN_RETURNS: Duration = Duration::from_millis(20);
+
+/// What a connection does.
+#[derive(Clone, Default)]
+pub struct Part {
+    /// It begins with an upgrade.
+    pub upgrades: bool,
+    /// What it sends then, once.
+    pub first: Vec<u8>,
+    /// What it sends after that, again and again.
+    pub forever: Vec<u8>,
+    /// It comes back when the node has closed it.
+    pub returns: bool,
+    /// It never reads.
+    pub is_deaf: bool,
+}
+
+/// A connection.
+pub struct Peer {
+    part: Rc<Part>,
+    from: Ipv4Addr,
+    stream: TcpStream,
+    reader: Reader,
+    out: Vec<u8>,
+    sent: usize,
+    /// How much of `forever` has been sent in this round.
+    place: usize,
+    /// What follows the upgrade was put into `out`.
+    has_begun: bool,
+    readable: bool,
+    writable: bool,
+    is_queued: bool,
+    pub answers: usize,
+    pub messages: usize,
+    pub receipts: usize,
+    pub errors: usize,
+    /// Status of the last answer.
+    pub status: u16,
+    /// The node has ended it.
+    pub is_closed: bool,
+}
+
+/// All connections.
+pub struct Swarm {
+    poll: Poll,
+    events: Events,
+    to: SocketAddr,
+    /// Bytes read at a time; what lies behind the beginning of a message is thrown away unread.
+    piece: Vec<u8>,
+    waste: Vec<u8>,
+    queue: Vec<usize>,
+    pub peers: Vec<Peer>,
+    pub told: HashMap<Vec<u8>, Delivery>,
+    pub statuses: BTreeMap<u16, usize>,
+    pub codes: BTreeMap<u16, usize>,
+    /// Messages of all sessions.
+    pub messages: usize,
+    /// Connections that the node has closed, those included that came back.
+    pub closed: usize,
+    /// How often `forever` was sent as a whole.
+    pub rounds: usize,
+    last_return: Instant,
+}
+
+impl Swarm {
+    /// None yet; they will connect to one address, and read so many bytes at a time.
+    pub fn new(to: SocketAddr, piece: usize) -> Swarm {
+        Swarm {
+            poll: Poll::new().expect("a poll"),
+            events: Events::with_capacity(4096),
+            to,
+            piece: vec![0; piece],
+            waste: vec![0; 1 << 20],
+            queue: Vec::new(),
+            peers: Vec::new(),
+            told: HashMap::new(),
+            statuses: BTreeMap::new(),
+            codes: BTreeMap::new(),
+            messages: 0,
+            closed: 0,
+            rounds: 0,
+            last_return: Instant::now(),
+        }
+    }
+
+    /// Opens so many connections, each from the address that its number has, some at a time, and drives them meanwhile.
+    pub fn open(&mut self, count: usize, from: impl Fn(usize) -> Ipv4Addr, part: Part) {
+        let part = Rc::new(part);
+        for number in 0..count {
+            let (token, from) = (Token(self.peers.len()), from(number));
+            let peer = Peer::connect(part.clone(), from, self.to, token, &self.poll);
+            self.peers.push(peer);
+            if number % BURST == BURST - 1 {
+                self.run(Duration::from_millis(20), |_| false);
+            }
+        }
+        self.turn(Duration::ZERO);
+    }
+
+    /// Sends something on a connection.
+    pub fn send(&mut self, index: usize, bytes: &[u8]) {
+        let peer = &mut self.peers[index];
+        peer.out.extend_from_slice(bytes);
+        if !std::mem::replace(&mut peer.is_queued, true) {
+            self.queue.push(index);
+        }
+    }
+
+    /// Drives all until `done` or for as long as the limit; whether it is done.
+    pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&Swarm) -> bool) -> bool {
+        let begun = Instant::now();
+        while !done(self) {
+            let left = limit.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            self.turn(left.min(Duration::from_millis(5)));
+        }
+        true
+    }
+
+    /// Drives all until no more messages come for so long.
+    pub fn run_until_silence(&mut self, silence: Duration, limit: Duration) {
+        let (begun, mut before, mut since) = (Instant::now(), self.messages, Instant::now());
+        while since.elapsed() < silence && begun.elapsed() < limit {
+            self.turn(Duration::from_millis(5));
+            if std::mem::replace(&mut before, self.messages) != before {
+                since = Instant::now();
+            }
+        }
+    }
+
+    /// Does what can be done now, or waits for something.
+    pub fn turn(&mut self, wait: Duration) {
+        let wait = if self.queue.is_empty() { wait } else { Duration::ZERO };
+        self.poll.poll(&mut self.events, Some(wait)).expect("events");
+        for event in &self.events {
+            let peer = &mut self.peers[event.token().0];
+            peer.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+            peer.writable |= event.is_writable();
+            if !std::mem::replace(&mut peer.is_queued, true) {
+                self.queue.push(event.token().0);
+            }
+        }
+        for index in std::mem::take(&mut self.queue) {
+            self.peers[index].is_queued = false;
+            self.write(index);
+            self.read(index);
+            let peer = &mut self.peers[index];
+            peer.is_queued = !peer.is_closed && (peer.can_read() || peer.writable && peer.has_something_to_say());
+            if peer.is_queued {
+                self.queue.push(index);
+            }
+        }
+        self.bring_back();
+    }
+
+    fn write(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        for _ in 0..PATIENCE_WITH_ONE {
+            if peer.is_closed || !peer.writable || !peer.has_something_to_say() {
+                return;
+            }
+            match peer.write_some() {
+                Ok(is_round) => self.rounds += usize::from(is_round),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    peer.writable = false;
+                }
+                Err(_) => return self.close(index),
+            }
+        }
+    }
+
+    fn read(&mut self, index: usize) {
+        for _ in 0..PATIENCE_WITH_ONE {
+            let peer = &mut self.peers[index];
+            if peer.is_closed || !peer.can_read() {
+                return;
+            }
+            let count = match peer.reader.skippable() {
+                0 => peer.stream.read(&mut self.piece),
+                // The system throws them away, which costs neither side a copy.
+                bytes => {
+                    let waste = &mut self.waste[..bytes.min(1 << 20)];
+                    recv(&peer.stream, waste, RecvFlags::TRUNC).map(|(_, count)| count).map_err(std::io::Error::from)
+                }
+            };
+            match count {
+                Ok(0) => return self.close(index),
+                Ok(count) if peer.reader.skippable() > 0 => {
+                    if let Some(text) = peer.reader.skipped(count) {
+                        self.messages += usize::from(peer.hear(&text, &mut self.told));
+                    }
+                }
+                Ok(count) => self.take(index, count),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    peer.readable = false;
+                }
+                Err(_) => return self.close(index),
+            }
+        }
+    }
+
+    /// Counts what the first bytes of the piece bring to a connection.
+    fn take(&mut self, index: usize, count: usize) {
+        let Swarm { peers, piece, told, statuses, codes, .. } = self;
+        let peer = &mut peers[index];
+        let mut reader = std::mem::take(&mut peer.reader);
+        reader.take(&piece[..count], |arrival| match arrival {
+            Arrival::Answer(status) => {
+                *statuses.entry(status).or_default() += 1;
+                (peer.answers, peer.status) = (peer.answers + 1, status);
+            }
+            Arrival::Close(code) => *codes.entry(code).or_default() += 1,
+            Arrival::Text(text) => self.messages += usize::from(peer.hear(text, told)),
+        });
+        peer.reader = reader;
+        if peer.part.upgrades && peer.reader.is_websocket() && !std::mem::replace(&mut peer.has_begun, true) {
+            peer.out.extend_from_slice(&peer.part.first);
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        self.peers[index].is_closed = true;
+        self.closed += 1;
+    }
+
+    /// Lets one of those come back that do, if it is time.
+    fn bring_back(&mut self) {
+        if self.closed == 0 || self.last_return.elapsed() < BETWEEN_RETURNS {
+            return;
+        }
+        self.last_return = Instant::now();
+        if let Some(index) = self.peers.iter().position(|peer| peer.is_closed && peer.part.returns) {
+            let (part, from) = (self.peers[index].part.clone(), self.peers[index].from);
+            self.peers[index] = Peer::connect(part, from, self.to, Token(index), &self.poll);
+        }
+    }
+}
+
+impl Peer {
+    fn connect(part: Rc<Part>, from: Ipv4Addr, to: SocketAddr, token: Token, poll: &Poll) -> Peer {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket; see ulimit -n");
+        socket.set_nonblocking(true).expect("a socket that does not block");
+        socket.set_tcp_nodelay(true).expect("no delay");
+        socket.bind(&SocketAddr::from((from, 0)).into()).expect("an address of this machine");
+        // It goes on by itself, and what becomes of it is seen when it is read or written.
+        let _ = socket.connect(&to.into());
+        let mut stream = TcpStream::from_std(socket.into());
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(&mut stream, token, interest).expect("a place in the poll");
+        let out = if part.upgrades { UPGRADE.as_bytes().to_vec() } else { part.first.clone() };
+        Peer {
+            has_begun: !part.upgrades,
+            part,
+            from,
+            stream,
+            reader: Reader::default(),
+            out,
+            sent: 0,
+            place: 0,
+            readable: false,
+            writable: false,
+            is_queued: false,
+            answers: 0,
+            messages: 0,
+            receipts: 0,
+            errors: 0,
+            status: 0,
+            is_closed: false,
+        }
+    }
+
+    /// Notes a text; whether it was a message.
+    fn hear(&mut self, text: &[u8], told: &mut HashMap<Vec<u8>, Delivery>) -> bool {
+        let Some(name) = name_of_message(text) else {
+            self.receipts += usize::from(text.starts_with(b"RECEIPT"));
+            self.errors += usize::from(text.starts_with(b"ERROR"));
+            return false;
+        };
+        self.messages += 1;
+        let now = Instant::now();
+        let new = || Delivery { first: now, last: now, times: 0, bytes: length_of_message(text) };
+        let delivery = told.entry(name).or_insert_with(new);
+        (delivery.last, delivery.times) = (now, delivery.times + 1);
+        true
+    }
+
+    fn can_read(&self) -> bool {
+        self.readable && !(self.part.is_deaf && self.has_begun)
+    }
+
+    fn has_something_to_say(&self) -> bool {
+        self.sent < self.out.len() || self.has_begun && !self.part.forever.is_empty()
+    }
+
+    /// Bytes that it was told to send once and has not sent.
+    pub fn unsaid(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Writes once; whether that was the end of `forever`.
+    fn write_some(&mut self) -> std::io::Result<bool> {
+        if self.sent < self.out.len() {
+            self.sent += self.stream.write(&self.out[self.sent..])?;
+            if self.sent == self.out.len() {
+                self.out.clear();
+                self.sent = 0;
+            }
+        } else {
+            let forever = &self.part.forever;
+            self.place += self.stream.write(&forever[self.place..])?;
+            self.place %= forever.len();
+            return Ok(self.place == 0);
+        }
+        Ok(false)
+    }
+}
