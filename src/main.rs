@@ -77,7 +77,7 @@ fn read_settings(command: &mut Command) -> Result<(Option<Devnet>, Settings), An
 
 fn execute(command: &Command, settings: Settings, devnet: Option<Devnet>) -> Result<(), AnyError> {
     match command {
-        Command::Run(_) => todo!(),
+        Command::Run(run) => nisd::event_loop::run(run, settings, devnet)?,
         Command::Devnet(command) => commands::devnet(command, &settings, devnet.as_ref())?,
         Command::Import(import) => commands::import(import, &settings, CLOCKS)?,
         Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,

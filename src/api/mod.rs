@@ -37,7 +37,7 @@ pub use actions::Actions;
 pub use budget::Budget;
 pub use chain_view::{BlockCursor, BlockReader, ChainView, Page, RawTransaction};
 pub use failure::Failure;
-pub use long::{AccountWriter, BlockWriter, LongView, Sheet};
+pub use long::{AccountWriter, BlockWriter, account_pair, LongView, Sheet};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
 pub use views::{

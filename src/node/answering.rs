@@ -1,7 +1,7 @@
 //! Requests, handed to the interfaces.
 
 use super::{Desk, HTTP, Node, UNITS_PER_SHARE};
-use crate::api::{ChainView, Now};
+use crate::api::{Budget, ChainView, Now};
 use crate::net::machine::{ConnectionId, Effects, Exchange, Moment, Taken};
 use crate::push;
 
@@ -21,7 +21,7 @@ impl Node<'_> {
         let network_millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
         let moment = Now { network: self.time(now), network_millis };
         // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
-        if !self.may_announce() && !exchange.is_refused && self.api.is_into_the_pool(exchange.request) {
+        if !self.may_announce() && !exchange.is_refused && self.api.fills_pool(exchange.request.method, exchange.request.path) {
             self.waiting.push(connection);
             return Taken::Parked;
         }
@@ -31,14 +31,15 @@ impl Node<'_> {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 trouble.note(&error, now.running);
-                api.fail(moment, &mut exchange);
+                api.fail(moment, exchange.reply);
                 return Taken::Done;
             }
         };
         let view = ChainView { snapshot, network, height: *height, status };
         let mut desk = Desk { unconfirmed, unlocked: &mut harvester.unlocked, view, time: moment.network };
-        let (taken, units) = api.answer(&mut exchange, &view, &mut desk, moment, UNITS_PER_SHARE);
-        effects.charge(connection, units);
+        let mut budget = Budget::new(UNITS_PER_SHARE);
+        let taken = api.answer(&mut exchange, &view, &mut desk, moment, &mut budget);
+        effects.charge(connection, budget.used());
         taken
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::unconfirmed::Unconfirmed;
 use crate::api::views::UnlockedInfo;
-use crate::api::{AccountInfo, AccountMeta, Actions, ChainView, account_meta};
+use crate::api::{AccountInfo, AccountMeta, Actions, ChainView, account_pair};
 use crate::chain::harvest::{UnlockResult, Unlocked};
 use crate::crypto::KeyPair;
 use crate::model::{Address, Block, Height, MosaicId, Timestamp, Transaction};
@@ -75,11 +75,8 @@ impl Facts for Desk<'_> {
     }
 
     fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError> {
-        let account = self.view.account(address).map_err(failed)?;
-        let meta = account_meta(&self.view, self, address).map_err(|failure| {
-            FactsError(Cow::Owned(failure.message().to_owned()))
-        })?;
-        Ok((account, meta))
+        let pair = account_pair(&self.view, self, address);
+        pair.map_err(|failure| FactsError(Cow::Owned(failure.message().to_owned())))
     }
 
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, FactsError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::budget::Budget;
+use crate::api::Budget;
 use crate::chain::{Intake, IntakeError, Progress};
 use crate::commands;
 use crate::model::{Height, Timestamp};

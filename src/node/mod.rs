@@ -13,7 +13,6 @@
 //! simulation and under a fuzzer.
 
 mod answering;
-mod budget;
 mod clock_watch;
 mod desk;
 mod harvester;
@@ -48,6 +47,8 @@ pub const HTTP: ListenerId = ListenerId(0);
 pub const WEBSOCKET: ListenerId = ListenerId(1);
 /// Requests that a caller may make in a second on each of them, if their rate is limited.
 pub const REQUESTS_PER_SECOND: usize = 50;
+/// Bytes of the body of a request on the websocket port, where nothing reads one.
+const PORT_BODY_LIMIT: usize = 8 * 1024;
 /// Units of work for one share of a request.
 const UNITS_PER_SHARE: u32 = 300;
 
@@ -183,7 +184,7 @@ impl Machine for Node<'_> {
     }
 
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
-        if listener == HTTP { self.api.body_limit(method, path) } else { push::http::BODY_LIMIT }
+        if listener == HTTP { self.api.body_limit(method, path) } else { PORT_BODY_LIMIT }
     }
 }
 

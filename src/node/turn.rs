@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::budget::Budget;
 use super::import::Imported;
 use super::{Desk, Node};
-use crate::api::ChainView;
+use crate::api::{Budget, ChainView};
 use crate::chain::Switch;
 use crate::clock::ClockMode;
 use crate::model::{Height, Network, Timestamp};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::budget::Budget;
+use crate::api::Budget;
 use crate::codec::Context as ReadContext;
 use crate::crypto::Verifier;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
@@ -85,9 +85,10 @@ impl Unconfirmed {
 
     /// Blocks have been added to the chain.
     pub fn blocks_added(&mut self, first: Height, last: Height) {
+        let is_idle = self.is_idle();
         match &mut self.added {
             Some(added) => added.last = last,
-            None if self.is_idle() => {}
+            None if is_idle => {}
             None => self.added = Some(Added { next: first, last, confirmed: BTreeSet::new() }),
         }
     }

@@ -55,12 +55,12 @@ pub struct Figures {
 
 impl Broker {
     /// A broker without sessions.
-    pub fn new(settings: Settings, network: NetworkByte) -> Self {
+    pub fn new(settings: Settings, network: NetworkByte, pool: SharedPool) -> Self {
         Self {
             settings,
             network,
             hub: Hub::new(settings),
-            pool: SharedPool::default(),
+            pool,
             answering: Answering::default(),
             publisher: Publisher::default(),
             silent: BTreeSet::new(),
@@ -136,6 +136,11 @@ impl Broker {
     /// A transaction has come into the pool, and is published.
     pub fn arrived(&mut self, transaction: Rc<Transaction>) {
         self.publisher.arrived(transaction);
+    }
+
+    /// Whether so many unconfirmed transactions wait to be told that no more should come in.
+    pub fn is_behind(&self) -> bool {
+        self.publisher.is_behind()
     }
 
     /// Whether [`work`](Self::work) has anything to do.

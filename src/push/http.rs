@@ -132,7 +132,7 @@ impl Handling<'_> {
 
     /// Changes to the raw websocket protocol, if this is a proper request for it.
     fn upgrade(&mut self) {
-        match handshake(self.request, 0) {
+        match handshake(self.request) {
             Ok(upgrade) => {
                 let offers = self.request.header_values("Sec-WebSocket-Protocol");
                 if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {

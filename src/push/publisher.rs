@@ -7,7 +7,9 @@ use super::publication::Audience;
 use super::walk::{Means, Walk};
 use crate::model::{Height, Transaction};
 
-/// Unconfirmed transactions that wait to be told; further ones are not told.
+/// While so many unconfirmed transactions wait to be told, announcements wait.
+const MANY_ARRIVALS: usize = 1_000;
+/// Unconfirmed transactions that wait to be told; further ones, which only a change of the chain can bring, are not.
 const MAX_ARRIVALS: usize = 5_000;
 
 /// What is still to be told, and how far that is.
@@ -49,6 +51,11 @@ impl Publisher {
             log::warn!("more than {MAX_ARRIVALS} unconfirmed transactions wait to be published, further ones are not");
         }
         self.missed += 1;
+    }
+
+    /// Whether so many arrivals wait that no more should come in for now.
+    pub fn is_behind(&self) -> bool {
+        self.arrivals.len() >= MANY_ARRIVALS
     }
 
     /// Whether there is anything to tell; blocks only if `tells_blocks`.

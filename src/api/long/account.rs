@@ -55,6 +55,25 @@ impl AccountWriter {
     }
 }
 
+/// The same as a whole, for an account of which nobody knows how many it signs for.
+pub fn account_pair(
+    view: &ChainView<'_>,
+    actions: &dyn Actions,
+    address: &Address,
+) -> Result<(AccountInfo, AccountMeta), Failure> {
+    let writer = AccountWriter::new(view, actions, *address, &mut Budget::new(u32::MAX))?;
+    let mut pair = *writer.head.ok_or(Failure::internal("the account is gone"))?;
+    let mut after = None;
+    loop {
+        let next = view.cosignatory_of_after(address, after.as_ref(), CHUNK)?;
+        let Some(last) = next.last() else { return Ok(pair) };
+        after = Some(*last);
+        for one in &next {
+            pair.1.cosignatory_of.push(view.account(one)?);
+        }
+    }
+}
+
 fn shown_status(status: RemoteStatus, is_changing: bool) -> Result<RemoteStatus, Failure> {
     match (is_changing, status) {
         (false, status) => Ok(status),
