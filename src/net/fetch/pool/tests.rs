@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::net::fetch::Method;
 
@@ -313,4 +315,121 @@ fn a_target_that_would_break_the_request_is_refused() {
     bench.start(Fetch { target: "/\r\nX: y".to_owned(), ..fetch("a") });
     assert_eq!(bench.done(), [done(1, "BadTarget")]);
     bench.assert_empty();
+}
+
+/// Something that may happen to a pool.
+#[derive(Clone, Debug)]
+enum Step {
+    Start { host: u8, is_idempotent: bool },
+    Cancel { id: u64 },
+    Name { is_known: bool },
+    Attempt { succeeds: bool },
+    Receive { slot: usize, bytes: &'static [u8] },
+    End { slot: usize, is_error: bool },
+    Pass { millis: u64 },
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![
+        Just(OK),
+        Just(b"HTTP/1.1 200 OK\r\n\r\n".as_slice()),
+        Just(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n".as_slice()),
+        Just(b"some bytes".as_slice()),
+    ];
+    prop_oneof![
+        4 => (0..5u8, any::<bool>()).prop_map(|(host, is_idempotent)| Step::Start { host, is_idempotent }),
+        1 => (1..60u64).prop_map(|id| Step::Cancel { id }),
+        4 => prop::bool::weighted(0.9).prop_map(|is_known| Step::Name { is_known }),
+        4 => prop::bool::weighted(0.8).prop_map(|succeeds| Step::Attempt { succeeds }),
+        6 => (0..6usize, bytes).prop_map(|(slot, bytes)| Step::Receive { slot, bytes }),
+        2 => (0..6usize, any::<bool>()).prop_map(|(slot, is_error)| Step::End { slot, is_error }),
+        1 => (0..4000u64).prop_map(|millis| Step::Pass { millis }),
+    ]
+}
+
+impl Bench {
+    /// Does one step, `open` being the slots of connections that stand.
+    fn step(&mut self, step: Step, open: &mut BTreeSet<usize>) {
+        match step {
+            Step::Start { host, is_idempotent } => {
+                self.start(Fetch { is_idempotent, ..fetch(&format!("host{host}")) });
+            }
+            Step::Cancel { id } => self.pool.cancel(FetchId(id)),
+            Step::Name { is_known } => {
+                if let Some((slot, _)) = self.pool.next_question() {
+                    let addresses: &[IpAddr] = &[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+                    self.pool.named(slot, if is_known { Ok(addresses) } else { Err("unknown") }, self.now);
+                }
+            }
+            Step::Attempt { succeeds } => match self.pool.next_attempt() {
+                Some((slot, _)) if succeeds => {
+                    self.pool.connected(slot);
+                    open.insert(slot);
+                }
+                Some((slot, _)) => self.pool.attempt_failed(slot, io::ErrorKind::ConnectionRefused.into(), self.now),
+                None => {}
+            },
+            Step::Receive { slot, bytes } if open.contains(&slot) => {
+                self.send(slot);
+                self.pool.received(slot, bytes, self.now);
+            }
+            Step::End { slot, is_error } if open.contains(&slot) => {
+                self.pool.ended(slot, is_error.then(|| io::ErrorKind::ConnectionReset.into()));
+            }
+            Step::Receive { .. } | Step::End { .. } => {}
+            Step::Pass { millis } => self.pass(Duration::from_millis(millis)),
+        }
+        for slot in self.closed() {
+            open.remove(&slot);
+        }
+        self.assigned().iter().for_each(|slot| assert!(open.contains(slot)));
+    }
+
+    fn assert_limits(&self) {
+        let pool = &self.pool;
+        assert!(pool.connections.len() <= pool.limits.connections);
+        // A request that is repeated waits beyond the limit if need be.
+        assert!(pool.waiting <= pool.limits.waiting + pool.limits.connections);
+        assert!(pool.hosts.iter().all(|(_, host)| host.connections <= pool.limits.connections_per_host));
+        assert_eq!(pool.hosts.iter().map(|(_, host)| host.connections).sum::<usize>(), pool.connections.len());
+        assert_eq!(pool.hosts.iter().map(|(_, host)| host.waiting.len()).sum::<usize>(), pool.waiting);
+        let held: usize = pool.connections.iter().map(|(_, connection)| connection.held_bytes()).sum();
+        assert_eq!((held, pool.places.len()), (pool.held_bytes, pool.deadlines.len()));
+        assert!(held <= pool.limits.held_bytes);
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_every_request_ends_once_within_the_limits_and_nothing_is_left(
+        steps in prop::collection::vec(any_step(), 0..200),
+    ) {
+        let limits = FetchLimits {
+            connections_per_host: 2,
+            connections: 5,
+            waiting_per_host: 4,
+            waiting: 8,
+            held_bytes: 100,
+            ..FetchLimits::default()
+        };
+        // What is given up counts as told.
+        let (mut bench, mut open, mut told) = (Bench::new(limits), BTreeSet::new(), Vec::new());
+        for step in steps {
+            if let Step::Cancel { id } = step {
+                told.extend((id <= bench.last && !told.contains(&id)).then_some(id));
+            }
+            bench.step(step, &mut open);
+            bench.assert_limits();
+            told.extend(bench.done().into_iter().map(|(id, _)| id));
+        }
+        // All requests run out of time, and then all kept connections.
+        for _ in 0..20 {
+            bench.pass(seconds(5));
+            bench.closed();
+            told.extend(bench.done().into_iter().map(|(id, _)| id));
+        }
+        bench.assert_empty();
+        told.sort_unstable();
+        prop_assert_eq!(told, (1..=bench.last).collect::<Vec<_>>());
+    }
 }
