@@ -1,1 +1,338 @@
+//! Answers that are written in steps.
 
+use std::net::IpAddr;
+
+use super::scene::*;
+use crate::api::unfinished::{MAX_PER_ADDRESS, MAX_UNFINISHED};
+use crate::api::{Api, PIECE_BYTES};
+use crate::crypto::Signature;
+use crate::model::{Amount, Timestamp, Transaction};
+use crate::net::http::Reply;
+use crate::net::machine::{Caller, ConnectionId, Taken};
+
+/// Units of a step, as the node gives them.
+const STEP: u32 = 500;
+/// Units by which a step may overrun: those of the dearest thing that is done as a whole.
+const OVERRUN: u32 = 100;
+
+const BINARY: [(&str, &str); 1] = [("Accept", "application/binary")];
+
+/// An answer that was written in steps.
+struct Stepped {
+    /// All pieces.
+    body: Vec<u8>,
+    reply: Reply,
+    steps: usize,
+    /// The most units that a step took.
+    dearest: u32,
+    pieces: usize,
+}
+
+/// Has a request answered in steps; `between` comes after each but the last.
+fn in_steps(sent: &Sent<'_>, scene: &Scene, mut between: impl FnMut(usize)) -> Stepped {
+    let (mut api, mut node) = (Api::new(settings()), TestNode::default());
+    let mut done = Stepped { body: Vec::new(), reply: Reply::new(), steps: 0, dearest: 0, pieces: 0 };
+    loop {
+        let is_resumed = done.steps > 0;
+        let (taken, used) = sent.step(&mut api, scene, &mut node, &mut done.reply, is_resumed, STEP).unwrap();
+        done.steps += 1;
+        done.dearest = done.dearest.max(used);
+        if done.reply.pieces || taken == Taken::Done {
+            done.body.append(&mut done.reply.body);
+            done.pieces += 1;
+        }
+        if taken == Taken::Done {
+            assert_eq!(api.unfinished.len(), 0);
+            return done;
+        }
+        between(done.steps);
+    }
+}
+
+/// Asserts that a request is answered in several steps, none too dear, as it is in one.
+fn is_stepped(sent: &Sent<'_>, scene: &Scene) -> Stepped {
+    let whole = sent.of(scene);
+    let stepped = in_steps(sent, scene, |_| {});
+    assert_eq!(whole.status, 200, "{}", text_of(&whole));
+    assert!(stepped.steps > 1, "{}", sent.line);
+    assert!(stepped.dearest <= STEP + OVERRUN, "{} took {} units", sent.line, stepped.dearest);
+    assert!(stepped.body == whole.body, "{}: {} and {} bytes", sent.line, stepped.body.len(), whole.body.len());
+    assert_eq!(stepped.reply.headers, whole.headers);
+    stepped
+}
+
+/// Different transfers.
+fn transfers(count: i32) -> Vec<Transaction> {
+    let transfer = |number| Transaction { timestamp: Timestamp(1000 + number), ..transfer(Some(Signature([3; 64]))) };
+    (0..count).map(|number| Transaction { fee: Amount(0), ..transfer(number) }).collect()
+}
+
+fn with_full_block(count: i32) -> Scene {
+    let scene = Scene::empty();
+    scene.add_block(Vec::new());
+    scene.put_rich(1);
+    scene.add_block(transfers(count));
+    scene
+}
+
+#[test]
+fn a_block_of_thousands_of_transactions_is_written_in_steps_and_pieces() {
+    let scene = with_full_block(3000);
+    let sent = Sent::new("GET /chain/last-block");
+    let json = is_stepped(&sent, &scene);
+    assert!(json.pieces > 1 && json.body.len() > PIECE_BYTES);
+    let binary = is_stepped(&sent.with(&BINARY), &scene);
+    assert!(binary.pieces > 1);
+    let at = Sent::new("POST /block/at/public").json("{\"height\":2}");
+    assert!(is_stepped(&at, &scene).body == json.body);
+    // It is what a writer of whole objects writes.
+    let block = scene.with_view(|view| view.block(view.height)).unwrap().unwrap();
+    let written = crate::codec::json::JsonSink::document(|sink| {
+        crate::codec::block::write(sink, &block, crate::codec::Form::Verifiable);
+    });
+    assert!(json.body == [written.as_slice(), b"\r\n"].concat());
+    assert!(binary.body == block.to_bytes(crate::codec::Form::Verifiable));
+}
+
+#[test]
+fn an_answer_goes_on_while_the_chain_grows() {
+    let scene = with_full_block(600);
+    let sent = Sent::new("GET /chain/last-block");
+    let whole = sent.of(&scene).body;
+    let stepped = in_steps(&sent, &scene, |_| {
+        scene.add_block(Vec::new());
+    });
+    assert!(stepped.steps > 2 && stepped.body == whole);
+}
+
+#[test]
+fn a_block_that_leaves_the_chain_is_not_shown_half() {
+    let scene = with_full_block(600);
+    let sent = Sent::new("GET /chain/last-block");
+    let early = in_steps(&sent, &scene, |step| {
+        if step == 1 {
+            scene.remove_last_block();
+        }
+    });
+    let reply = Reply { body: early.body, ..early.reply };
+    assert_eq!(failure_in(&reply), (503, "the block was replaced while it was shown".to_owned()));
+    assert_eq!(headers(&reply, "Access-Control-Allow-Origin"), ["*"]);
+    // Once a part is sent, nothing can be told any more; the connection ends instead.
+    let (scene, mut steps) = (with_full_block(3000), 0);
+    let whole = sent.of(&scene).body;
+    let late = in_steps(&sent, &scene, |step| {
+        steps = step;
+        if step == 12 {
+            scene.remove_last_block();
+        }
+    });
+    assert!(steps == 12 && late.reply.close && late.reply.pieces);
+    assert!(late.body.len() < whole.len() && whole.starts_with(&late.body));
+}
+
+#[test]
+fn an_account_that_signs_for_thousands_is_written_in_steps() {
+    let scene = Scene::new();
+    scene.put_multisigs(1, 2000);
+    let line = format!("GET /account/get?address={}", address(1));
+    let json = is_stepped(&Sent::new(&line), &scene);
+    let body: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+    let others = body["meta"]["cosignatoryOf"].as_array().unwrap();
+    // The ninth account is one more.
+    assert_eq!(others.len(), 2001);
+    assert!(others.is_sorted_by_key(|one| one["address"].as_str().unwrap()));
+    let binary = is_stepped(&Sent::new(&line).with(&BINARY), &scene);
+    assert_eq!(binary.pieces, 1, "its lengths are known only at the end");
+    let line = format!("GET /account/get/from-public-key?publicKey={}", key(1));
+    is_stepped(&Sent::new(&line), &scene);
+}
+
+/// A chain on which the first account has many mosaics.
+fn with_many_mosaics() -> Scene {
+    let scene = Scene::empty();
+    let mosaics = (0..300).map(|number| define(definition(&format!("a:m{number:03}"), None), number));
+    scene.add_block(std::iter::once(rent(1, "a", 999)).chain(mosaics).collect());
+    scene
+}
+
+#[test]
+fn long_lists_of_mosaics_are_written_in_steps() {
+    let scene = with_many_mosaics();
+    let owner = address(1);
+    for path in ["/account/mosaic/owned", "/account/mosaic/owned/definition"] {
+        let line = format!("GET {path}?address={owner}");
+        let json = is_stepped(&Sent::new(&line), &scene);
+        let body: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+        assert_eq!(body["data"].as_array().unwrap().len(), 301, "{path}");
+        is_stepped(&Sent::new(&line).with(&BINARY), &scene);
+    }
+    for line in [
+        "GET /mosaic/definition/page?pageSize=100".to_owned(),
+        "GET /namespace/mosaic/definition/page?namespace=a&pageSize=100".to_owned(),
+        format!("GET /account/mosaic/definition/page?address={owner}&parent=a&pageSize=100"),
+    ] {
+        let json = is_stepped(&Sent::new(&line), &scene);
+        let body: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+        assert_eq!(body["data"].as_array().unwrap().len(), 100, "{line}");
+    }
+    // Of another account there are none, which takes a look at all.
+    let line = format!("GET /account/mosaic/definition/page?address={}&parent=a", address(2));
+    assert_eq!(is_stepped(&Sent::new(&line), &scene).body, b"{\"data\":[]}\r\n");
+}
+
+#[test]
+fn a_list_that_is_being_written_follows_the_last_commit() {
+    let scene = with_many_mosaics();
+    let line = format!("GET /account/mosaic/owned?address={}", address(1));
+    let stepped = in_steps(&Sent::new(&line), &scene, |step| {
+        if step == 1 {
+            // One before the place, one behind it.
+            scene.forget_holding(1, "a:m000");
+            scene.forget_holding(1, "a:m299");
+        }
+    });
+    let body = String::from_utf8(stepped.body).unwrap();
+    assert!(body.contains("\"m000\"") && body.contains("\"m298\"") && !body.contains("\"m299\""));
+    assert!(body.ends_with("}]}\r\n"), "{body}");
+}
+
+#[test]
+fn namespaces_that_do_not_match_are_passed_in_steps() {
+    let scene = Scene::empty();
+    let names = (0..900).map(|number| rent(1, &format!("a.x{number:03}"), number));
+    scene.add_block(std::iter::once(rent(1, "a", 999)).chain(names).collect());
+    // The pattern `a_x` matches none of them, but nothing less than a look at each tells.
+    let line = format!("GET /account/namespace/page?address={}&parent=a_x", address(1));
+    let stepped = in_steps(&Sent::new(&line), &scene, |_| {});
+    assert_eq!(stepped.body, b"{\"data\":[]}\r\n");
+    assert!(stepped.dearest <= STEP + OVERRUN);
+}
+
+#[test]
+fn a_transaction_is_found_in_a_full_block_in_steps() {
+    let scene = Scene::empty();
+    scene.add_block(Vec::new());
+    scene.put_rich(1);
+    let mut transactions = transfers(40);
+    let multisig = |number| Transaction { timestamp: Timestamp(5000 + number), ..multisig_with_cosignatures(number) };
+    transactions.extend((0..200).map(multisig));
+    scene.add_block(transactions.clone());
+    for transaction in [&transactions[0], &transactions[39], &transactions[100], &transactions[239]] {
+        let line = format!("GET /transaction/get?hash={}", transaction.hash());
+        let found = is_stepped(&Sent::new(&line), &scene);
+        let body: serde_json::Value = serde_json::from_slice(&found.body).unwrap();
+        assert_eq!(body["transaction"]["timeStamp"], transaction.timestamp.0);
+    }
+}
+
+#[test]
+fn transactions_of_the_pool_are_written_in_steps() {
+    let scene = Scene::new();
+    let mut node = TestNode::default();
+    node.waiting = (0..25).map(|number| multisig_with_cosignatures(number).into()).collect();
+    let line = format!("GET /account/unconfirmedTransactions?address={}", address(1));
+    let sent = Sent::new(&line);
+    let whole = sent.at(&mut Api::new(settings()), &scene, &mut node);
+    let (mut api, mut reply, mut steps) = (Api::new(settings()), Reply::new(), 0);
+    // What has come into the pool since is not shown.
+    while sent.step(&mut api, &scene, &mut node, &mut reply, steps > 0, 60).unwrap().0 == Taken::Unfinished {
+        node.waiting.clear();
+        steps += 1;
+    }
+    assert!(steps > 2 && reply.body == whole.body);
+}
+
+#[test]
+fn a_batch_names_each_account_once_and_not_too_many() {
+    let scene = with_many_mosaics();
+    let batch = |accounts: &[crate::model::Address]| {
+        let accounts: Vec<_> = accounts.iter().map(|one| format!("{{\"account\":\"{one}\"}}")).collect();
+        format!("{{\"data\":[{}]}}", accounts.join(","))
+    };
+    let line = "POST /account/mosaic/owned/definition/batch";
+    let many = |count: u16| -> Vec<_> {
+        let seed = |number: u16| [number.to_be_bytes().as_slice(), &[9; 30]].concat();
+        let key = |number| crate::crypto::PublicKey(seed(number).try_into().unwrap());
+        (0..count).map(|number| address_of(&key(number))).collect()
+    };
+    let repeated = batch(&vec![address(1); 900]);
+    let (mut api, mut node, mut reply) = (Api::new(settings()), TestNode::default(), Reply::new());
+    let sent = Sent::new(line).json(&repeated);
+    let (taken, units) = sent.step(&mut api, &scene, &mut node, &mut reply, false, PLENTY).unwrap();
+    let (once, mut first) = (batch(&[address(1)]), Reply::new());
+    let sent = Sent::new(line).json(&once);
+    let (_, less) = sent.step(&mut api, &scene, &mut node, &mut first, false, PLENTY).unwrap();
+    assert_eq!((taken, &reply.body), (Taken::Done, &first.body));
+    assert!(units < less + 1500, "{units} units rather than {less}: only reading takes longer");
+    // The body is read in the first step, the accounts are looked at in others.
+    let most = batch(&many(512));
+    let stepped = in_steps(&Sent::new(line).json(&most), &scene, |_| {});
+    assert!(stepped.steps > 2 && stepped.dearest < 1000, "{} units", stepped.dearest);
+    assert_eq!(stepped.body, Sent::new(line).json(&most).of(&scene).body);
+    let too_many = batch(&many(513));
+    let refused = Sent::new(line).json(&too_many).fails(&scene);
+    assert_eq!(refused, (400, "a batch may name at most 512 accounts".to_owned()));
+}
+
+#[test]
+fn who_is_gone_is_written_no_answer() {
+    let scene = with_full_block(600);
+    let (mut api, mut node, mut reply) = (Api::new(settings()), TestNode::default(), Reply::new());
+    let sent = Sent::new("GET /chain/last-block");
+    let (taken, _) = sent.step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
+    assert_eq!((taken, api.unfinished.len()), (Taken::Unfinished, 1));
+    api.gone(ConnectionId(2));
+    assert_eq!(api.unfinished.len(), 1);
+    api.gone(sent.connection);
+    assert_eq!(api.unfinished.len(), 0);
+}
+
+#[test]
+fn a_new_request_has_nothing_of_an_answer_that_was_not_resumed() {
+    let scene = with_full_block(600);
+    let (mut api, mut node, mut reply) = (Api::new(settings()), TestNode::default(), Reply::new());
+    Sent::new("GET /chain/last-block").step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
+    let height = Sent::new("GET /chain/height").step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
+    assert_eq!((height.0, reply.body.as_slice()), (Taken::Done, b"{\"height\":2}\r\n".as_slice()));
+    assert_eq!(api.unfinished.len(), 0);
+    // What was parked before it came here is answered from the start.
+    let height = Sent::new("GET /chain/height").step(&mut api, &scene, &mut node, &mut reply, true, STEP).unwrap();
+    assert_eq!((height.0, reply.body.as_slice()), (Taken::Done, b"{\"height\":2}\r\n".as_slice()));
+}
+
+#[test]
+fn only_so_many_answers_are_unfinished_at_a_time() {
+    let scene = with_full_block(600);
+    let (mut api, mut node) = (Api::new(settings()), TestNode::default());
+    let mut ask = |number: usize| {
+        let address = IpAddr::from([10, 0, (number / MAX_PER_ADDRESS) as u8, 1]);
+        let sent = Sent::new("GET /chain/last-block");
+        let caller = Caller { address, ..sent.caller };
+        let (sent, mut reply) = (Sent { connection: ConnectionId(number as u64), caller, ..sent }, Reply::new());
+        let (taken, _) = sent.step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
+        (taken, reply.status, api.unfinished.len())
+    };
+    for number in 0..MAX_PER_ADDRESS {
+        assert_eq!(ask(number), (Taken::Unfinished, 200, number + 1));
+    }
+    for number in MAX_PER_ADDRESS..MAX_UNFINISHED {
+        assert_eq!(ask(number).0, Taken::Unfinished);
+    }
+    assert_eq!(ask(MAX_UNFINISHED), (Taken::Done, 503, MAX_UNFINISHED));
+}
+
+#[test]
+fn one_address_cannot_take_all_places() {
+    let scene = with_full_block(600);
+    let (mut api, mut node) = (Api::new(settings()), TestNode::default());
+    let mut ask = |number: usize, address: [u8; 4]| {
+        let sent = Sent { connection: ConnectionId(number as u64), ..Sent::new("GET /chain/last-block").from(address) };
+        let mut reply = Reply::new();
+        let (taken, _) = sent.step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
+        (taken, reply)
+    };
+    (0..MAX_PER_ADDRESS).for_each(|number| assert_eq!(ask(number, [10, 0, 0, 1]).0, Taken::Unfinished));
+    let (taken, refused) = ask(500, [10, 0, 0, 1]);
+    assert_eq!((taken, failure_in(&refused).0), (Taken::Done, 503));
+    assert_eq!(ask(501, [10, 0, 0, 2]).0, Taken::Unfinished);
+}

@@ -12,7 +12,7 @@ use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PublicKey, Signature};
 use crate::model::network::test_network;
 use crate::model::transaction::{
-    LinkMode, MosaicDefinitionCreation, Multisig, ProvisionNamespace, Transfer, wire_version,
+    Cosignature, LinkMode, MosaicDefinitionCreation, Multisig, ProvisionNamespace, Transfer, wire_version,
 };
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, MosaicDefinition, MosaicId, MosaicProperties,
@@ -71,6 +71,22 @@ pub fn transaction(signature: Option<Signature>, body: Body) -> Transaction {
 pub fn multisig() -> Transaction {
     let multisig = Multisig { inner: transfer(None), cosignatures: Vec::new() };
     transaction(Some(Signature([3; 64])), Body::Multisig(Box::new(multisig)))
+}
+
+/// A multisig transaction with cosignatures, different for every number.
+pub fn multisig_with_cosignatures(number: i32) -> Transaction {
+    let inner = Transaction { timestamp: Timestamp(number), fee: Amount(0), ..transfer(None) };
+    let body = Cosignature { other_hash: inner.hash().into(), other_account: address(1) };
+    let cosignature = |signer| Transaction {
+        signer: key(signer),
+        timestamp: Timestamp(number),
+        fee: Amount(0),
+        ..signed(Body::Cosignature(body.clone()))
+    };
+    let mut cosignatures: Vec<_> = (20..25).map(cosignature).collect();
+    cosignatures.sort_by_key(|one| one.signer_address(NETWORK));
+    let body = Multisig { inner, cosignatures };
+    Transaction { fee: Amount(0), timestamp: Timestamp(number), ..signed(Body::Multisig(Box::new(body))) }
 }
 
 pub fn signed_transfer() -> Transaction {
@@ -134,8 +150,7 @@ impl Scene {
         let identity = Identity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 28 }).unwrap();
         let scene = Scene { network, store, status: NodeStatus::NoRemoteNode, _folder: folder };
-        let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
-        scene.put_account(1, &Account { first_height: 1, balance, ..Account::default() });
+        scene.put_rich(1);
         scene
     }
 
@@ -143,8 +158,7 @@ impl Scene {
     /// account.
     pub fn with_mosaics() -> Scene {
         let scene = Scene::new();
-        let rich = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
-        scene.put_account(1, &Account { first_height: 1, balance: rich, ..Account::default() });
+        scene.put_rich(1);
         let kind = crate::model::mosaic::LevyKind::Absolute;
         let levy = Levy { kind, recipient: address(2), mosaic: MosaicId::parse("a:paid").unwrap(), fee: 3 };
         scene.add_block(vec![
@@ -165,6 +179,12 @@ impl Scene {
 
     pub fn put_account(&self, byte: u8, account: &Account) {
         self.put_account_of(address(byte), account);
+    }
+
+    /// Gives an account all the money that a test needs.
+    pub fn put_rich(&self, byte: u8) {
+        let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
+        self.put_account(byte, &Account { first_height: 1, balance, ..Account::default() });
     }
 
     pub fn put_account_of(&self, address: Address, account: &Account) {

@@ -1,1 +1,120 @@
+//! Private keys leave no copy behind, whatever becomes of the request.
 
+use super::scene::*;
+use crate::codec::wipe::seen;
+use crate::model::transaction::wire_version;
+
+const KEY: &str = "ec323551f22cf49eeeca6fa9ed7177305a200c74e4492cd9a7b24a528277b1aa";
+
+fn key_bytes() -> Vec<u8> {
+    hex::decode(KEY).unwrap()
+}
+
+fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// What was erased while a request was answered, and its status.
+fn erased(scene: &Scene, line: &str, content_type: &str, body: &[u8]) -> (u16, Vec<Vec<u8>>) {
+    drop(seen::take());
+    let fields = [("Content-Type", content_type)];
+    let reply = Sent { body, ..Sent::new(line).with(&fields) }.of(scene);
+    assert!(!holds(&reply.body, KEY.as_bytes()), "{}", text_of(&reply));
+    (reply.status, seen::take())
+}
+
+fn times(erased: &[Vec<u8>], part: &[u8]) -> usize {
+    erased.iter().filter(|one| holds(one, part)).count()
+}
+
+#[test]
+fn the_text_and_the_bytes_of_a_key_are_erased_when_it_was_read() {
+    let (status, erased) =
+        erased(&Scene::new(), "POST /account/lock", "application/json", format!(r#"{{"value":"{KEY}"}}"#).as_bytes());
+    assert_eq!(status, 200);
+    assert_eq!((times(&erased, KEY.as_bytes()), times(&erased, &key_bytes())), (1, 1));
+}
+
+#[test]
+fn a_key_in_a_body_that_is_refused_is_erased() {
+    let scene = Scene::new();
+    let long = KEY.repeat(3);
+    for (body, text) in [
+        // Malformed behind it, around it, or in it.
+        (format!(r#"{{"value":"{KEY}""#), KEY),
+        (format!(r#"{{"value":"{KEY}"]"#), KEY),
+        (format!(r#"{{"a":["{KEY}",{{"b":"{KEY}"}},}}"#), KEY),
+        (format!(r#"{{"value":"{KEY}\n{KEY}"#), KEY),
+        (format!(r#"{{"value":"{KEY}\u12"}}"#), KEY),
+        // As a key, twice, without quotes, or by another name.
+        (format!(r#"{{"{KEY}" 1}}"#), KEY),
+        (format!(r#"{{"{KEY}":1}}"#), KEY),
+        (format!(r#"{{"value":"{KEY}","value":1}}"#), KEY),
+        (format!("{{value:{KEY}"), KEY),
+        (format!("{{'x':'{KEY}'}}"), KEY),
+        // In an array rather than an object, or as a whole.
+        (format!("['{KEY}']"), KEY),
+        (KEY.to_owned(), KEY),
+        // Too long, or with a letter that is no digit.
+        (format!(r#"{{"value":"{long}z"}}"#), &long),
+        (format!(r#"{{"value":"{KEY}","_propertyOrderArray":["x"]}}"#), KEY),
+    ] {
+        let (status, erased) = erased(&scene, "POST /account/lock", "application/json", body.as_bytes());
+        // Unfinished strings are only looked for, not copied.
+        let is_copied = !(body.starts_with("{value:") || body == format!(r#"{{"value":"{KEY}\n{KEY}"#));
+        assert_ne!(status, 200, "{body}");
+        assert!(!is_copied || times(&erased, text.as_bytes()) >= 1, "{body}: {erased:?}");
+    }
+}
+
+#[test]
+fn what_was_decoded_before_a_bad_digit_is_erased() {
+    let body = format!(r#"{{"value":"{KEY}zz"}}"#);
+    let (status, erased) = erased(&Scene::new(), "POST /account/lock", "application/json", body.as_bytes());
+    assert_eq!(status, 400);
+    assert_eq!(times(&erased, &key_bytes()), 1, "{erased:?}");
+}
+
+#[test]
+fn a_key_in_a_text_that_is_no_utf_8_is_erased_with_its_repaired_copy() {
+    let mut body = format!(r#"{{"value":"{KEY}","x":""#).into_bytes();
+    body.extend(b"\xff\xff\"}");
+    let (status, erased) = erased(&Scene::new(), "POST /account/lock", "application/json", &body);
+    assert_eq!(status, 200);
+    // The repaired body, and the text of the value.
+    assert_eq!(times(&erased, KEY.as_bytes()), 2);
+}
+
+#[test]
+fn a_key_in_binary_is_erased() {
+    let field = |bytes: &[u8]| [(bytes.len() as u32).to_le_bytes().as_slice(), bytes].concat();
+    let scene = Scene::new();
+    let (status, taken) = erased(&scene, "POST /account/lock", "application/binary", &field(&key_bytes()));
+    assert_eq!((status, times(&taken, &key_bytes())), (200, 1));
+    // A text that is not valid is repaired into a copy first.
+    let transaction = transfer(None).signed_bytes();
+    let text = [KEY.as_bytes(), b"\xff"].concat();
+    let body = [field(&transaction), field(&text)].concat();
+    let line = "POST /transaction/prepare-announce";
+    let (status, taken) = erased(&scene, line, "application/binary", &body);
+    assert_eq!((status, times(&taken, KEY.as_bytes())), (500, 2));
+}
+
+#[test]
+fn a_key_beside_a_transaction_is_erased_whatever_is_wrong_with_that() {
+    let scene = Scene::new();
+    let version = wire_version(NETWORK, 1);
+    let transaction = format!(
+        r#"{{"type":257,"version":{version},"timeStamp":1,"signer":"{}","fee":8,"deadline":9,"recipient":"{}","amount":7}}"#,
+        key(1),
+        address(2)
+    );
+    for (transaction, status, copies) in
+        [(transaction.as_str(), 200, 2), ("{}", 500, 1), ("5", 500, 1), (r#"{"type":1}"#, 400, 1)]
+    {
+        let body = format!(r#"{{"privateKey":"{KEY}","transaction":{transaction}}}"#);
+        let line = "POST /transaction/prepare-announce";
+        let (answered, erased) = erased(&scene, line, "application/json", body.as_bytes());
+        assert_eq!((answered, times(&erased, KEY.as_bytes())), (status, copies), "{transaction}");
+    }
+}
