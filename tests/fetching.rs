@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use nisd::net::fetch::{
+use nisd::net::fetch::{Fetching, 
     Endpoint, Fetch, FetchError, FetchId, FetchLimits, FetchStats, Fetcher, Method, NameConfiguration, Response,
 };
 use simple_dns::rdata::{A, AAAA, CNAME, RData};
@@ -53,7 +53,7 @@ impl Driver {
     }
 
     fn with_names(limits: FetchLimits, names: NameConfiguration) -> Self {
-        let fetcher = Fetcher::new(limits, names, [3; 32], FIRST_TOKEN);
+        let fetcher = Fetcher::new(Fetching { limits, names, seed: [3; 32] }, FIRST_TOKEN);
         Self {
             poll: Poll::new().unwrap(),
             fetcher,

@@ -194,7 +194,7 @@ fn a_request_may_arrive_in_any_pieces_and_framings() {
         client.send(&whole[cut..]);
         assert_eq!(client.answer().json()["height"], 3, "cut at {cut}");
     }
-    let start = "POST /block/at/public HTTP/1.1\r\nHost: nisd\r\nContent-Type: application/json\r\n";
+    let start = "POST /block/at/public HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     client.send(format!("{start}Transfer-Encoding: chunked\r\n\r\n4\r\n{{\"he\r\n8;x=y\r\night\":4}}\r\n0\r\n\r\n"));
     assert_eq!(client.answer().json()["height"], 4);
     client.send(format!("{start}Content-Length: 12\r\nExpect: 100-continue\r\n\r\n"));
@@ -202,7 +202,7 @@ fn a_request_may_arrive_in_any_pieces_and_framings() {
     assert_eq!((early.status, early.headers.len()), (100, 0));
     client.send("{\"height\":5}");
     assert_eq!(client.answer().json()["height"], 5);
-    client.send("GET /chain/height HTTP/1.1\r\nHost: nisd\r\nConnection: close\r\n\r\n");
+    client.send("GET /chain/height HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let last = client.answer();
     assert_eq!((last.status, last.header("Connection")), (200, Some("close")));
     client.expect_end();
@@ -213,7 +213,7 @@ fn a_large_answer_to_get_is_compressed_only_when_asked_for() {
     let (node, _folder) = node_at(55, &[]);
     let mut client = Client::connect(node.http);
     let with_gzip =
-        |target: &str| format!("GET {target} HTTP/1.1\r\nHost: nisd\r\nAccept-Encoding: deflate, gzip\r\n\r\n");
+        |target: &str| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: deflate, gzip\r\n\r\n");
     for target in ["/chain/last-block", &format!("/transaction/get?hash={LONG_TRANSACTION}")] {
         let plain = client.get(target);
         assert_eq!((plain.status, plain.header("Content-Encoding")), (200, None));
@@ -239,12 +239,12 @@ fn head_tells_the_headers_of_get_and_options_the_methods() {
     let mut client = Client::connect(node.http);
     for target in ["/chain/height", "/chain/last-block"] {
         let mut full = client.get(target);
-        client.send(format!("HEAD {target} HTTP/1.1\r\nHost: nisd\r\n\r\n"));
+        client.send(format!("HEAD {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         let head = client.head();
         full.body.clear();
         assert_eq!(head, full);
     }
-    client.send("OPTIONS /chain/height HTTP/1.1\r\nHost: nisd\r\nOrigin: http://a\r\n\r\n");
+    client.send("OPTIONS /chain/height HTTP/1.1\r\nHost: localhost\r\nOrigin: http://a\r\n\r\n");
     let options = client.answer();
     assert_eq!((options.status, options.body.len()), (200, 0));
     assert_eq!(options.header("Access-Control-Allow-Origin"), Some("*"));
@@ -377,7 +377,7 @@ fn transactions_of_registered_accounts_are_delivered_with_their_place_in_the_cha
 }
 
 #[test]
-fn a_session_that_only_registers_an_account_gets_its_transactions_until_it_subscribes() {
+fn a_session_that_connects_without_headers_gets_the_transactions_of_accounts_that_it_registers() {
     let (node, _folder) = lively_node();
     let (sender, recipient) = (key_pair(SENDER), address(&key_pair(RECIPIENT)));
     let [mut silent, mut explicit] = [(); 2].map(|()| connected(&node));
@@ -391,7 +391,8 @@ fn a_session_that_only_registers_an_account_gets_its_transactions_until_it_subsc
     let mut client = Client::connect(node.http);
     let hash = announce_now(&mut client, &transfer(&sender, recipient, Amount::whole(1), Amount(50_000), now()));
     expect_pair(&silent.next_stomp(), &address(&sender), "sub-0", &hash, &mut client);
-    // The other one gets only what it subscribed to, and hears of it without registering it.
+    // So does the other one whatever it subscribes to, and it hears of that too without registering it.
+    expect_pair(&explicit.next_stomp(), &address(&sender), "sub-0", &hash, &mut client);
     expect_pair(&explicit.next_stomp(), &recipient, "mine", &hash, &mut client);
 }
 
@@ -701,7 +702,7 @@ fn an_upgrade_that_cannot_be_has_the_answer_that_says_why() {
     let (node, _folder) = node_at(2, &[]);
     let ask = |method: &str, path: &str, headers: &str| {
         let mut client = Client::connect(node.websocket);
-        client.send(format!("{method} {path} HTTP/1.1\r\nHost: nisd\r\n{headers}\r\n"));
+        client.send(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"));
         client.answer()
     };
     let without = |line: &str| UPGRADE.split_inclusive("\r\n").filter(|one| !one.starts_with(line)).collect::<String>();
@@ -733,7 +734,7 @@ fn an_upgrade_that_cannot_be_has_the_answer_that_says_why() {
     assert_eq!(ask("GET", "/chain/height", "").status, 404);
     // And the other port knows nothing of websockets.
     let mut client = Client::connect(node.http);
-    client.send(format!("GET {PATH} HTTP/1.1\r\nHost: nisd\r\n{UPGRADE}\r\n"));
+    client.send(format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n"));
     assert_eq!(client.answer().status, 404);
 }
 
@@ -741,7 +742,7 @@ fn an_upgrade_that_cannot_be_has_the_answer_that_says_why() {
 fn frames_may_follow_the_upgrade_without_waiting_for_its_answer() {
     let (node, _folder) = node_at(2, &[]);
     let mut client = Client::connect(node.websocket);
-    let mut bytes = format!("GET {PATH} HTTP/1.1\r\nHost: nisd\r\n{UPGRADE}\r\n").into_bytes();
+    let mut bytes = format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n").into_bytes();
     // `CONNECT\n\n\0` under a mask of zeros.
     bytes.extend_from_slice(b"\x81\x8a\0\0\0\0CONNECT\n\n\0");
     client.send(bytes);

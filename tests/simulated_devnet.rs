@@ -423,7 +423,7 @@ impl<'n> Simulation<'n> {
 
 /// Lets an account harvest.
 fn unlock(node: &mut SimulatedNode<'_>, place: usize) {
-    let answer = node.post("/account/unlock", &format!("{{\"value\":\"{}\"}}", private_key(place).printed()));
+    let answer = node.post("/account/unlock", &format!("{{\"value\":\"{}\"}}", private_key(place).printed().as_str()));
     assert_eq!((answer.status, answer.body.as_slice()), (200, b"".as_slice()));
 }
 

@@ -142,14 +142,14 @@ impl Client {
 
 /// The bytes of a GET.
 pub fn get(target: &str) -> String {
-    format!("GET {target} HTTP/1.1\r\nHost: nisd\r\n\r\n")
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
 /// The bytes of a POST of JSON.
 pub fn post(target: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "POST {target} HTTP/1.1\r\nHost: nisd\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     )
 }

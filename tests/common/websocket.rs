@@ -44,7 +44,7 @@ impl Socket {
     #[track_caller]
     pub fn open(address: SocketAddr) -> Socket {
         let mut client = Client::connect(address);
-        client.send(format!("GET {PATH} HTTP/1.1\r\nHost: nisd\r\n{UPGRADE}\r\n"));
+        client.send(format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n"));
         let answer = client.head();
         assert_eq!(answer.status, 101, "{answer:?}");
         assert_eq!(answer.header("Sec-WebSocket-Accept"), Some(ACCEPT));
