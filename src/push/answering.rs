@@ -10,8 +10,8 @@ use super::publication::Audience;
 use super::topics::ERRORS;
 use super::turns::Turns;
 use super::walk::{Means, Walk};
-use super::{FactsError, Limits, Query, SessionId};
-use crate::model::Timestamp;
+use super::{FactsError, Query, SessionId};
+use crate::model::{Height, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::Effects;
 
@@ -50,6 +50,18 @@ impl Answering {
         }
     }
 
+    /// The chain is the same only up to `common`: what is told of a block that has been replaced is told anew, of the one
+    /// that is the last then.
+    pub fn chain_changed(&mut self, common: Height, hub: &mut Hub) {
+        let replaced = self.current.take_if(|(_, walk)| walk.height().is_some_and(|height| height > common));
+        if let Some((session, _)) = replaced
+            && let Some(state) = hub.session_mut(session)
+        {
+            state.queries.push_front(Query::LastBlock);
+            self.turns.enter(state.payer, session);
+        }
+    }
+
     /// Whether there is anything to tell just now.
     pub fn has_work(&self) -> bool {
         self.current.is_some() || !self.turns.is_empty()
@@ -70,18 +82,18 @@ impl Answering {
     }
 
     /// Tells until the units in `budget` are used up, each of which is charged to the session it is used for.
-    pub fn work(&mut self, limits: &Limits, now: Duration, time: Timestamp, means: &mut Means<'_>, budget: &mut u32) {
+    pub fn work(&mut self, means: &mut Means<'_>, budget: &mut u32) {
         while *budget > 0 {
             let before = *budget;
             let charged = match self.current.take() {
                 Some((session, walk)) => {
-                    self.go_on(session, walk, time, means, budget);
+                    self.go_on(session, walk, means, budget);
                     session
                 }
                 None => {
                     let Some((payer, session)) = self.turns.next() else { return };
                     *budget = budget.saturating_sub(QUERY_UNITS);
-                    self.begin(payer, session, limits, now, time, means);
+                    self.begin(payer, session, means);
                     session
                 }
             };
@@ -92,33 +104,25 @@ impl Answering {
     }
 
     /// Goes on with an answer, if there is still somebody who waits for it.
-    fn go_on(&mut self, session: SessionId, mut walk: Walk, time: Timestamp, means: &mut Means<'_>, budget: &mut u32) {
+    fn go_on(&mut self, session: SessionId, mut walk: Walk, means: &mut Means<'_>, budget: &mut u32) {
         if means.hub.session(session).is_none() {
             return;
         }
         if !walk.work(means, budget) {
             self.current = Some((session, walk));
         } else if let Some(failure) = walk.into_failure() {
-            tell_failure(session, &failure, time, means);
+            tell_failure(session, &failure, means);
         }
     }
 
     /// Takes up the next query of a session.
-    fn begin(
-        &mut self,
-        payer: Payer,
-        session: SessionId,
-        limits: &Limits,
-        now: Duration,
-        time: Timestamp,
-        means: &mut Means<'_>,
-    ) {
+    fn begin(&mut self, payer: Payer, session: SessionId, means: &mut Means<'_>) {
         let Some(state) = means.hub.session_mut(session) else { return self.turns.leave(payer, session) };
         let connection = state.transport.connection();
-        if means.effects.backlog(connection) >= limits.query_backlog_bytes {
+        if means.effects.backlog(connection) >= means.settings.limits.query_backlog_bytes {
             self.turns.leave(payer, session);
             if self.held_back.is_empty() {
-                self.retry_at = now + BACKLOG_PAUSE;
+                self.retry_at = means.now + BACKLOG_PAUSE;
             }
             self.held_back.insert((payer, session));
             return;
@@ -133,7 +137,7 @@ impl Answering {
         let Some(query) = query else { return };
         match walk_of(query, session, means) {
             Ok(walk) => self.current = Some((session, walk)),
-            Err(failure) => tell_failure(session, &failure, time, means),
+            Err(failure) => tell_failure(session, &failure, means),
         }
     }
 }
@@ -155,8 +159,8 @@ fn walk_of(query: Query, session: SessionId, means: &Means<'_>) -> Result<Walk, 
     }
 }
 
-fn tell_failure(session: SessionId, failure: &FactsError, time: Timestamp, means: &mut Means<'_>) {
-    tell_error(session, &failure.0, time, means.hub, means.pool, means.effects);
+fn tell_failure(session: SessionId, failure: &FactsError, means: &mut Means<'_>) {
+    tell_error(session, &failure.0, means.time, means.hub, means.pool, means.effects);
 }
 
 /// Tells a session on `/errors` why what it asked for has failed.

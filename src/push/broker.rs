@@ -131,6 +131,7 @@ impl Broker {
     /// blocks in between are published, each once.
     pub fn chain_changed(&mut self, common: Height, last: Height) {
         self.publisher.chain_changed(common, last);
+        self.answering.chain_changed(common, &mut self.hub);
     }
 
     /// A transaction has come into the pool, and is published.
@@ -162,13 +163,13 @@ impl Broker {
         effects: &mut dyn Effects,
     ) {
         let Self { settings, network, hub, pool, answering, publisher, .. } = self;
-        let mut means = Means { hub, facts, pool, network: *network, heights: settings.blocks_new, effects };
+        let mut means = Means { hub, facts, pool, network: *network, settings, now, time, effects };
         let mut half = *budget / 2;
         let spared = *budget - half;
-        answering.work(&settings.limits, now, time, &mut means, &mut half);
+        answering.work(&mut means, &mut half);
         *budget = spared + half;
         publisher.work(tells_blocks, &mut means, budget);
-        answering.work(&settings.limits, now, time, &mut means, budget);
+        answering.work(&mut means, budget);
     }
 
     /// What the broker holds.

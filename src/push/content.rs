@@ -1,9 +1,7 @@
 //! The bodies of messages, made once for all who get them.
 
-use std::rc::Rc;
-
-use super::BlocksNewBody;
 use super::stomp::encoder::MESSAGE_END;
+use super::{BlocksNewBody, Facts, FactsError};
 use crate::api::views::View;
 use crate::codec::json::JsonSink;
 use crate::codec::limits;
@@ -13,6 +11,10 @@ use crate::net::{Shared, SharedPool};
 
 /// Bytes of JSON that are written in one unit of work.
 const BYTES_PER_UNIT: usize = 256;
+/// Transactions of a block that are read at a time.
+pub const TRANSACTIONS_AT_A_TIME: usize = 16;
+/// Units of work that it takes to read a transaction.
+pub const TRANSACTION_UNITS: u32 = 2;
 
 /// The body of a MESSAGE and the end of its frame.
 #[derive(Clone, Debug)]
@@ -81,7 +83,7 @@ fn error_text(message: &str, time: Timestamp) -> Vec<u8> {
 
 /// The JSON text of a block, written one transaction after the other.
 pub struct BlockText {
-    block: Rc<Block>,
+    height: Height,
     /// What has been written so far.
     text: Vec<u8>,
     /// What follows the transactions.
@@ -91,41 +93,35 @@ pub struct BlockText {
 }
 
 impl BlockText {
-    /// Nothing but what precedes the transactions.
-    pub fn new(block: Rc<Block>) -> BlockText {
+    /// The text up to the transactions; `block` has none of them.
+    pub fn new(block: &Block) -> BlockText {
         const LIST: &[u8] = b"\"transactions\":[";
-        let frame = Block {
-            kind: block.kind,
-            version: block.version,
-            timestamp: block.timestamp,
-            signer: block.signer,
-            signature: block.signature.clone(),
-            previous_hash: block.previous_hash.clone(),
-            height: block.height,
-            transactions: Vec::new(),
-        };
-        let mut text = JsonSink::document(|sink| frame.write(sink));
+        let mut text = JsonSink::document(|sink| block.write(sink));
         let list = text.windows(LIST.len()).position(|window| window == LIST);
         let end = text.split_off(list.map_or(text.len(), |at| at + LIST.len()));
-        BlockText { block, text, end, written: 0 }
+        BlockText { height: block.height, text, end, written: 0 }
     }
 
     /// Writes on until the units in `budget` are used up; true when everything is written.
-    pub fn work(&mut self, budget: &mut u32) -> bool {
+    pub fn work(&mut self, facts: &dyn Facts, budget: &mut u32) -> Result<bool, FactsError> {
         let mut sink = JsonSink::default();
-        while let Some(transaction) = self.block.transactions.get(self.written) {
-            if *budget == 0 {
-                return false;
+        while *budget > 0 {
+            let transactions = facts.transactions(self.height, self.written, TRANSACTIONS_AT_A_TIME)?;
+            if transactions.is_empty() {
+                return Ok(true);
             }
             let before = self.text.len();
-            if self.written > 0 {
-                self.text.push(b',');
+            for transaction in transactions {
+                if self.written > 0 {
+                    self.text.push(b',');
+                }
+                sink.append_to(&mut self.text, |sink| transaction.write(sink));
+                self.written += 1;
+                *budget = budget.saturating_sub(TRANSACTION_UNITS);
             }
-            sink.append_to(&mut self.text, |sink| transaction.write(sink));
-            self.written += 1;
-            *budget = budget.saturating_sub(1 + units_of(self.text.len() - before));
+            *budget = budget.saturating_sub(units_of(self.text.len() - before));
         }
-        true
+        Ok(false)
     }
 
     /// The body that tells of the block, once everything is written.
@@ -138,7 +134,7 @@ impl BlockText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::push::testing::block_of;
+    use crate::push::testing::{Known, block_of};
 
     fn text(content: &Content) -> String {
         String::from_utf8(content.for_session(false).to_vec()).unwrap()
@@ -146,17 +142,19 @@ mod tests {
 
     #[test]
     fn a_block_written_in_steps_is_the_block_written_at_once() {
-        for transactions in [0, 1, 2, 50] {
-            let block = Rc::new(block_of(Height(7), transactions));
+        let mut known = Known::default();
+        for (height, transactions) in (2..).zip([0, 1, 16, 17, 100]) {
+            let whole = block_of(Height(height), transactions);
+            known.blocks.insert(height, whole.clone());
+            let head = known.block(Height(height)).unwrap().unwrap();
             let pool = SharedPool::default();
-            let whole = text(&Content::view(&*block, &pool));
-            let mut steps = BlockText::new(block);
+            let mut steps = BlockText::new(&head);
             let mut calls = 1;
-            while !steps.work(&mut 3) {
+            while !steps.work(&known, &mut 3).unwrap() {
                 calls += 1;
             }
-            assert_eq!(text(&steps.finish(&pool)), whole);
-            assert!(calls >= transactions / 3, "{calls} calls for {transactions} transactions");
+            assert_eq!(text(&steps.finish(&pool)), text(&Content::view(&whole, &pool)));
+            assert!(calls > transactions / TRANSACTIONS_AT_A_TIME, "{calls} calls for {transactions} transactions");
         }
     }
 

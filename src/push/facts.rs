@@ -11,8 +11,10 @@ use crate::model::{Address, Block, Height, MosaicId, Transaction};
 pub trait Facts {
     /// Height of the last block.
     fn height(&self) -> Height;
-    /// The block at a height, if there is one.
+    /// The block at a height, if there is one, without its transactions.
     fn block(&self, height: Height) -> Result<Option<Block>, FactsError>;
+    /// Transactions of the block at a height: those from an index on, at most `most` of them, none at its end.
+    fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, FactsError>;
     /// The account of an address and what goes with it, as the HTTP interface shows it.
     fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError>;
     /// Who receives the levy of a mosaic, if it has one.

@@ -38,7 +38,7 @@ pub struct Hand<'a> {
 impl Broker {
     /// Handles one frame.
     pub(super) fn handle(&mut self, frame: &Frame<'_>, hand: &mut Hand<'_>) {
-        hand.units += 1 + units(frame.len(), BYTES_PER_UNIT);
+        hand.units += 1 + units(frame.size(), BYTES_PER_UNIT);
         match frame.command() {
             Command::Connect | Command::Stomp => self.connect(frame, hand),
             Command::Subscribe => self.subscribe(frame, hand),

@@ -42,7 +42,7 @@ const IFRAME: &str = r#"<!DOCTYPE html>
 const IFRAME_ETAG: &str = "\"0096cbd37f2a5218c33bb0826a7c74cbf\"";
 
 /// Subprotocols that may be agreed to. They have no influence on the version of STOMP.
-const SUBPROTOCOLS: [&str; 3] = ["v10.stomp", "v11.stomp", "v12.stomp"];
+pub const SUBPROTOCOLS: [&str; 3] = ["v10.stomp", "v11.stomp", "v12.stomp"];
 
 /// An answer in the making.
 struct Handling<'a> {

@@ -32,8 +32,9 @@ pub struct Publisher {
 
 impl Publisher {
     /// Blocks have become part of the chain: it is the same up to `common`, and ends at `last` now. Those that were
-    /// still to be told and have been replaced are told in their new form only.
+    /// still to be told and have been replaced are told in their new form only, also one of which a part was told.
     pub fn chain_changed(&mut self, common: Height, last: Height) {
+        self.walk.take_if(|walk| walk.height().is_some_and(|height| height > common));
         let first = common.next();
         let first = self.blocks.map_or(first, |(waiting, _)| waiting.min(first));
         self.blocks = (first <= last).then_some((first, last));
@@ -86,7 +87,7 @@ impl Publisher {
         }
         if tells_blocks && self.blocks.is_some() {
             let before = *self.before_blocks.get_or_insert(self.arrivals.len());
-            if before == 0 && !(self.was_block && !self.arrivals.is_empty()) {
+            if before == 0 && (!self.was_block || self.arrivals.is_empty()) {
                 return self.next_block();
             }
         }

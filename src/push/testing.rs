@@ -179,7 +179,13 @@ impl Facts for Known {
 
     fn block(&self, height: Height) -> Result<Option<Block>, FactsError> {
         self.blocks_asked.set(self.blocks_asked.get() + 1);
-        Ok(self.blocks.get(&height.0).cloned())
+        let without_transactions = |block: &Block| Block { transactions: Vec::new(), ..block.clone() };
+        Ok(self.blocks.get(&height.0).map(without_transactions))
+    }
+
+    fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, FactsError> {
+        let block = self.blocks.get(&height.0).ok_or(FactsError("there is no such block".into()))?;
+        Ok(block.transactions.iter().skip(from).take(most).cloned().collect())
     }
 
     fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError> {

@@ -890,6 +890,21 @@ mod queries {
     }
 
     #[test]
+    fn a_block_that_is_replaced_while_it_is_told_is_told_anew() {
+        let mut bench = Bench::default();
+        bench.subscribe(1, "a", "/blocks");
+        bench.known.blocks.insert(7, block_of(Height(7), 100));
+        bench.receive(1, &send("block/last", ""));
+        bench.slice(100);
+        assert_eq!(bench.effects.sent.len(), 0, "it is not told yet");
+        bench.known.blocks.insert(7, block_of(Height(7), 1));
+        bench.broker.chain_changed(Height(6), Height(7));
+        let sent = bench.work();
+        assert_eq!(topics(&sent), ["1 /blocks", "1 /blocks"], "one that was asked for and one that is new");
+        assert!(sent.iter().all(|text| text.contains("\ncontent-length:834\n")), "{sent:?}");
+    }
+
+    #[test]
     fn the_queries_of_a_session_that_is_gone_are_forgotten() {
         let mut bench = Bench::default();
         bench.known.blocks.insert(7, block_of(Height(7), 500));

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
-use super::content::{BlockText, Content};
+use super::content::{BlockText, Content, TRANSACTION_UNITS, TRANSACTIONS_AT_A_TIME};
 use super::hub::Hub;
 use super::publication::{Audience, Publication};
-use super::{BlocksNewBody, Facts, FactsError, topics};
+use super::{Facts, FactsError, Settings, topics};
 use crate::api::views::{AccountPair, TransactionMeta, TransactionPair};
-use crate::model::{Address, Block, Body, Height, NetworkByte, Transaction};
+use crate::model::{Address, Body, Height, NetworkByte, Timestamp, Transaction};
 use crate::net::SharedPool;
 use crate::net::machine::Effects;
 
@@ -17,8 +18,6 @@ use crate::net::machine::Effects;
 const UNCONFIRMED_HEIGHT: Height = Height((1 << 53) - 1);
 /// Units of work that it takes to read an account.
 const ACCOUNT_UNITS: u32 = 20;
-/// Units of work that it takes to find out whom a transaction concerns.
-const TRANSACTION_UNITS: u32 = 2;
 
 /// What telling takes.
 pub struct Means<'a> {
@@ -30,8 +29,12 @@ pub struct Means<'a> {
     pub pool: &'a SharedPool,
     /// The network.
     pub network: NetworkByte,
-    /// The form in which heights are told.
-    pub heights: BlocksNewBody,
+    /// The switches and limits.
+    pub settings: &'a Settings,
+    /// Time since the node was started.
+    pub now: Duration,
+    /// Network time.
+    pub time: Timestamp,
     /// Takes what is sent.
     pub effects: &'a mut dyn Effects,
 }
@@ -39,6 +42,8 @@ pub struct Means<'a> {
 /// The way through what there is to tell.
 pub struct Walk {
     audience: Audience,
+    /// The block that is told, if it is one.
+    block: Option<Height>,
     ahead: Ahead,
     /// The transaction in hand.
     subject: Option<Subject>,
@@ -54,22 +59,28 @@ pub struct Walk {
 enum Ahead {
     Height(Height),
     Block(Height),
-    Transactions { block: Rc<Block>, height: Height, next: usize },
+    Transactions(Remaining),
     Unconfirmed(VecDeque<Rc<Transaction>>),
     Accounts,
+}
+
+/// The transactions of a block that are still to be told.
+struct Remaining {
+    height: Height,
+    /// Index of the first that was not read yet.
+    unread: usize,
+    /// Those that were.
+    read: VecDeque<Transaction>,
 }
 
 /// A transaction as it appears on the topics of addresses: always the one that stands in block or pool, also for the
 /// accounts of a transaction inside it. All of them get the same body.
 struct Subject {
-    place: Place,
+    transaction: Rc<Transaction>,
+    height: Height,
+    /// What the topics of its accounts begin with.
+    topic: &'static str,
     content: Option<Content>,
-}
-
-/// Where a transaction stands.
-enum Place {
-    Block { block: Rc<Block>, index: usize, height: Height },
-    Pool(Rc<Transaction>),
 }
 
 /// A publication and what its body is made of.
@@ -90,40 +101,16 @@ enum Theme {
     Account(Address),
 }
 
-impl Place {
-    fn transaction(&self) -> Option<&Transaction> {
-        match self {
-            Place::Block { block, index, .. } => block.transactions.get(*index),
-            Place::Pool(transaction) => Some(transaction),
-        }
-    }
-
-    fn height(&self) -> Height {
-        match self {
-            Place::Block { height, .. } => *height,
-            Place::Pool(_) => UNCONFIRMED_HEIGHT,
-        }
-    }
-
-    /// What the topics of its accounts begin with.
-    fn topic(&self) -> &'static str {
-        match self {
-            Place::Block { .. } => topics::TRANSACTIONS_OF,
-            Place::Pool(_) => topics::UNCONFIRMED_OF,
-        }
-    }
-}
-
 impl Walk {
     /// The block at a height has become part of the chain: the height, the block, its transactions, and the accounts
     /// that they concern.
     pub fn new_block(height: Height) -> Walk {
-        Walk::new(Audience::Everybody, Ahead::Height(height))
+        Walk { block: Some(height), ..Walk::new(Audience::Everybody, Ahead::Height(height)) }
     }
 
     /// The same without the height, for one who asks.
     pub fn block(height: Height, audience: Audience) -> Walk {
-        Walk::new(audience, Ahead::Block(height))
+        Walk { block: Some(height), ..Walk::new(audience, Ahead::Block(height)) }
     }
 
     /// Transactions are in the pool.
@@ -139,6 +126,7 @@ impl Walk {
     fn new(audience: Audience, ahead: Ahead) -> Walk {
         Walk {
             audience,
+            block: None,
             ahead,
             subject: None,
             concerned: VecDeque::new(),
@@ -165,6 +153,11 @@ impl Walk {
         self.telling.is_none() && self.is_over()
     }
 
+    /// The height of the block that is told.
+    pub fn height(&self) -> Option<Height> {
+        self.block
+    }
+
     /// The first thing that the node could not say to one who asked. News to everybody go on without what cannot be
     /// said, which the log tells.
     pub fn into_failure(self) -> Option<FactsError> {
@@ -185,7 +178,7 @@ impl Walk {
         if let Some(subject) = &self.subject {
             match self.concerned.pop_front() {
                 Some(address) => {
-                    let topic = format!("{}{address}", subject.place.topic());
+                    let topic = format!("{}{address}", subject.topic);
                     self.begin(&topic, Theme::Pair, means);
                 }
                 None => self.subject = None,
@@ -200,21 +193,24 @@ impl Walk {
             }
             Ahead::Block(height) => {
                 let height = *height;
-                self.read_block(height, means, budget);
+                self.read_block(height, means);
             }
-            Ahead::Transactions { block, height, next } => {
-                let place = Place::Block { block: Rc::clone(block), index: *next, height: *height };
-                *next += 1;
-                if place.transaction().is_some() {
-                    self.take_up(place, means, budget);
-                } else {
-                    self.accounts.insert(Address::from_public_key(&block.signer, means.network));
-                    self.ahead = Ahead::Accounts;
+            Ahead::Transactions(remaining) => match remaining.next(means, budget) {
+                Ok(Some(transaction)) => {
+                    let (height, topic) = (remaining.height, topics::TRANSACTIONS_OF);
+                    self.take_up(Subject { transaction, height, topic, content: None }, means, budget);
+                    self.accounts.extend(&self.concerned);
                 }
-            }
+                Ok(None) => self.ahead = Ahead::Accounts,
+                Err(failure) => {
+                    self.ahead = Ahead::Accounts;
+                    self.fail(failure);
+                }
+            },
             Ahead::Unconfirmed(transactions) => {
                 if let Some(transaction) = transactions.pop_front() {
-                    self.take_up(Place::Pool(transaction), means, budget);
+                    let (height, topic) = (UNCONFIRMED_HEIGHT, topics::UNCONFIRMED_OF);
+                    self.take_up(Subject { transaction, height, topic, content: None }, means, budget);
                     self.begin(topics::UNCONFIRMED, Theme::Transaction, means);
                 }
             }
@@ -226,15 +222,13 @@ impl Walk {
         }
     }
 
-    fn read_block(&mut self, height: Height, means: &mut Means<'_>, budget: &mut u32) {
+    fn read_block(&mut self, height: Height, means: &mut Means<'_>) {
         self.ahead = Ahead::Accounts;
         match means.facts.block(height) {
             Ok(Some(block)) => {
-                let units = TRANSACTION_UNITS.saturating_mul(block.transactions.len() as u32);
-                *budget = budget.saturating_sub(units);
-                let block = Rc::new(block);
-                self.ahead = Ahead::Transactions { block: Rc::clone(&block), height, next: 0 };
-                self.begin(topics::BLOCKS, Theme::Block(BlockText::new(block)), means);
+                self.accounts.insert(Address::from_public_key(&block.signer, means.network));
+                self.ahead = Ahead::Transactions(Remaining { height, unread: 0, read: VecDeque::new() });
+                self.begin(topics::BLOCKS, Theme::Block(BlockText::new(&block)), means);
             }
             Ok(None) => {}
             Err(failure) => self.fail(failure),
@@ -242,22 +236,17 @@ impl Walk {
     }
 
     /// Makes a transaction the one in hand.
-    fn take_up(&mut self, place: Place, means: &mut Means<'_>, budget: &mut u32) {
+    fn take_up(&mut self, subject: Subject, means: &mut Means<'_>, budget: &mut u32) {
+        let mut concerned = Vec::new();
         if means.hub.registry().len() > 0
-            && let Some(transaction) = place.transaction()
+            && let Err(failure) = concern(&subject.transaction, means, &mut concerned)
         {
-            let mut concerned = Vec::new();
-            if let Err(failure) = concern(transaction, means, &mut concerned) {
-                self.fail(failure);
-            }
-            *budget = budget.saturating_sub(TRANSACTION_UNITS + concerned.len() as u32);
-            concerned.retain(|address| means.hub.registry().contains(address));
-            if matches!(place, Place::Block { .. }) {
-                self.accounts.extend(&concerned);
-            }
-            self.concerned = concerned.into();
+            self.fail(failure);
         }
-        self.subject = Some(Subject { place, content: None });
+        *budget = budget.saturating_sub(concerned.len() as u32);
+        concerned.retain(|address| means.hub.registry().contains(address));
+        self.concerned = concerned.into();
+        self.subject = Some(subject);
     }
 
     fn begin(&mut self, topic: &str, theme: Theme, means: &Means<'_>) {
@@ -273,10 +262,15 @@ impl Walk {
                 Some(false) => return true,
                 Some(true) => {}
             }
-            if let Theme::Block(text) = &mut telling.theme
-                && !text.work(budget)
-            {
-                return false;
+            if let Theme::Block(text) = &mut telling.theme {
+                match text.work(means.facts, budget) {
+                    Ok(true) => {}
+                    Ok(false) => return false,
+                    Err(failure) => {
+                        self.fail(failure);
+                        return true;
+                    }
+                }
             }
             match self.content(&mut telling.theme, means, budget) {
                 Ok(None) => return true,
@@ -300,7 +294,7 @@ impl Walk {
     ) -> Result<Option<Content>, FactsError> {
         let pool = means.pool;
         let content = match theme {
-            Theme::Height(height) => Content::height(*height, means.heights, pool),
+            Theme::Height(height) => Content::height(*height, means.settings.blocks_new, pool),
             Theme::Block(text) => text.finish(pool),
             Theme::Account(address) => {
                 let (account, meta) = means.facts.account(address)?;
@@ -309,14 +303,10 @@ impl Walk {
             }
             Theme::Transaction | Theme::Pair => {
                 let Some(subject) = &mut self.subject else { return Ok(None) };
-                let Some(transaction) = subject.place.transaction() else { return Ok(None) };
                 match (&theme, &subject.content) {
-                    (Theme::Transaction, _) => Content::view(transaction, pool),
+                    (Theme::Transaction, _) => Content::view(&*subject.transaction, pool),
                     (_, Some(content)) => return Ok(Some(content.clone())),
-                    (_, None) => {
-                        let content = pair(transaction, subject.place.height(), pool);
-                        subject.content.insert(content).clone()
-                    }
+                    (_, None) => subject.content.insert(pair(&subject.transaction, subject.height, pool)).clone(),
                 }
             }
         };
@@ -329,6 +319,22 @@ impl Walk {
             Audience::Everybody => log::warn!("something is not published: {failure}"),
             Audience::Only(_) => drop(self.failure.get_or_insert(failure)),
         }
+    }
+}
+
+impl Remaining {
+    /// The next transaction. None are read if nobody could be told of them.
+    fn next(&mut self, means: &Means<'_>, budget: &mut u32) -> Result<Option<Rc<Transaction>>, FactsError> {
+        if means.hub.registry().len() == 0 {
+            return Ok(None);
+        }
+        if self.read.is_empty() {
+            let read = means.facts.transactions(self.height, self.unread, TRANSACTIONS_AT_A_TIME)?;
+            *budget = budget.saturating_sub(TRANSACTION_UNITS.saturating_mul(read.len() as u32));
+            self.unread += read.len();
+            self.read = read.into();
+        }
+        Ok(self.read.pop_front().map(Rc::new))
     }
 }
 

@@ -106,8 +106,8 @@ impl<'a> Frame<'a> {
         found.map(|value| value.map(unescape))
     }
 
-    /// Bytes of head and body, about as many as it came in.
-    pub fn len(&self) -> usize {
+    /// Bytes of its headers and body.
+    pub fn size(&self) -> usize {
         self.head.len() + self.body.len()
     }
 
