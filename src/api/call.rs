@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::Now;
 use super::actions::Actions;
 use super::budget::{Budget, cost};
 use super::chain_view::{ChainView, Page};
@@ -22,7 +21,7 @@ use crate::codec::wipe::Wiped;
 use crate::codec::{ReadError, Source};
 use crate::crypto::PublicKey;
 use crate::crypto::hex_text::decode_hex;
-use crate::model::{Address, MosaicId, NamespaceId};
+use crate::model::{Address, MosaicId, NamespaceId, Timestamp};
 use crate::net::http::Request;
 use crate::net::machine::{Caller, Taken};
 
@@ -32,6 +31,15 @@ const MAX_PAGE: i16 = 100;
 const DEFAULT_PAGE: i16 = 25;
 
 const NOT_AN_OBJECT: Failure = Failure::argument("JSON Object was expected");
+
+/// The present moment by the clock of the network.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Network time.
+    pub network: Timestamp,
+    /// The same in milliseconds.
+    pub network_millis: i64,
+}
 
 /// Something that can be the body of a request. It may hold a private key: what it is read from is wiped, and it has to
 /// keep its own copies in [`Wiped`] or the like while it reads.

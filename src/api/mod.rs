@@ -35,6 +35,7 @@ pub mod views;
 
 pub use actions::Actions;
 pub use budget::Budget;
+pub use call::Now;
 pub use chain_view::{BlockCursor, BlockReader, ChainView, Page, RawTransaction};
 pub use failure::Failure;
 pub use long::{AccountWriter, BlockWriter, account_pair, LongView, Sheet};
@@ -53,21 +54,11 @@ use route::{Access, Mapped, Route};
 use unfinished::Unfinished;
 
 use crate::codec::json::JsonSink;
-use crate::model::Timestamp;
 use crate::net::http::{Reply, Request};
 use crate::net::machine::{ConnectionId, Exchange, Taken};
 
 /// Bytes of an unfinished body from which on it is sent in pieces rather than as a whole.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// The present moment by the clock of the network.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// Network time.
-    pub network: Timestamp,
-    /// The same in milliseconds.
-    pub network_millis: i64,
-}
 
 /// The interface.
 pub struct Api {

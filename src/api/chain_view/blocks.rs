@@ -25,6 +25,23 @@ impl ChainView<'_> {
         Ok(Some((outline.block, cursor)))
     }
 
+    /// Transactions of the block at a height: from an index on, at most so many; none if there is no such block. Passing
+    /// those before costs little, but [`ChainView::open_block`] passes them only once.
+    pub fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, StoreError> {
+        let Some((_, mut cursor)) = self.open_block(height)? else { return Ok(Vec::new()) };
+        let Some(mut reader) = cursor.read(self)? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        while let Some(raw) = reader.next_raw()? {
+            if found.len() >= most {
+                break;
+            }
+            if reader.index() > from {
+                found.push(raw.read()?);
+            }
+        }
+        Ok(found)
+    }
+
     /// Where the confirmed transaction with a hash is, unless it is unknown or forgotten.
     pub fn hash_entry(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
         state::hash_entry(self.snapshot, hash)

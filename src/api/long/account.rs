@@ -46,6 +46,16 @@ impl AccountWriter {
         Ok(AccountWriter { address, head: Some(Box::new((account, meta))), list: None, after: None })
     }
 
+    /// What would be written, for those who write it themselves. Takes as long as there are accounts that it signs for,
+    /// which may be thousands.
+    pub fn at_once(self, view: &ChainView<'_>) -> Result<(AccountInfo, AccountMeta), Failure> {
+        let Some(head) = self.head else { return Err(Failure::internal("the account is written already")) };
+        let (account, mut meta) = *head;
+        let others = view.cosignatory_of_after(&self.address, None, usize::MAX)?;
+        meta.cosignatory_of = others.iter().map(|one| view.account(one)).collect::<Result<_, _>>()?;
+        Ok((account, meta))
+    }
+
     /// The same, shown with a key whether or not the chain has it.
     pub fn with_key(mut self, key: PublicKey) -> AccountWriter {
         if let Some(head) = &mut self.head {

@@ -4,14 +4,16 @@ use std::net::IpAddr;
 
 use super::scene::*;
 use crate::api::unfinished::{MAX_PER_ADDRESS, MAX_UNFINISHED};
-use crate::api::{Api, PIECE_BYTES};
+use crate::api::views::{AccountPair, View};
+use crate::api::{AccountWriter, Api, Budget, PIECE_BYTES};
+use crate::codec::json::JsonSink;
 use crate::crypto::Signature;
 use crate::model::{Amount, Timestamp, Transaction};
 use crate::net::http::Reply;
 use crate::net::machine::{Caller, ConnectionId, Taken};
 
-/// Units of a step, as the node gives them.
-const STEP: u32 = 500;
+/// Units of a step: fewer than the node gives, so that there are more steps.
+const STEP: u32 = 200;
 /// Units by which a step may overrun: those of the dearest thing that is done as a whole.
 const OVERRUN: u32 = 100;
 
@@ -87,11 +89,24 @@ fn a_block_of_thousands_of_transactions_is_written_in_steps_and_pieces() {
     assert!(is_stepped(&at, &scene).body == json.body);
     // It is what a writer of whole objects writes.
     let block = scene.with_view(|view| view.block(view.height)).unwrap().unwrap();
-    let written = crate::codec::json::JsonSink::document(|sink| {
+    let written = JsonSink::document(|sink| {
         crate::codec::block::write(sink, &block, crate::codec::Form::Verifiable);
     });
     assert!(json.body == [written.as_slice(), b"\r\n"].concat());
     assert!(binary.body == block.to_bytes(crate::codec::Form::Verifiable));
+}
+
+#[test]
+fn transactions_of_a_block_are_read_from_any_index() {
+    let scene = with_full_block(40);
+    scene.with_view(|view| {
+        let block = view.block(view.height).unwrap().unwrap();
+        for (from, most) in [(0, 7), (33, 7), (35, 7), (40, 7), (5, 0)] {
+            let expected: Vec<_> = block.transactions.iter().skip(from).take(most).cloned().collect();
+            assert_eq!(view.transactions(view.height, from, most).unwrap(), expected, "{from} {most}");
+        }
+        assert!(view.transactions(view.height.next(), 0, 1).unwrap().is_empty());
+    });
 }
 
 #[test]
@@ -122,11 +137,11 @@ fn a_block_that_leaves_the_chain_is_not_shown_half() {
     let whole = sent.of(&scene).body;
     let late = in_steps(&sent, &scene, |step| {
         steps = step;
-        if step == 12 {
+        if step == 30 {
             scene.remove_last_block();
         }
     });
-    assert!(steps == 12 && late.reply.close && late.reply.pieces);
+    assert!(steps == 30 && late.reply.close && late.reply.pieces);
     assert!(late.body.len() < whole.len() && whole.starts_with(&late.body));
 }
 
@@ -143,6 +158,12 @@ fn an_account_that_signs_for_thousands_is_written_in_steps() {
     assert!(others.is_sorted_by_key(|one| one["address"].as_str().unwrap()));
     let binary = is_stepped(&Sent::new(&line).with(&BINARY), &scene);
     assert_eq!(binary.pieces, 1, "its lengths are known only at the end");
+    let (account, meta) = scene.with_view(|view| {
+        let writer = AccountWriter::new(view, &TestNode::default(), address(1), &mut Budget::new(0)).unwrap();
+        writer.at_once(view).unwrap()
+    });
+    let at_once = JsonSink::document(|sink| AccountPair { account: &account, meta: &meta }.write(sink));
+    assert!(json.body == [at_once.as_slice(), b"\r\n"].concat());
     let line = format!("GET /account/get/from-public-key?publicKey={}", key(1));
     is_stepped(&Sent::new(&line), &scene);
 }
@@ -228,8 +249,8 @@ fn a_transaction_is_found_in_a_full_block_in_steps() {
 #[test]
 fn transactions_of_the_pool_are_written_in_steps() {
     let scene = Scene::new();
-    let mut node = TestNode::default();
-    node.waiting = (0..25).map(|number| multisig_with_cosignatures(number).into()).collect();
+    let waiting = (0..25).map(|number| multisig_with_cosignatures(number).into()).collect();
+    let mut node = TestNode { waiting, ..TestNode::default() };
     let line = format!("GET /account/unconfirmedTransactions?address={}", address(1));
     let sent = Sent::new(&line);
     let whole = sent.at(&mut Api::new(settings()), &scene, &mut node);

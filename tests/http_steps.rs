@@ -1,0 +1,159 @@
+//! Every recorded request is answered the same in the smallest steps as at once, and within the limit on its body.
+
+mod common;
+#[path = "common/recorded_chain.rs"]
+mod recorded_chain;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+use common::exchange::{Exchange as Recorded, read_file};
+use common::{loudly, shared};
+use nisd::api::{Actions, Api, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo};
+use nisd::chain::harvest::UnlockResult;
+use nisd::crypto::{KeyPair, PublicKey};
+use nisd::model::{Address, Timestamp, Transaction};
+use nisd::net::http::{Reply, Request, RequestReader};
+use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
+use nisd::rules::{Outcome, Refusal, ValidationResult};
+use nisd::store::{Store, StoreError};
+use recorded_chain::{Chain, tip_of};
+
+const NOW: Now = Now { network: Timestamp(3240), network_millis: 3_240_000 };
+/// More than any answer takes.
+const PLENTY: u32 = u32::MAX;
+
+/// A node that takes nothing in.
+struct Idle;
+
+impl Actions for Idle {
+    fn announce(&mut self, _: Transaction) -> Outcome {
+        Err(Refusal::Result(ValidationResult::Neutral))
+    }
+
+    fn unconfirmed(&self, _: &Address, _: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn has_importance_transfer(&self, _: &Address) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn unlock(&mut self, _: Box<KeyPair>) -> Result<UnlockResult, StoreError> {
+        Ok(UnlockResult::ServerLimit)
+    }
+
+    fn lock(&mut self, _: &Address) {}
+
+    fn is_unlocked(&self, _: &Address) -> bool {
+        false
+    }
+
+    fn unlocked_info(&self) -> UnlockedInfo {
+        UnlockedInfo { max: 0, count: 0 }
+    }
+}
+
+fn api(chain: &Chain) -> Api {
+    let features =
+        Features { transaction_hash_lookup: true, historical_account_data: true, track_expired_mosaics: true };
+    let node = NodeDescription {
+        public_key: PublicKey([1; 32]),
+        name: "node".to_owned(),
+        protocol: "http",
+        host: "127.0.0.1".to_owned(),
+        port: 7890,
+        platform: "test".to_owned(),
+        features: features.bits(),
+        network: chain.network.byte,
+        started: NOW.network,
+    };
+    Api::new(Settings {
+        context_path: String::new(),
+        compress: false,
+        features,
+        node,
+        is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        host_names: Vec::new(),
+        allowed_harvesters: Vec::new(),
+    })
+}
+
+/// The answer to a request, in steps of so many units, and how many it took.
+fn answer(
+    api: &mut Api,
+    chain: &Chain,
+    store: &Store,
+    request: &Request<'_>,
+    caller: Caller,
+    units: u32,
+) -> (Reply, u32) {
+    let (mut reply, mut steps) = (Reply::new(), 0);
+    loop {
+        let snapshot = store.snapshot().unwrap();
+        let (network, height) = (&chain.network, tip_of(store).height);
+        let view = ChainView { snapshot: &snapshot, network, height, status: NodeStatus::NoRemoteNode };
+        let (connection, is_resumed) = (ConnectionId(1), steps > 0);
+        let reply_to = &mut reply;
+        let mut exchange = Exchange { connection, caller, request, reply: reply_to, is_resumed, is_refused: false };
+        steps += 1;
+        if api.answer(&mut exchange, &view, &mut Idle, NOW, &mut Budget::new(units)) == Taken::Done {
+            return (reply, steps);
+        }
+    }
+}
+
+/// The bytes of a recorded request; a chunked body is sent as a whole.
+fn bytes_of(recorded: &Recorded) -> Vec<u8> {
+    let body = recorded.body.as_deref().unwrap_or_default();
+    let mut head = format!("{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n", recorded.line(), body.len());
+    for (name, value) in &recorded.headers {
+        if !name.eq_ignore_ascii_case("transfer-encoding") && !name.eq_ignore_ascii_case("content-length") {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+    }
+    [head.as_bytes(), b"\r\n", body].concat()
+}
+
+fn replay(chain: &str, recording: &str) {
+    let (Some(chain), Some(recording)) = (Chain::open(chain), shared(&format!("data/http/{recording}"))) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    chain.import(&store, u64::MAX);
+    let (mut api, mut count, mut all_steps) = (api(&chain), 0, 0);
+    for recorded in read_file(&recording) {
+        let body = recorded.body.as_deref().unwrap_or_default();
+        let limit = api.body_limit(&recorded.method, &recorded.path);
+        // Routes that are not there yet have the limit of an unknown path.
+        assert!(body.len() <= limit || recorded.path == "/account/get/batch", "{}: {limit}", recorded.line());
+        let mut reader = RequestReader::new(1 << 20);
+        reader.receive(&bytes_of(&recorded));
+        let Ok(Some(request)) = reader.next_request() else { continue };
+        let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let caller = Caller { listener: ListenerId(0), address, is_forwarded: false };
+        let (whole, _) = answer(&mut api, &chain, &store, &request, caller, PLENTY);
+        let (stepped, steps) = answer(&mut api, &chain, &store, &request, caller, 1);
+        assert!(stepped.body == whole.body, "{}", recorded.line());
+        assert_eq!((stepped.status, stepped.headers), (whole.status, whole.headers), "{}", recorded.line());
+        (count, all_steps) = (count + 1, all_steps + steps);
+    }
+    loudly(&format!("{count} requests were answered in {all_steps} steps"));
+    assert!(all_steps > count, "no answer took more than one step");
+}
+
+#[test]
+fn the_requests_to_the_chain_tiny_are_answered_the_same_in_steps() {
+    replay("tiny", "tiny.jsonl");
+}
+
+#[test]
+fn the_requests_to_the_chain_all_forks_are_answered_the_same_in_steps() {
+    replay("all-forks", "all-forks.jsonl.gz");
+}
+
+#[test]
+fn the_requests_to_the_chain_one_year_are_answered_the_same_in_steps() {
+    replay("one-year", "one-year.jsonl.gz");
+}
