@@ -43,7 +43,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
 }
 
 const ATTACKS: [Attack; 24] = [
-    attack("peace", "nobody attacks", |binary| peace(binary)),
+    attack("peace", "nobody attacks", peace),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
     attack("next-block", "20 sessions x 1,000 subscriptions to /blocks, the next full block", published::next_block),

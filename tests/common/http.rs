@@ -37,7 +37,8 @@ impl Response {
         methods
     }
 
-    fn parse(bytes: &[u8]) -> Option<Response> {
+    /// Reads a whole response.
+    pub fn parse(bytes: &[u8]) -> Option<Response> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..end]).ok()?;
         let mut lines = head.split("\r\n");

@@ -1,6 +1,7 @@
 //! What several tests need.
 #![allow(dead_code)] // not every test uses everything
 
+pub mod conversation;
 pub mod daemon;
 pub mod exchange;
 pub mod http;

@@ -59,21 +59,7 @@ impl Socket {
 
     /// Sends a frame.
     pub fn frame(&mut self, last: bool, opcode: u8, payload: &[u8]) {
-        let mut bytes = vec![u8::from(last) << 7 | opcode];
-        match payload.len() {
-            length @ 0..126 => bytes.push(0x80 | length as u8),
-            length @ 126..0x1_0000 => {
-                bytes.push(0x80 | 126);
-                bytes.extend_from_slice(&(length as u16).to_be_bytes());
-            }
-            length => {
-                bytes.push(0x80 | 127);
-                bytes.extend_from_slice(&(length as u64).to_be_bytes());
-            }
-        }
-        bytes.extend_from_slice(&MASK);
-        bytes.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
-        self.raw(&bytes);
+        self.raw(&encode(last, opcode, payload));
     }
 
     /// Sends bytes that need not be a frame.
@@ -181,8 +167,27 @@ impl Socket {
     }
 }
 
+/// The bytes of a frame from a client.
+pub fn encode(last: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![u8::from(last) << 7 | opcode];
+    match payload.len() {
+        length @ 0..126 => bytes.push(0x80 | length as u8),
+        length @ 126..0x1_0000 => {
+            bytes.push(0x80 | 126);
+            bytes.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        length => {
+            bytes.push(0x80 | 127);
+            bytes.extend_from_slice(&(length as u64).to_be_bytes());
+        }
+    }
+    bytes.extend_from_slice(&MASK);
+    bytes.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    bytes
+}
+
 /// The first frame in `bytes` and its length, if it is whole.
-fn decode(bytes: &[u8]) -> Option<(Frame, usize)> {
+pub fn decode(bytes: &[u8]) -> Option<(Frame, usize)> {
     let (&[first, second], rest) = bytes.split_first_chunk()?;
     assert_eq!(first & 0xf0, 0x80, "a fragment or a reserved bit");
     assert_eq!(second & 0x80, 0, "a server does not mask");

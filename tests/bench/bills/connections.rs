@@ -107,7 +107,8 @@ pub fn unfinished(binary: &str, addresses: u8) -> Outcome {
     let from = |number: usize| Ipv4Addr::new(127, 0, 0, 2 + number as u8 % addresses);
     let is_said = |swarm: &Swarm| swarm.peers.iter().all(|peer| peer.unsaid() == 0 || peer.is_closed);
     // The short ones fill what the long ones leave.
-    let waves = [(length, (2 * BUFFERED / length).min(MOST)), (length / 16, 64), (length / 256, 64), (64, 300)];
+    let shorter = std::iter::successors(Some(length / 4), |length| (*length > 64).then_some(length / 4));
+    let waves = std::iter::once((length, (2 * BUFFERED / length).min(MOST))).chain(shorter.map(|length| (length, 40)));
     for (length, count) in waves {
         let mut first = head(PATH, length).into_bytes();
         first.resize(first.len() + length - 1, b' ');

@@ -63,7 +63,7 @@ pub fn frames(binary: &str, sessions: usize) -> Outcome {
     let forever = text_frame(&pair.repeat(LONGEST_MESSAGE / pair.len()));
     let first = messages_of(std::iter::once(CONNECT.to_owned()).chain(many));
     stage.begin();
-    swarm.open(sessions, |_| STRANGER, Part { upgrades: true, first, forever, returns: true, ..Part::default() });
+    swarm.open(sessions, |_| STRANGER, Part { upgrades: true, first, forever, returns: true });
     swarm.run(Duration::from_secs(10), |_| false);
     let (frames, closed) = (swarm.rounds * (LONGEST_MESSAGE / pair.len() * 2), swarm.closed);
     let notes = vec![format!("{} messages, {frames} frames in 10 s, {closed} times closed", swarm.rounds)];

@@ -35,8 +35,6 @@ pub struct Part {
     pub forever: Vec<u8>,
     /// It comes back when the node has closed it.
     pub returns: bool,
-    /// It never reads.
-    pub is_deaf: bool,
 }
 
 /// A connection.
@@ -171,7 +169,7 @@ impl Swarm {
             self.write(index);
             self.read(index);
             let peer = &mut self.peers[index];
-            peer.is_queued = !peer.is_closed && (peer.can_read() || peer.writable && peer.has_something_to_say());
+            peer.is_queued = !peer.is_closed && (peer.readable || peer.writable && peer.has_something_to_say());
             if peer.is_queued {
                 self.queue.push(index);
             }
@@ -198,7 +196,7 @@ impl Swarm {
     fn read(&mut self, index: usize) {
         for _ in 0..PATIENCE_WITH_ONE {
             let peer = &mut self.peers[index];
-            if peer.is_closed || !peer.can_read() {
+            if peer.is_closed || !peer.readable {
                 return;
             }
             let count = match peer.reader.skippable() {
@@ -308,10 +306,6 @@ impl Peer {
         let delivery = told.entry(name).or_insert_with(new);
         (delivery.last, delivery.times) = (now, delivery.times + 1);
         true
-    }
-
-    fn can_read(&self) -> bool {
-        self.readable && !(self.part.is_deaf && self.has_begun)
     }
 
     fn has_something_to_say(&self) -> bool {

@@ -1,0 +1,362 @@
+//! Recorded conversations with the websocket interface: reading them, having them again, comparing what is said.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::http::Response;
+use super::json_text::Json;
+use super::websocket::{BINARY, CLOSE, CONTINUATION, PING, PONG, Stomp, TEXT, decode, encode};
+
+/// How long something is waited for that was recorded, unless something else is said.
+pub const PATIENCE: Duration = Duration::from_secs(3);
+/// Code of a close frame without one.
+const NO_CODE: u16 = 1005;
+
+/// A line of a recording.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub conversation: String,
+    /// Number of the client's action; what the server says after it has the same.
+    pub step: u64,
+    /// Seconds since the conversation began.
+    pub time: f64,
+    pub from_client: bool,
+    /// What kind of thing was sent, such as `text`.
+    pub op: String,
+    pub data: String,
+}
+
+/// All lines of a file.
+pub fn read_file(path: &Path) -> Vec<Line> {
+    let text = std::fs::read_to_string(path).expect("the recording is there");
+    let line = |line: &str| {
+        let row: Value = serde_json::from_str(line).expect("a line is JSON");
+        let text = |name: &str| row[name].as_str().expect("a text").to_owned();
+        Line {
+            conversation: text("conversation"),
+            step: row["step"].as_u64().expect("a number"),
+            time: row["t"].as_f64().expect("a number"),
+            from_client: text("dir") == "C",
+            op: text("op"),
+            data: text("data"),
+        }
+    };
+    text.lines().map(line).collect()
+}
+
+/// What the client does at once, and what it hears then.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    pub number: u64,
+    pub sent: Vec<Line>,
+    pub heard: Vec<Line>,
+}
+
+/// A conversation.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    pub name: String,
+    pub steps: Vec<Step>,
+}
+
+/// Takes lines apart into conversations, in the order in which these begin. Whatever the client does after the server
+/// has said something is a step of its own.
+pub fn conversations(lines: &[Line]) -> Vec<Conversation> {
+    let mut all: Vec<Conversation> = Vec::new();
+    for line in lines {
+        let place = all.iter().position(|conversation| conversation.name == line.conversation);
+        let place = place.unwrap_or_else(|| {
+            all.push(Conversation { name: line.conversation.clone(), steps: Vec::new() });
+            all.len() - 1
+        });
+        let steps = &mut all[place].steps;
+        let is_next = |step: &Step| step.number != line.step || line.from_client && !step.heard.is_empty();
+        if steps.last().is_none_or(is_next) {
+            steps.push(Step { number: line.step, ..Step::default() });
+        }
+        let step = steps.last_mut().expect("a step");
+        if line.from_client { step.sent.push(line.clone()) } else { step.heard.push(line.clone()) }
+    }
+    all
+}
+
+/// Something that the server does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// An answer of HTTP, that to a handshake among them.
+    Answer(Response),
+    Stomp(Stomp),
+    /// A text that is no frame of STOMP.
+    Text(String),
+    Pong(Vec<u8>),
+    Close(u16),
+    /// The connection ends.
+    End,
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Said::Answer(answer) => {
+                write!(f, "{} {:?} {:?}", answer.status, answer.headers, String::from_utf8_lossy(&answer.body))
+            }
+            Said::Stomp(stomp) => write!(f, "{} {:?} {}", stomp.command, stomp.headers, stomp.body.trim_end()),
+            Said::Text(text) => write!(f, "text {text:?}"),
+            Said::Pong(payload) => write!(f, "pong {:?}", String::from_utf8_lossy(payload)),
+            Said::Close(code) => write!(f, "close {code}"),
+            Said::End => f.write_str("end"),
+        }
+    }
+}
+
+impl Said {
+    /// What a line of the server says; also `close 1002` and `end`, as tables write it.
+    pub fn from_line(line: &Line) -> Said {
+        match line.op.as_str() {
+            "http" => Said::Answer(recorded_answer(&line.data)),
+            "text" => Said::from_text(&line.data),
+            "pong" => Said::Pong(line.data.as_bytes().to_vec()),
+            "close" => Said::Close(line.data.split(' ').next().and_then(|code| code.parse().ok()).unwrap_or(NO_CODE)),
+            "tcpclose" => Said::End,
+            other => panic!("{}: a server does not send {other}", line.conversation),
+        }
+    }
+
+    fn from_text(text: &str) -> Said {
+        match text.ends_with('\0') && text.contains("\n\n") {
+            true => Said::Stomp(Stomp::parse(text)),
+            false => Said::Text(text.to_owned()),
+        }
+    }
+
+    /// The topic of a message.
+    pub fn topic(&self) -> Option<&str> {
+        let Said::Stomp(frame) = self else { return None };
+        frame.headers.iter().find(|(name, _)| name == "destination").map(|(_, topic)| topic.as_str())
+    }
+
+    /// Reads a table's short form: a frame of STOMP, `close 1002` or `end`.
+    pub fn from_short(text: &str) -> Said {
+        match text.strip_prefix("close ") {
+            Some(code) => Said::Close(code.parse().expect("a code")),
+            None if text == "end" => Said::End,
+            None => Said::Stomp(Stomp::parse(&format!("{text}\0"))),
+        }
+    }
+}
+
+/// An answer as recorded, of an upgrade without the empty line behind it.
+fn recorded_answer(text: &str) -> Response {
+    let whole = if text.contains("\r\n\r\n") { text.to_owned() } else { format!("{text}\r\n\r\n") };
+    Response::parse(whole.as_bytes()).unwrap_or_else(|| panic!("not a response: {text:?}"))
+}
+
+/// Headers that say nothing about the server's behaviour.
+const FREE_HEADERS: [&str; 3] = ["Date", "Server", "Content-Length"];
+/// Values in bodies by topic that belong to one run.
+const FREE_VALUES: [(&str, &[&str]); 2] =
+    [("/node/info", &["/metaData/version", "/metaData/platform", "/endpoint/port"]), ("/errors", &["/timeStamp"])];
+
+/// How two sayings differ, if they do.
+pub fn difference(expected: &Said, got: &Said) -> Option<String> {
+    let is_same = match (expected, got) {
+        (Said::Answer(expected), Said::Answer(got)) => is_same_answer(expected, got),
+        (Said::Stomp(expected), Said::Stomp(got)) => is_same_frame(expected, got),
+        _ => expected == got,
+    };
+    (!is_same).then(|| format!("expected {expected}\n      got      {got}"))
+}
+
+fn is_same_answer(expected: &Response, got: &Response) -> bool {
+    let headers = |answer: &Response| -> Vec<_> {
+        let counted = answer.headers.iter().filter(|(name, _)| !FREE_HEADERS.contains(&name.as_str()));
+        let mut headers: Vec<_> = counted.cloned().collect();
+        headers.iter_mut().filter(|(name, _)| name == "Expires").for_each(|(_, value)| value.clear());
+        headers.sort();
+        headers
+    };
+    let json = |answer: &Response| {
+        let mut json = Json::parse(std::str::from_utf8(&answer.body).ok()?).ok()?;
+        ["/timeStamp", "/entropy"].iter().for_each(|path| _ = json.at_path(path, &mut free));
+        Some(json)
+    };
+    let is_same_body = expected.body == got.body || json(expected).is_some_and(|body| Some(body) == json(got));
+    expected.status == got.status && headers(expected) == headers(got) && is_same_body
+}
+
+fn free(value: &mut Json) {
+    *value = Json::Word("free".to_owned());
+}
+
+fn is_same_frame(expected: &Stomp, got: &Stomp) -> bool {
+    // Lengths follow from bodies, and ids are checked where all of a conversation are known.
+    let headers = |frame: &Stomp| -> Vec<(String, String)> {
+        let is_free = |name: &str| name == "message-id" || name == "content-length";
+        let pair = |(name, value): &(String, String)| {
+            (name.clone(), if is_free(name) { String::new() } else { value.clone() })
+        };
+        frame.headers.iter().map(pair).collect()
+    };
+    expected.command == got.command && headers(expected) == headers(got) && body_of(expected) == body_of(got)
+}
+
+/// The body as JSON without what belongs to one run; as it is if it is no JSON.
+pub fn body_of(frame: &Stomp) -> Json {
+    let Ok(mut json) = Json::parse(&frame.body) else { return Json::String(frame.body.clone()) };
+    let topic = frame.headers.iter().find(|(name, _)| name == "destination").map_or("", |(_, topic)| topic);
+    let paths = FREE_VALUES.iter().filter(|(name, _)| topic == *name).flat_map(|(_, paths)| *paths);
+    paths.for_each(|path| _ = json.at_path(path, &mut free));
+    json
+}
+
+/// What every frame must be, whatever was recorded: lengths are right, no id comes twice, a body ends with CR LF.
+pub fn check_frame(frame: &Stomp, ids: &mut BTreeSet<String>) -> Option<String> {
+    if let Some((_, length)) = frame.headers.iter().find(|(name, _)| name == "content-length")
+        && *length != frame.body.len().to_string()
+    {
+        return Some(format!("a wrong content-length in {frame:?}"));
+    }
+    if frame.command != "MESSAGE" {
+        return None;
+    }
+    let (id, names) = (frame.header("message-id"), frame.headers.iter().map(|(name, _)| name.as_str()));
+    if !names.eq(["destination", "subscription", "message-id", "content-length"]) {
+        return Some(format!("other headers than those of a message in {frame:?}"));
+    }
+    let is_new = ids.insert(id.to_owned()) && ids.first().map(|id| id.split('-').next()) == Some(id.split('-').next());
+    (!is_new || !frame.body.ends_with("\r\n")).then(|| format!("an id that came before, or no line end: {frame:?}"))
+}
+
+/// A connection, byte by byte.
+pub struct Wire {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    speaks_frames: bool,
+    has_ended: bool,
+    pings: u32,
+}
+
+impl Wire {
+    /// Connects.
+    pub fn connect(address: SocketAddr) -> Wire {
+        let stream = TcpStream::connect(address).expect("the node takes connections");
+        stream.set_nodelay(true).expect("no delay");
+        Wire { stream, buffer: Vec::new(), speaks_frames: false, has_ended: false, pings: 0 }
+    }
+
+    /// Whether the server has ended it.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Does what a line of the client says; `bytes` is its data as sent.
+    pub fn send(&mut self, line: &Line, bytes: &[u8]) {
+        let (kind, how) = line.op.split_once(' ').unwrap_or((&line.op, ""));
+        let opcode = match kind {
+            "http" => return self.write(bytes),
+            "cont" => CONTINUATION,
+            "text" => TEXT,
+            "binary" => BINARY,
+            "close" => CLOSE,
+            "ping" => PING,
+            "pong" => PONG,
+            other => other.parse().expect("an opcode"),
+        };
+        let mut frame = encode(how != "nofin", opcode, bytes);
+        if how == "unmasked" {
+            assert!(bytes.len() < 126, "a short frame");
+            frame = [&[0x80 | opcode, bytes.len() as u8], bytes].concat();
+        }
+        self.write(&frame);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // The server may have ended it already, which is seen when it is read.
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// What the server says next, within some time.
+    pub fn hear(&mut self, limit: Duration) -> Option<Said> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(said) = self.buffered() {
+                return Some(said);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.has_ended {
+                return None;
+            }
+            self.stream.set_read_timeout(Some(left)).expect("a time limit");
+            let mut chunk = [0; 16 * 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(count) if count > 0 => self.buffer.extend_from_slice(&chunk[..count]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
+                Ok(_) | Err(_) => {
+                    self.has_ended = true;
+                    return Some(Said::End);
+                }
+            }
+        }
+    }
+
+    fn buffered(&mut self) -> Option<Said> {
+        if !self.speaks_frames {
+            let answer = Response::parse(&self.buffer)?;
+            let length = answer.header_values("Content-Length").first().map_or(0, |length| length.parse().unwrap_or(0));
+            let head = self.buffer.len() - answer.body.len();
+            if answer.body.len() < length {
+                return None;
+            }
+            self.buffer.drain(..head + length);
+            self.speaks_frames = answer.status == 101;
+            return Some(Said::Answer(Response { body: answer.body[..length].to_vec(), ..answer }));
+        }
+        let (frame, length) = decode(&self.buffer)?;
+        self.buffer.drain(..length);
+        Some(match frame.opcode {
+            TEXT => Said::from_text(std::str::from_utf8(&frame.payload).expect("a text message is text")),
+            PONG => Said::Pong(frame.payload),
+            CLOSE => Said::Close(frame.payload.first_chunk().map_or(NO_CODE, |code| u16::from_be_bytes(*code))),
+            other => panic!("a server does not send opcode {other}"),
+        })
+    }
+
+    /// Hears so many things, each within some time, and, unless it is the last step, whatever else comes before the
+    /// answer to a ping.
+    pub fn hear_all(&mut self, count: usize, patience: Duration, is_last: bool) -> Vec<Said> {
+        let mut heard = Vec::new();
+        while heard.len() < count
+            && let Some(said) = self.hear(patience)
+        {
+            heard.push(said);
+        }
+        if !is_last {
+            heard.append(&mut self.hear_rest());
+        }
+        heard
+    }
+
+    /// Hears what comes before the answer to a ping: all that has been said already.
+    pub fn hear_rest(&mut self) -> Vec<Said> {
+        let mut heard = Vec::new();
+        if self.has_ended || !self.speaks_frames {
+            return heard;
+        }
+        self.pings += 1;
+        let ping = format!("ping {}", self.pings).into_bytes();
+        self.write(&encode(true, PING, &ping));
+        while let Some(said) = self.hear(PATIENCE) {
+            if said == Said::Pong(ping.clone()) {
+                break;
+            }
+            heard.push(said);
+        }
+        heard
+    }
+}

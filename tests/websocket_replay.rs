@@ -1,0 +1,391 @@
+//! Has recorded conversations with NIS1 again, frame by frame, with the program itself.
+//!
+//! The recordings lie outside this repository (see `common::shared`); their README has the rules of comparison. What may
+//! differ is listed in [`DIFFERENCES`] with its reason, and what is not replayed is counted and named.
+
+mod common;
+#[path = "websocket_replay/live.rs"]
+mod live;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::conversation::{
+    Conversation, Line, PATIENCE, Said, Step, Wire, check_frame, conversations, difference, read_file,
+};
+use common::daemon::Node;
+use common::{loudly, shared};
+use tempfile::TempDir;
+
+/// The key of the account that harvests, which everybody knows.
+const HARVESTER: &str = "3e6ca1f28ad3ba79fd697d7182cd94b8e2e26c34a7fccd4a9c60470bcdb482a3";
+/// A moment of the network shortly before the recording of what does not depend on it.
+const CLOCK: &str = "367738300";
+
+/// Of longer times in which a client does nothing so much is kept.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// How what this program says differs from what was recorded.
+enum Change {
+    /// The conversations whose names begin so are not replayed.
+    Skip(&'static str),
+    /// In this step of a conversation this is said, and nothing else.
+    Says(&'static str, u64, &'static [&'static str]),
+    /// In this step of a conversation this is said after what was recorded.
+    Adds(&'static str, u64, &'static [&'static str]),
+    /// A message of an error that begins so reads like that.
+    Reads(&'static str, &'static str),
+    /// The answer to a request with an `Origin` names it.
+    NamesOrigin,
+    /// A request by SEND that is answered by an error, as it is not known yet.
+    NotYet(&'static str),
+    /// Nothing is published on topics that begin so.
+    Silent(&'static str),
+}
+
+use Change::{Adds, NamesOrigin, NotYet, Reads, Says, Silent, Skip};
+
+/// All that may differ from the recordings, and why.
+const DIFFERENCES: [(Change, &str); 23] = [
+    (Skip("sockjs-"), "sessions of SockJS are not there yet"),
+    (NotYet("node/info"), "this request is not there yet"),
+    (NotYet("account/transfers/all"), "this request is not there yet"),
+    (NotYet("account/mosaic/owned"), "this request is not there yet"),
+    (NotYet("account/mosaic/owned/definition"), "this request is not there yet"),
+    (NotYet("account/namespace/owned"), "this request is not there yet"),
+    (Silent("/account/mosaic/owned/"), "this topic is not there yet"),
+    (Silent("/account/namespace/owned/"), "this topic is not there yet"),
+    (NamesOrigin, "browsers want their origin by name to send credentials, as newer versions of SockJS do"),
+    (Says("connect-v10", 1, &["CONNECTED\nversion:1.0\nheart-beat:0,0\n\n"]), "forgiving: 1.0 alone is answered"),
+    (
+        Says("connect-v11-blank-v12", 1, &["CONNECTED\nversion:1.2\nheart-beat:0,0\n\n"]),
+        "forgiving: blanks around values do not count",
+    ),
+    (
+        Says(
+            "connect-v13",
+            1,
+            &[
+                "ERROR\nmessage:Supported protocol versions are 1.0, 1.1, 1.2\ncontent-length:0\n\n",
+                "close 1002",
+                "end",
+            ],
+        ),
+        "a client that speaks no common version is told, instead of waiting for ever",
+    ),
+    (
+        Says("malformed-stray-nul", 2, &["CONNECTED\nheart-beat:0,0\n\n"]),
+        "forgiving: a NUL between frames is no part of the next command",
+    ),
+    (
+        Adds("big-stomp-over-messages", 2, &["close 1002", "end"]),
+        "a session whose buffer is full cannot be used any more, and is closed instead of left open",
+    ),
+    (
+        Says(
+            "big-content-length-70000",
+            1,
+            &[
+                "ERROR\nmessage:STOMP 'content-length' header value 70000  exceeds configured buffer size limit 65536\n\
+                 content-length:0\n\n",
+                "close 1002",
+                "end",
+            ],
+        ),
+        "a frame that cannot fit is refused at once, and the session is closed instead of left unusable",
+    ),
+    (Says("subscribe-all", 72, &[]), "nobody but the node publishes: what clients send to topics is dropped"),
+    (Says("other-session", 3, &[]), "answers go to the session that asked"),
+    (Reads("Could not resolve method parameter", "unexpected data: null"), "the text names classes of the platform"),
+    (Reads("class java.lang.Integer", WRONG_TYPE), "the text names classes of the platform"),
+    (Reads("class java.lang.Boolean", WRONG_TYPE), "the text names classes of the platform"),
+    (Reads("class java.lang.Double", WRONG_TYPE), "the text names classes of the platform"),
+    (Reads("class net.minidev.json.JSONArray", WRONG_TYPE), "the text names classes of the platform"),
+    (Reads("class net.minidev.json.JSONObject", WRONG_TYPE), "the text names classes of the platform"),
+];
+
+const WRONG_TYPE: &str = "property account has an incompatible value";
+/// What a session that listens to `/errors` hears of a request that is not there yet.
+const NOT_YET: &str = "this node does not answer this request yet";
+
+/// Texts that the recording cut, by conversation, and what was behind the repeated last character.
+const ENDS: [(&str, &str); 4] =
+    [("big-65536", "\0"), ("big-65537", "\0"), ("big-65537-binary", "\0"), ("big-header-60000", "\n\n\0")];
+/// Texts that were no UTF-8: each character stands for a byte.
+const BYTES: [&str; 1] = ["ws-bad-utf8"];
+
+/// What the client of a line sent.
+fn bytes(line: &Line) -> Vec<u8> {
+    if line.op == "close" || BYTES.contains(&line.conversation.as_str()) {
+        return line.data.chars().map(|character| u8::try_from(u32::from(character)).expect("a byte")).collect();
+    }
+    let Some((shown, count)) = line.data.strip_suffix(" bytes)").and_then(|text| text.rsplit_once("...(")) else {
+        return line.data.clone().into_bytes();
+    };
+    let end = ENDS.iter().find(|(name, _)| *name == line.conversation).map_or("", |(_, end)| end);
+    let (mut whole, count) = (shown.as_bytes().to_vec(), count.parse::<usize>().expect("a number"));
+    whole.resize(count - end.len(), *whole.last().expect("a text"));
+    [&whole, end.as_bytes()].concat()
+}
+
+/// What is to be said in a step, all differences considered.
+fn expected(conversation: &str, step: &Step) -> Vec<Said> {
+    let mut all: Vec<Said> = step.heard.iter().map(Said::from_line).collect();
+    let short = |texts: &[&str]| texts.iter().map(|text| Said::from_short(text)).collect::<Vec<_>>();
+    for (change, _) in &DIFFERENCES {
+        match change {
+            // The client's close and what follows are a step of the same number, which stays.
+            Says(name, number, texts) if (*name, *number) == (conversation, step.number) && !is_last(step) => {
+                all = short(texts);
+            }
+            Adds(name, number, texts) if (*name, *number) == (conversation, step.number) => {
+                all.append(&mut short(texts))
+            }
+            Reads(recorded, ours) => all.iter_mut().for_each(|said| reword(said, recorded, ours)),
+            NamesOrigin => name_origin(&mut all, step),
+            _ => {}
+        }
+    }
+    all
+}
+
+fn is_last(step: &Step) -> bool {
+    step.sent.iter().any(|line| line.op == "close")
+}
+
+/// Replaces the message of an error that begins like `recorded`.
+fn reword(said: &mut Said, recorded: &str, ours: &str) {
+    let Said::Stomp(frame) = said else { return };
+    let Some(place) = frame.body.find(&format!("\"message\":\"{recorded}")) else { return };
+    let start = place + "\"message\":\"".len();
+    let end = start + frame.body[start..].find('"').expect("the end of a text");
+    frame.body.replace_range(start..end, ours);
+}
+
+fn name_origin(all: &mut [Said], step: &Step) {
+    let origin = step.sent.iter().flat_map(|line| line.data.lines()).find_map(|line| line.strip_prefix("Origin: "));
+    for said in all {
+        if let (Said::Answer(answer), Some(origin)) = (said, origin) {
+            let allowed = answer.headers.iter_mut().find(|(name, _)| name == "Access-Control-Allow-Origin");
+            allowed.expect("the header").1 = origin.to_owned();
+            answer.headers.push(("Access-Control-Allow-Credentials".to_owned(), "true".to_owned()));
+            answer.headers.push(("Vary".to_owned(), "Origin".to_owned()));
+        }
+    }
+}
+
+/// The request of a step that is not there yet, if it was answered as one that is.
+fn not_yet(step: &Step) -> Option<&'static str> {
+    let is_error = step.heard.iter().any(|line| Said::from_line(line).topic() == Some("/errors"));
+    let asks = |path: &str| {
+        let head = format!("SEND\ndestination:/w/api/{path}\n");
+        step.sent.iter().any(|line| line.data.starts_with(&head))
+    };
+    let names = DIFFERENCES.iter().filter_map(|(change, _)| if let NotYet(name) = change { Some(*name) } else { None });
+    names.into_iter().find(|name| !is_error && asks(name))
+}
+
+/// Whether nothing is published on a topic.
+fn is_silent(topic: &str) -> bool {
+    DIFFERENCES.iter().any(|(change, _)| matches!(change, Silent(start) if topic.starts_with(start)))
+}
+
+/// What came of some conversations.
+#[derive(Default)]
+struct Report {
+    had: usize,
+    frames: usize,
+    skipped: BTreeMap<String, usize>,
+    differences: BTreeMap<String, Vec<String>>,
+}
+
+impl Report {
+    /// Notes how what was said differs from what was to be said.
+    fn compare(&mut self, place: &str, expected: &[Said], got: &[Said]) {
+        self.frames += got.len();
+        let mut found = Vec::new();
+        for place in 0..expected.len().max(got.len()) {
+            match (expected.get(place), got.get(place)) {
+                (Some(expected), Some(got)) => found.extend(difference(expected, got)),
+                (Some(expected), None) => found.push(format!("missing  {expected}")),
+                (None, Some(got)) => found.push(format!("too much {got}")),
+                (None, None) => {}
+            }
+        }
+        self.note(place, found);
+    }
+
+    fn note(&mut self, place: &str, found: Vec<String>) {
+        if !found.is_empty() {
+            self.differences.entry(place.to_owned()).or_default().extend(found);
+        }
+    }
+
+    fn skip(&mut self, reason: String) {
+        *self.skipped.entry(reason).or_default() += 1;
+    }
+
+    /// Says aloud what was done, and fails if there is a difference that must not be.
+    fn conclude(self, name: &str) {
+        let mut text = format!("{name}: {} conversations, {} frames compared", self.had, self.frames);
+        for (reason, count) in &self.skipped {
+            text.push_str(&format!("\n  skipped {count}: {reason}"));
+        }
+        for (place, found) in &self.differences {
+            text.push_str(&format!("\n  {place}\n    {}", found.join("\n    ")));
+        }
+        loudly(&text);
+        assert!(self.had > 0, "{name}: no conversation");
+        assert!(self.differences.is_empty(), "{name}: {} steps differ (see above)", self.differences.len());
+    }
+}
+
+/// A conversation that is being had.
+struct Session {
+    name: String,
+    wire: Wire,
+    ids: BTreeSet<String>,
+    /// It has subscribed to `/errors`.
+    hears_errors: bool,
+}
+
+impl Session {
+    fn new(name: &str, address: SocketAddr) -> Session {
+        Session { name: name.to_owned(), wire: Wire::connect(address), ids: BTreeSet::new(), hears_errors: false }
+    }
+
+    /// Does what the client did in a step, and compares what is said.
+    fn replay(&mut self, step: &Step, patience: Duration, report: &mut Report) {
+        for (line, before) in step.sent.iter().zip(std::iter::once(None).chain(step.sent.iter().map(Some))) {
+            // A client that waited between two lines waited for something to happen elsewhere.
+            let has_waited = before.is_some_and(|before| line.time - before.time > PAUSE.as_secs_f64());
+            if has_waited {
+                std::thread::sleep(PAUSE);
+            }
+            self.wire.send(line, &bytes(line));
+        }
+        self.hears_errors |= step.sent.iter().any(|line| line.data.contains("destination:/errors\n"));
+        let place = format!("{} step {}", self.name, step.number);
+        let expected = expected(&self.name, step);
+        match not_yet(step) {
+            None => {
+                let got = self.wire.hear_all(expected.len(), patience, is_last(step));
+                self.check(&place, &got, report);
+                report.compare(&place, &expected, &got);
+            }
+            Some(request) => {
+                report.skip(format!("SEND to /w/api/{request}, which is not there yet"));
+                let ends: Vec<Said> = expected.into_iter().filter(|said| said.topic().is_none()).collect();
+                let count = ends.len() + usize::from(self.hears_errors);
+                let mut got = self.wire.hear_all(count, patience, is_last(step));
+                got.retain(|said| !is_not_yet(said));
+                report.compare(&place, &ends, &got);
+            }
+        }
+    }
+
+    /// Checks what holds for every frame.
+    fn check(&mut self, place: &str, got: &[Said], report: &mut Report) {
+        let frames = got.iter().filter_map(|said| if let Said::Stomp(frame) = said { Some(frame) } else { None });
+        report.note(place, frames.filter_map(|frame| check_frame(frame, &mut self.ids)).collect());
+    }
+}
+
+fn is_not_yet(said: &Said) -> bool {
+    matches!(said, Said::Stomp(frame) if frame.body.contains(NOT_YET))
+}
+
+/// Has whole conversations one after the other, but for one that happens while another one waits.
+fn replay(all: &[Conversation], address: SocketAddr, patience: Duration, report: &mut Report) {
+    const WAITING: (&str, &str) = ("other-session", "other-session-sender");
+    let during = all.iter().find(|conversation| conversation.name == WAITING.1);
+    for conversation in all.iter().filter(|conversation| conversation.name != WAITING.1) {
+        let during = during.filter(|_| conversation.name == WAITING.0);
+        have(conversation, during, address, patience, report);
+    }
+}
+
+/// Has a conversation, and another one when this one waits for something that nobody asked for in it.
+fn have(
+    conversation: &Conversation,
+    during: Option<&Conversation>,
+    address: SocketAddr,
+    patience: Duration,
+    report: &mut Report,
+) {
+    let is_meant = |change: &Change| matches!(change, Skip(name) if conversation.name.starts_with(name));
+    if let Some((_, reason)) = DIFFERENCES.iter().find(|(change, _)| is_meant(change)) {
+        return report.skip((*reason).to_owned());
+    }
+    report.had += 1;
+    let mut session = Session::new(&conversation.name, address);
+    for step in &conversation.steps {
+        if let (true, Some(other)) = (step.sent.is_empty(), during) {
+            have(other, None, address, patience, report);
+            std::thread::sleep(PAUSE);
+        }
+        session.replay(step, patience, report);
+        if session.wire.has_ended() {
+            break;
+        }
+    }
+}
+
+/// A node on the network of the recording.
+fn start(clock: &str, more: &[&str]) -> Option<(Node, TempDir)> {
+    let config = shared("data/websocket/devnet/config-user.properties")?;
+    let store = tempfile::tempdir().expect("a folder for the store");
+    let key = format!("nis.bootKey={HARVESTER}");
+    let settings = [&key, "nis.bootName=devnet-nis1", "nisd.blocksNewBody=object"];
+    let (config, folder) = (config.to_str().expect("a text"), store.path().to_str().expect("a text"));
+    let mut arguments = vec!["--config", config, "--data", folder, "--clock", clock];
+    settings.iter().chain(more).for_each(|setting| arguments.extend(["--set", setting]));
+    Some((Node::start(&arguments), store))
+}
+
+fn replay_file(name: &str, patience: Duration, more: &[&str]) {
+    let Some(path) = shared(&format!("data/websocket/{name}")) else { return };
+    let Some((node, _store)) = start(CLOCK, more) else { return };
+    let mut report = Report::default();
+    replay(&conversations(&read_file(&path)), node.websocket, patience, &mut report);
+    report.conclude(name);
+}
+
+#[test]
+fn handshakes_and_frames_good_and_bad_are_answered_as_recorded() {
+    replay_file("frames.jsonl", PATIENCE, &[]);
+}
+
+#[test]
+fn topics_and_requests_are_answered_as_recorded() {
+    replay_file("topics.jsonl", PATIENCE, &[]);
+}
+
+#[test]
+fn plain_http_is_answered_as_recorded() {
+    replay_file("http.jsonl", PATIENCE, &[]);
+}
+
+/// The recording shows it with a request that is not there yet. Here is the same with another one.
+#[test]
+fn answers_go_to_the_session_that_asked() {
+    let Some(path) = shared("data/websocket/topics.jsonl") else { return };
+    let Some((node, _store)) = start(CLOCK, &[]) else { return };
+    let mut lines = read_file(&path);
+    lines.retain(|line| line.conversation.starts_with("other-session"));
+    for line in &mut lines {
+        let account = format!("SEND\ndestination:/w/api/account/get\n\n{{'account':'{}'}}\0", live::ALICE);
+        line.data = line.data.replace("SEND\ndestination:/w/api/node/info\n\n\0", &account);
+        line.data = line.data.replace("destination:/node/info\n", &format!("destination:/account/{}\n", live::ALICE));
+    }
+    let mut report = Report::default();
+    replay(&conversations(&lines), node.websocket, PATIENCE, &mut report);
+    report.conclude("other-session with account/get");
+}
+
+/// The recording waits for 300 seconds, this test for the least that can be set.
+#[test]
+fn sessions_that_say_nothing_are_closed_as_recorded() {
+    replay_file("idle.jsonl", Duration::from_secs(20), &["nisd.websocketIdleTimeout=10"]);
+}

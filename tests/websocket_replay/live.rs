@@ -1,0 +1,370 @@
+//! The recorded transactions, announced again and confirmed by blocks of this program, while sessions listen.
+//!
+//! Heights and times of its blocks are its own. So messages are compared by topic and by the announcement they belong to,
+//! and heights are translated.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::common::conversation::{Conversation, Line, Said, Step, body_of, conversations, read_file};
+use super::common::daemon::Node;
+use super::common::http_client::{Client, post};
+use super::common::json_text::Json;
+use super::common::shared;
+use super::common::websocket::Stomp;
+use super::{Report, Session, is_silent, not_yet, start};
+
+/// A moment after the last transaction was made, none of which has run out.
+const CLOCK: &str = "367738600+";
+/// A network that says that there is so much more than is owned makes a block every second.
+const HASTY: [&str; 2] = ["nem.network.totalAmount=9000000000000", "nis.shouldAutoHarvestOnBoot=true"];
+/// How long something is waited for that was recorded.
+const PATIENCE: Duration = Duration::from_secs(10);
+pub const ALICE: &str = "TBL6KOCXUCMCGTWUGVQGSUVPZSYKREVXBX7LNET3";
+const BANK: &str = "TBNWZ7OCWTPMMWMXI6PCFA6EKAP3OGA3VCGMKEVQ";
+
+/// What is announced again, by the number of the recorded step.
+struct Announcement {
+    /// The transaction as JSON; none if it was not recorded, as the node refused it.
+    transaction: Option<String>,
+    answer: Json,
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text.trim_end_matches('\0')).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// The frames of a step by topic.
+fn by_topic(said: impl IntoIterator<Item = Said>) -> BTreeMap<String, Vec<Stomp>> {
+    let mut topics: BTreeMap<String, Vec<Stomp>> = BTreeMap::new();
+    for said in said {
+        let topic = said.topic().unwrap_or_default().to_owned();
+        if let Said::Stomp(frame) = said {
+            topics.entry(topic).or_default().push(frame);
+        }
+    }
+    topics
+}
+
+fn recorded(step: &Step) -> BTreeMap<String, Vec<Stomp>> {
+    by_topic(step.heard.iter().map(Said::from_line))
+}
+
+/// All announcements; one whose transaction had been announced before has it from there.
+fn announcements(lines: &[Line], live: &Conversation) -> BTreeMap<u64, Announcement> {
+    let told = |number: u64| {
+        let steps = live.steps.iter().filter(|step| step.number == number);
+        let frames = steps.filter_map(|step| recorded(step).remove("/unconfirmed")).flatten();
+        frames.map(|frame| frame.body).next()
+    };
+    let mut by_hash: BTreeMap<Json, String> = BTreeMap::new();
+    let mut all = BTreeMap::new();
+    for line in lines.iter().filter(|line| line.conversation == "announce") {
+        let answer = json(&line.data);
+        let hash = answer.get("transactionHash").expect("a hash").clone();
+        let transaction = told(line.step).or_else(|| by_hash.get(&hash).cloned());
+        by_hash.extend(transaction.clone().map(|transaction| (hash, transaction)));
+        all.insert(line.step, Announcement { transaction, answer });
+    }
+    all
+}
+
+/// Announces a transaction again: the node itself makes bytes of the JSON.
+fn announce(client: &mut Client, transaction: &str) -> Json {
+    let prepared = client.post("/transaction/prepare", transaction);
+    assert_eq!(prepared.status, 200, "{transaction}\n{}", prepared.text());
+    let (data, signature) = (json(prepared.text()), json(transaction));
+    let text = |json: &Json, name: &str| json.get(name).and_then(Json::as_str).expect("a text").to_owned();
+    let body = format!(r#"{{"data":"{}","signature":"{}"}}"#, text(&data, "data"), text(&signature, "signature"));
+    client.send(post("/transaction/announce", &body));
+    json(client.answer().text())
+}
+
+/// Height of a block with transactions.
+fn height_of_full(frame: &Stomp) -> Option<Json> {
+    let block = body_of(frame);
+    let transactions = block.get("transactions")?;
+    (transactions.to_string() != "[]").then(|| block.get("height").cloned())?
+}
+
+/// The listening sessions, and what they have heard so far.
+struct Stage {
+    live: Session,
+    /// By recorded step.
+    heard: Vec<(u64, Said)>,
+    /// Own heights by recorded ones.
+    heights: BTreeMap<Json, Json>,
+}
+
+impl Stage {
+    /// Does what is done in a step, and hears what comes of it.
+    fn play(&mut self, step: &Step, announcement: Option<&Announcement>, client: &mut Client, report: &mut Report) {
+        match announcement {
+            Some(Announcement { transaction: None, .. }) => {
+                return report.skip("announcement that was refused, and so is not recorded".to_owned());
+            }
+            Some(Announcement { transaction: Some(transaction), answer: expected }) => {
+                let answer = announce(client, transaction);
+                let found = (answer != *expected).then(|| format!("expected {expected}\n      got      {answer}"));
+                report.note(&format!("announcement {}", step.number), found.into_iter().collect());
+            }
+            None => {
+                let asks_for_block = step.sent.iter().any(|line| line.data.contains("/w/api/block/last"));
+                if asks_for_block {
+                    // The last one is without transactions, as it was.
+                    self.hear_block(0);
+                }
+                step.sent.iter().for_each(|line| self.live.wire.send(line, line.data.as_bytes()));
+                if asks_for_block {
+                    self.hear_block(step.number);
+                }
+            }
+        }
+        let recorded = recorded(step);
+        let begun = Instant::now();
+        while !is_complete(&recorded, &self.heard_in(step.number)) && begun.elapsed() < PATIENCE {
+            self.heard.extend(self.live.wire.hear(Duration::from_millis(100)).map(|said| (step.number, said)));
+        }
+        self.heard.extend(self.live.wire.hear_rest().into_iter().map(|said| (step.number, said)));
+        let full = |topics: &BTreeMap<String, Vec<Stomp>>| topics.get("/blocks")?.iter().find_map(height_of_full);
+        self.heights.extend(full(&recorded).zip(full(&self.heard_in(step.number))));
+    }
+
+    /// Every block is told once with its height, one after the other, and once more for the request at the end.
+    fn check_blocks(&mut self, report: &mut Report) {
+        let heard = by_topic(self.heard.iter().map(|(_, said)| said.clone()));
+        let heights = |topic: &str| -> Vec<u64> {
+            let frames = heard.get(topic).into_iter().flatten();
+            let heights = frames.map(|frame| body_of(frame).get("height").expect("a height").to_string());
+            heights.map(|height| height.parse().expect("a number")).collect()
+        };
+        let (told, mut blocks) = (heights("/blocks/new"), heights("/blocks"));
+        let before = blocks.len();
+        blocks.dedup();
+        let is_steady = told.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        let is_good = is_steady && told == blocks && before == blocks.len() + 1;
+        let found = (!is_good).then(|| format!("heights {told:?}, blocks {:?}", heights("/blocks")));
+        report.note("live /blocks and /blocks/new", found.into_iter().collect());
+        let frames: Vec<Said> = self.heard.iter().map(|(_, said)| said.clone()).collect();
+        self.live.check("live", &frames, report);
+    }
+
+    /// Hears until so many blocks were told since the last with transactions.
+    fn catch_up(&mut self, count: usize) {
+        let is_block = |said: &Said| said.topic() == Some("/blocks");
+        let since = |heard: &[(u64, Said)]| {
+            let blocks = heard.iter().rev().filter(|(_, said)| is_block(said));
+            blocks.take_while(|(_, said)| height_of_full_in(said).is_none()).count()
+        };
+        while since(&self.heard) < count {
+            self.hear_block(0);
+        }
+    }
+
+    /// Hears until a block without transactions is told.
+    fn hear_block(&mut self, step: u64) {
+        while let Some(said) = self.live.wire.hear(PATIENCE) {
+            let is_it = said.topic() == Some("/blocks") && height_of_full_in(&said).is_none();
+            self.heard.push((step, said));
+            if is_it {
+                return;
+            }
+        }
+    }
+
+    /// What was heard in a step, by topic.
+    fn heard_in(&self, step: u64) -> BTreeMap<String, Vec<Stomp>> {
+        by_topic(self.heard.iter().filter(|(number, _)| *number == step).map(|(_, said)| said.clone()))
+    }
+}
+
+/// Whether as much was heard as was recorded, blocks without transactions aside.
+fn is_complete(recorded: &BTreeMap<String, Vec<Stomp>>, heard: &BTreeMap<String, Vec<Stomp>>) -> bool {
+    let count = |all: &BTreeMap<String, Vec<Stomp>>, topic: &String| {
+        let frames = all.get(topic).map(Vec::as_slice).unwrap_or_default();
+        frames.iter().filter(|frame| topic != "/blocks" || height_of_full(frame).is_some()).count()
+    };
+    let told = recorded.keys().filter(|topic| *topic != "/blocks/new" && !is_silent(topic));
+    told.into_iter().all(|topic| count(heard, topic) >= count(recorded, topic))
+}
+
+fn height_of_full_in(said: &Said) -> Option<Json> {
+    if let Said::Stomp(frame) = said { height_of_full(frame) } else { None }
+}
+
+/// The bodies of a topic as they are compared: without what belongs to a block of one run; heights are translated.
+fn bodies(topic: &str, frames: &[Stomp], heights: &BTreeMap<Json, Json>) -> Vec<Json> {
+    let mut all: Vec<Json> = frames
+        .iter()
+        .filter(|frame| topic != "/blocks" || height_of_full(frame).is_some())
+        .map(|frame| {
+            let mut body = body_of(frame);
+            if topic == "/blocks" {
+                let free = ["/timeStamp", "/signature", "/prevBlockHash", "/height"];
+                free.iter()
+                    .for_each(|path| _ = body.at_path(path, &mut |value| *value = Json::Word("free".to_owned())));
+            }
+            body.at_name("height", &mut |height| {
+                if let Some(own) = heights.get(height) {
+                    *height = own.clone();
+                }
+            });
+            body
+        })
+        .collect();
+    if topic.starts_with("/account/mosaic/") || topic.starts_with("/account/namespace/") {
+        // What an account owns is told in no certain order.
+        all.sort();
+    }
+    all
+}
+
+/// Compares what was heard in a step with what was recorded, topic by topic.
+fn compare(
+    place: &str,
+    recorded: &BTreeMap<String, Vec<Stomp>>,
+    got: &BTreeMap<String, Vec<Stomp>>,
+    heights: &BTreeMap<Json, Json>,
+    report: &mut Report,
+) {
+    let topics: std::collections::BTreeSet<&String> = recorded.keys().chain(got.keys()).collect();
+    for topic in topics.into_iter().filter(|topic| *topic != "/blocks/new") {
+        let of = |all: &BTreeMap<String, Vec<Stomp>>| all.get(topic).cloned().unwrap_or_default();
+        let (recorded, got) = (of(recorded), of(got));
+        if is_silent(topic) && got.is_empty() {
+            recorded.iter().for_each(|_| report.skip("message on a topic that is not there yet".to_owned()));
+            continue;
+        }
+        let subscriptions = |frames: &[Stomp]| -> Vec<String> {
+            frames.iter().map(|frame| frame.header("subscription").to_owned()).collect()
+        };
+        report.frames += got.len();
+        let (expected, said) = (bodies(topic, &recorded, heights), bodies(topic, &got, &BTreeMap::new()));
+        let mut found = Vec::new();
+        if expected != said {
+            let all =
+                |bodies: &[Json]| bodies.iter().map(Json::to_string).collect::<Vec<_>>().join("\n               ");
+            found.push(format!("expected {}\n      got      {}", all(&expected), all(&said)));
+        } else if topic != "/blocks" && subscriptions(&recorded) != subscriptions(&got) {
+            found.push(format!("subscriptions {:?}, got {:?}", subscriptions(&recorded), subscriptions(&got)));
+        }
+        report.note(&format!("{place} {topic}"), found);
+    }
+}
+
+/// Opens a session and does what it does at first.
+fn open(name: &str, address: SocketAddr, steps: &[Step], report: &mut Report) -> Session {
+    let mut session = Session::new(name, address);
+    steps.iter().for_each(|step| session.replay(step, PATIENCE, report));
+    report.had += 1;
+    session
+}
+
+/// A session as the recorded ones, of frames that are not recorded.
+fn open_with(address: SocketAddr, name: &str, handshake: &Step, frames: &[&str], report: &mut Report) -> Session {
+    let mut session = open(name, address, std::slice::from_ref(handshake), report);
+    for frame in frames {
+        let line = Line { op: "text".to_owned(), data: format!("{frame}\0"), ..handshake.sent[0].clone() };
+        session.wire.send(&line, line.data.as_bytes());
+    }
+    session.wire.hear_rest();
+    session
+}
+
+/// Checks that a session was told of alice's transactions as the live one was, by this subscription of its own.
+fn compare_implicit(session: &mut Session, id: &str, stage: &Stage, report: &mut Report) {
+    let topic = format!("/transactions/{ALICE}");
+    let own = by_topic(session.wire.hear_rest()).remove(&topic).unwrap_or_default();
+    let live = by_topic(stage.heard.iter().map(|(_, said)| said.clone())).remove(&topic).unwrap_or_default();
+    let bodies = |frames: &[Stomp]| frames.iter().map(body_of).map(|body| body.to_string()).collect::<Vec<_>>();
+    report.frames += own.len();
+    let mut found = Vec::new();
+    if bodies(&own) != bodies(&live) {
+        found.push(format!("expected what {} others were told, got {} messages", live.len(), own.len()));
+    }
+    let wrong = own.iter().find(|frame| frame.header("subscription") != id);
+    found.extend(wrong.map(|frame| format!("expected the subscription {id}, got {frame:?}")));
+    report.note(&format!("{} {topic}", session.name), found);
+}
+
+/// The topics of a session that has subscribed to an address registers it so: it hears of every transaction and every
+/// block with one, which it does not in the recording.
+fn compare_registered(session: &mut Session, report: &mut Report) {
+    let got = session.wire.hear_rest();
+    let heard: Vec<_> = got.iter().filter_map(Said::topic).map(str::to_owned).collect();
+    let confirmed = ["transactions", "account"];
+    let expected: Vec<String> = [["unconfirmed"].as_slice(), &confirmed, &["unconfirmed"], &confirmed]
+        .concat()
+        .into_iter()
+        .map(|topic| format!("/{topic}/{BANK}"))
+        .collect();
+    report.frames += got.len();
+    let found = (heard != expected).then(|| format!("expected {expected:?}\n      got      {heard:?}"));
+    report.note(&session.name, found.into_iter().collect());
+}
+
+/// Sessions whose client connects without headers and registers alice, whatever else they subscribe to.
+const IMPLICIT: [(&str, &[&str], &str); 3] = [
+    ("implicit beside /blocks/new", &["CONNECT\n\n", BLOCKS_NEW, REGISTER], "sub-1"),
+    ("implicit before /blocks/new", &["CONNECT\n\n", REGISTER, BLOCKS_NEW], "sub-1"),
+    ("implicit of an empty version", &["CONNECT\naccept-version:\n\n", REGISTER], "sub-0"),
+];
+const BLOCKS_NEW: &str = "SUBSCRIBE\nid:sub-0\ndestination:/blocks/new\n\n";
+const REGISTER: &str =
+    "SEND\ndestination:/w/api/account/subscribe\n\n{\"account\":\"TBL6KOCXUCMCGTWUGVQGSUVPZSYKREVXBX7LNET3\"}";
+
+#[test]
+fn transactions_that_are_announced_again_are_told_as_recorded() {
+    let Some(path) = shared("data/websocket/live.jsonl") else { return };
+    let Some((node, _store)) = start(CLOCK, &HASTY) else { return };
+    let (lines, mut report) = (read_file(&path), Report::default());
+    let all = conversations(&lines);
+    let named = |name: &str| all.iter().find(|one| one.name == name).expect("the conversation");
+    let live = named("live");
+    let (opening, steps) = live.steps.split_at(live.steps.iter().take_while(|step| step.number < 100).count());
+    let stage = open("live", node.websocket, opening, &mut report);
+    let mut stage = Stage { live: stage, heard: Vec::new(), heights: BTreeMap::new() };
+    let bank = named("live-unregistered-bank");
+    let mut bank = open(&bank.name, node.websocket, &bank.steps[..bank.steps.len() - 1], &mut report);
+    let only = named("live-only-send-subscribe");
+    let mut only = open(&only.name, node.websocket, &only.steps[..only.steps.len() - 1], &mut report);
+    let implicit =
+        IMPLICIT.map(|(name, frames, id)| (open_with(node.websocket, name, &opening[0], frames, &mut report), id));
+    play(&mut stage, steps, &announcements(&lines, live), &node, &mut report);
+    stage.check_blocks(&mut report);
+    compare_registered(&mut bank, &mut report);
+    compare_implicit(&mut only, "sub-0", &stage, &mut report);
+    implicit.into_iter().for_each(|(mut session, id)| compare_implicit(&mut session, id, &stage, &mut report));
+    report.conclude("live.jsonl");
+}
+
+/// Plays all steps but the client's close, and compares each with the recording.
+fn play(
+    stage: &mut Stage,
+    steps: &[Step],
+    announcements: &BTreeMap<u64, Announcement>,
+    node: &Node,
+    report: &mut Report,
+) {
+    let mut client = Client::connect(node.http);
+    let mut blocks = 0;
+    for step in &steps[..steps.len() - 1] {
+        if !step.sent.is_empty() {
+            // What becomes true some blocks later is to be true here as well.
+            stage.catch_up(blocks);
+        }
+        for frame in recorded(step).get("/blocks").into_iter().flatten() {
+            blocks = if height_of_full(frame).is_some() { 0 } else { blocks + 1 };
+        }
+        if let Some(request) = not_yet(step) {
+            report.skip(format!("SEND to /w/api/{request}, which is not there yet"));
+            continue;
+        }
+        stage.play(step, announcements.get(&step.number), &mut client, report);
+        let (recorded, heard) = (recorded(step), stage.heard_in(step.number));
+        compare(&format!("live step {}", step.number), &recorded, &heard, &stage.heights, report);
+    }
+    // What was said late is heard with the next block.
+    stage.hear_block(u64::MAX);
+}
