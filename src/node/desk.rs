@@ -71,7 +71,12 @@ impl Facts for Desk<'_> {
     }
 
     fn block(&self, height: Height) -> Result<Option<Block>, FactsError> {
-        self.view.block(height).map_err(failed)
+        let opened = self.view.open_block(height).map_err(failed)?;
+        Ok(opened.map(|(block, _)| block))
+    }
+
+    fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, FactsError> {
+        self.view.transactions(height, from, most).map_err(failed)
     }
 
     fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError> {
