@@ -177,6 +177,10 @@ impl Conversation {
             Some(Taken::Unfinished) => return self.go_on(socket),
             Some(Taken::Parked) | None => return,
         }
+        if message.is_empty() {
+            let taken = self.broker.heard(socket, message, Timestamp(1_000), &mut self.client);
+            return assert_eq!(taken, Taken::Done, "an empty message means nothing");
+        }
         self.received += message.len();
         self.call(socket, |broker, client| broker.heard(socket, message, Timestamp(1_000), client));
         self.go_on(socket);
