@@ -201,8 +201,7 @@ fn only_the_loop_touches_sockets_clocks_randomness_and_threads() {
 
 #[test]
 fn the_parts_of_the_network_room_that_are_called_pure_touch_nothing() {
-    const WITH_SOCKETS: [&str; 4] =
-        ["net/client.rs", "net/listeners.rs", "net/reactor.rs", "net/fetch/sockets.rs"];
+    const WITH_SOCKETS: [&str; 4] = ["net/client.rs", "net/listeners.rs", "net/reactor.rs", "net/fetch/sockets.rs"];
     for (file, text) in sources() {
         if room(&file) != "net" || WITH_SOCKETS.contains(&file.as_str()) {
             continue;

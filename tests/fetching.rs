@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use nisd::net::fetch::{Fetching, 
-    Endpoint, Fetch, FetchError, FetchId, FetchLimits, FetchStats, Fetcher, Method, NameConfiguration, Response,
+use nisd::net::fetch::{
+    Endpoint, Fetch, FetchError, FetchId, FetchLimits, FetchStats, Fetcher, Fetching, Method, NameConfiguration,
+    Response,
 };
 use simple_dns::rdata::{A, AAAA, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, QTYPE, RCODE, ResourceRecord, TYPE};

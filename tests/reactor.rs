@@ -7,9 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nisd::net::machine::{ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message as Frame, Moment, Taken};
-use nisd::net::websocket::handshake;
 use nisd::net::fetch::Fetching;
+use nisd::net::machine::{
+    ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message as Frame, Moment, Taken,
+};
+use nisd::net::websocket::handshake;
 use nisd::net::{Limits, Reactor, SharedPool, Stats};
 use tungstenite::Message;
 
@@ -548,11 +550,7 @@ fn a_slow_consumer_is_dropped_while_others_get_everything() {
 
 #[test]
 fn a_message_nobody_takes_ends_its_websocket_in_time() {
-    let limits = Limits {
-        send_age: Duration::from_millis(200),
-        backlog_bytes: 100_000_000,
-        ..Limits::default()
-    };
+    let limits = Limits { send_age: Duration::from_millis(200), backlog_bytes: 100_000_000, ..Limits::default() };
     let server = Server::start(limits, 10);
     let stuck = server.websocket();
     let mut sender = server.websocket();
@@ -740,10 +738,12 @@ fn callers_behind_a_trusted_proxy_are_told_apart() {
     let ask = |last: u8, named: &str| {
         let mut stream = connect_from(&server, last);
         let request = format!("GET /caller HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {named}\r\n\r\n");
-        (0..60).map(|_| {
-            stream.write_all(request.as_bytes()).unwrap();
-            read_answer(&mut stream)
-        }).collect::<Vec<_>>()
+        (0..60)
+            .map(|_| {
+                stream.write_all(request.as_bytes()).unwrap();
+                read_answer(&mut stream)
+            })
+            .collect::<Vec<_>>()
     };
     let through_proxy = ask(9, "10.1.1.1");
     assert_eq!(through_proxy[0].1, "10.1.1.1 true");

@@ -8,6 +8,7 @@ use nisd::api::{AccountInfo, AccountMeta, RemoteStatus};
 use nisd::codec::json::JsonSource;
 use nisd::codec::{self, Form, lax_json};
 use nisd::model::{Address, Amount, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
+use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Taken};
 use nisd::push::stomp::{Command, DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, encoder};
@@ -126,7 +127,7 @@ impl Conversation {
     fn new() -> Conversation {
         let settings = Settings::default();
         Conversation {
-            broker: Broker::new(settings, NetworkByte::TESTNET),
+            broker: Broker::new(settings, NetworkByte::TESTNET, SharedPool::default()),
             limits: settings.limits,
             client: Client::default(),
             chain: Chain { height: Height(1), transaction: transaction() },

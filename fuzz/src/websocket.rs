@@ -2,12 +2,13 @@
 
 use std::io::{self, Cursor, Read, Write};
 
+use nisd::model::Timestamp;
 use nisd::net::http::{Reply, RequestReader};
+use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId};
 use nisd::net::websocket::{
-    MESSAGE_LIMIT, Refusal, Upgrade, WsConnection, WsEvent, handshake, negotiate_subprotocol,
-    write_text_head,
+    MESSAGE_LIMIT, Refusal, Upgrade, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text_head,
 };
-use nisd::push::http::{HttpAnswer, HttpView, SUBPROTOCOLS, answer};
+use nisd::push::http::{SUBPROTOCOLS, answer};
 use tungstenite::protocol::{Message, Role, WebSocket};
 
 use crate::pieces::{MAX_PIECE, Pieces};
@@ -85,9 +86,13 @@ impl Server {
             if let Some(agreed) = negotiate_subprotocol(offers.iter().copied(), &SUBPROTOCOLS) {
                 assert!(offers.iter().any(|offer| offer.contains(agreed)));
             }
-            let header = |name: &str| request.header(name);
-            let view = HttpView { method: request.method, path: request.path, header: &header };
-            check_page(&answer(&view, 1, -1));
+            let mut page = Reply::new();
+            let caller = Caller { listener: ListenerId(0), address: [10, 0, 0, 1].into(), is_forwarded: false };
+            let (connection, reply) = (ConnectionId(1), &mut page);
+            let mut exchange =
+                Exchange { connection, caller, request: &request, reply, is_resumed: false, is_refused: false };
+            answer(&mut exchange, Timestamp(1), -1);
+            check_page(&page);
             match &decision {
                 Ok(upgrade) => assert_eq!(upgrade.accept.len(), 28, "base64 of SHA-1"),
                 Err(refusal) => {
@@ -140,9 +145,8 @@ enum Stream {
 }
 
 /// No header of an answer can be mistaken for two.
-fn check_page(page: &HttpAnswer) {
-    let (HttpAnswer::Websocket { headers } | HttpAnswer::Reply { headers, .. }) = page;
-    for (name, value) in headers {
+fn check_page(page: &Reply) {
+    for (name, value) in &page.headers {
         assert!(!value.contains(['\r', '\n', '\0']), "{name}: {value:?}");
     }
 }

@@ -71,7 +71,8 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
 
 /// How requests to other servers are made: names as the system's files say, which are read once.
 fn fetching(most: usize, seed: &[u8; 32]) -> Fetching {
-    let [hosts, resolvers] = ["/etc/hosts", "/etc/resolv.conf"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    let [hosts, resolvers] =
+        ["/etc/hosts", "/etc/resolv.conf"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let limits = FetchLimits::default();
     let (connections, queries) = (limits.connections.min(most / 2 + 1), limits.queries.min(most / 2 + 1));
     let names = NameConfiguration::parse(&hosts, &resolvers);

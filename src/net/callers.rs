@@ -283,7 +283,11 @@ impl Callers {
     /// A connection has something to be dealt with: just now, or again after a share of work.
     pub fn ready(&mut self, account: AccountId, slot: usize, is_fresh: bool) {
         let entry = &mut self.accounts[account];
-        if is_fresh { entry.fresh.push_back(slot) } else { entry.again.push_back(slot) }
+        if is_fresh {
+            entry.fresh.push_back(slot)
+        } else {
+            entry.again.push_back(slot)
+        }
         if !std::mem::replace(&mut entry.is_queued, true) {
             self.ready.push_back(account);
         }

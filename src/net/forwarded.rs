@@ -44,7 +44,8 @@ impl Trust {
     /// The last address of the list that is none of a trusted proxy, or the first one if all are. What is no address
     /// ends the list: nobody knows who stood before it.
     fn last_unknown(&self, request: &Request<'_>) -> Option<IpAddr> {
-        let mut named: Vec<&str> = request.header_values("X-Forwarded-For").flat_map(|value| value.split(',')).collect();
+        let mut named: Vec<&str> =
+            request.header_values("X-Forwarded-For").flat_map(|value| value.split(',')).collect();
         if named.is_empty() {
             let elements = request.header_values("Forwarded").flat_map(|value| value.split(','));
             named = elements.filter_map(forwarded_for).collect();

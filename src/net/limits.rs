@@ -72,14 +72,8 @@ impl Limits {
     /// How often connections are looked at for what is due: often enough that a limit is exceeded by a quarter of
     /// itself at most, and by no more than a second.
     pub(super) fn sweep_interval(&self) -> Duration {
-        let times = [
-            self.keep_alive,
-            self.request_time,
-            self.write_stall,
-            self.websocket_idle,
-            self.send_age,
-            self.linger,
-        ];
+        let times =
+            [self.keep_alive, self.request_time, self.write_stall, self.websocket_idle, self.send_age, self.linger];
         let shortest = times.into_iter().min().unwrap_or_default();
         (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }

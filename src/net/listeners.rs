@@ -82,7 +82,8 @@ impl Listeners {
     /// The next connection, of each listener in turn; none if there are no more for now.
     pub fn accept(&mut self) -> Option<(ListenerId, TcpStream, SocketAddr)> {
         let count = self.all.len();
-        while let Some(index) = (1..=count).map(|step| (self.last + step) % count).find(|index| self.all[*index].is_ready)
+        while let Some(index) =
+            (1..=count).map(|step| (self.last + step) % count).find(|index| self.all[*index].is_ready)
         {
             let listener = &mut self.all[index];
             self.last = index;

@@ -42,8 +42,8 @@ mod server;
 mod shared;
 mod socket;
 
-pub use limits::{IsTrusted, Limits};
 pub use connection::Readiness;
+pub use limits::{IsTrusted, Limits};
 pub use reactor::{EXTERNAL_TOKENS, MAX_LISTENERS, Reactor, Turn};
 pub use server::{Server, Stats, TURNED_AWAY_AT_ONCE};
 pub use shared::{Shared, SharedPool};

@@ -69,9 +69,7 @@ impl Output {
 
     /// Bytes of memory held, without those that are shared.
     pub fn held_bytes(&self) -> usize {
-        self.own.capacity()
-            + self.marks.capacity() * size_of::<Mark>()
-            + self.splices.capacity() * size_of::<Splice>()
+        self.own.capacity() + self.marks.capacity() * size_of::<Mark>() + self.splices.capacity() * size_of::<Splice>()
     }
 
     /// Where to append own bytes.

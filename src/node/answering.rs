@@ -21,7 +21,10 @@ impl Node<'_> {
         let network_millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
         let moment = Now { network: self.time(now), network_millis };
         // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
-        if !self.may_announce() && !exchange.is_refused && self.api.fills_pool(exchange.request.method, exchange.request.path) {
+        if !self.may_announce()
+            && !exchange.is_refused
+            && self.api.fills_pool(exchange.request.method, exchange.request.path)
+        {
             self.waiting.push(connection);
             return Taken::Parked;
         }

@@ -102,7 +102,11 @@ impl<'s> Harvester<'s> {
                 PartProgress::Done(outcome) => {
                     match &outcome.switch {
                         Some(switch) => {
-                            log::info!("harvested block: height {}, {} transactions", switch.last, switch.confirmed.len());
+                            log::info!(
+                                "harvested block: height {}, {} transactions",
+                                switch.last,
+                                switch.confirmed.len()
+                            );
                         }
                         None => log::warn!("the harvested block was not taken: {:?}", outcome.validity),
                     }

@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use super::testing::{A1, A2, Known, NETWORK, Recorder, Sent, TIME, address, block_of, caller, multisig, transfer};
 use super::{BlocksNewBody, Broker, Figures, Limits, Settings};
 use crate::model::Height;
+use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Taken};
 
 const NOTHING: [&str; 0] = [];
@@ -44,7 +45,7 @@ impl Bench {
     }
 
     fn empty(settings: Settings) -> Self {
-        let broker = Broker::new(settings, NETWORK);
+        let broker = Broker::new(settings, NETWORK, SharedPool::default());
         Self { broker, effects: Recorder::default(), known: Known::default() }
     }
 

@@ -36,11 +36,7 @@ impl Drop for Turn<'_> {
 }
 
 impl<'env> Batch<'env> {
-    pub(super) fn new(
-        transaction: RwTransaction<'env>,
-        databases: &'env [Database],
-        turn: Turn<'env>,
-    ) -> Batch<'env> {
+    pub(super) fn new(transaction: RwTransaction<'env>, databases: &'env [Database], turn: Turn<'env>) -> Batch<'env> {
         Batch { transaction, databases, journal: Journal::default(), _turn: turn }
     }
 

@@ -91,7 +91,13 @@ impl Store {
                 });
             }
         }
-        let store = Store { databases: create_tables(&environment)?, environment, has_batch: Cell::new(false), _lock: lock, stop: None };
+        let store = Store {
+            databases: create_tables(&environment)?,
+            environment,
+            has_batch: Cell::new(false),
+            _lock: lock,
+            stop: None,
+        };
         let mut batch = store.begin()?;
         batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
         batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
@@ -111,7 +117,16 @@ impl Store {
         let environment = environment(folder, options)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
-        Ok((Store { databases: open_tables(&environment)?, environment, has_batch: Cell::new(false), _lock, stop: None }, network))
+        Ok((
+            Store {
+                databases: open_tables(&environment)?,
+                environment,
+                has_batch: Cell::new(false),
+                _lock,
+                stop: None,
+            },
+            network,
+        ))
     }
 
     /// Makes reading end with [`StoreError::Interrupted`] once the flag is set. A process that is stopped in the
