@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nisd::api::{AccountInfo, AccountMeta, RemoteStatus};
 use nisd::codec::json::JsonSource;
 use nisd::codec::{self, Form, lax_json};
-use nisd::model::{Address, Amount, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
+use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
 use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Taken};
 use nisd::push::stomp::{Command, DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, encoder};
-use nisd::push::{Broker, Facts, FactsError, Figures, Limits, Settings};
+use nisd::push::{AccountText, Broker, Facts, FactsError, Figures, Limits, Settings};
 
 /// Separates the records of an input: each is a byte that says whose message it is and what happens besides, and the
 /// message.
@@ -284,26 +283,12 @@ impl Facts for Chain {
         Ok(vec![Transaction::clone(&self.transaction); most.min(2_usize.saturating_sub(from))])
     }
 
-    fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError> {
-        if *address == address_of(BROKEN) {
+    fn write_account(&self, account: &mut AccountText, _: &mut u32) -> Result<bool, FactsError> {
+        if account.address == address_of(BROKEN) {
             return Err(FactsError("it is broken".into()));
         }
-        let info = AccountInfo {
-            address: *address,
-            public_key: None,
-            balance: Amount(1),
-            vested_balance: Amount(1),
-            harvested_blocks: 0,
-            importance: 0.0,
-            multisig: None,
-        };
-        let meta = AccountMeta {
-            unlocked: false,
-            remote_status: RemoteStatus::Inactive,
-            cosignatory_of: Vec::new(),
-            cosignatories: Vec::new(),
-        };
-        Ok((info, meta))
+        account.text = br#"{"account":{},"meta":{}}"#.to_vec();
+        Ok(true)
     }
 
     fn levy_recipient(&self, _: &MosaicId) -> Result<Option<Address>, FactsError> {

@@ -38,7 +38,7 @@ pub use budget::Budget;
 pub use call::Now;
 pub use chain_view::{BlockCursor, BlockReader, ChainView, Page, RawTransaction};
 pub use failure::Failure;
-pub use long::{AccountWriter, BlockWriter, LongView, Sheet, account_pair};
+pub use long::{AccountWriter, BlockWriter, LongView, Sheet};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
 pub use views::{

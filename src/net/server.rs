@@ -1,5 +1,6 @@
 //! The server without its sockets: all connections with their input, handed time and readiness.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::forwarded::Trust;
 use super::http::{Gzip, HttpError, Reply};
 use super::input::{Input, Step, Tools};
 use super::limits::{IsTrusted, Limits};
-use super::machine::{Effects, Event, ListenerId, Machine, Moment};
+use super::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment};
 use super::shared::SharedPool;
 use super::socket::Socket;
 
@@ -28,7 +29,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Connections that are closed at a time because buffers exceed their limit.
 const EVICTED_AT_ONCE: usize = 16;
 
-/// Connections at a time that are turned away with an answer that the client can read; further ones are just closed.
+/// Connections at a time that are turned away and stay until the client has read why; the oldest makes room for another.
 pub const TURNED_AWAY_AT_ONCE: usize = 64;
 
 /// Figures about a reactor.
@@ -62,7 +63,10 @@ pub struct Server<S> {
     inputs: Vec<Option<Input>>,
     /// By number of the listener.
     gates: Vec<Gate>,
-    turned_away: usize,
+    /// Connections that were let in, by all of them.
+    let_in: usize,
+    /// Connections that were turned away, the oldest first; some of them may be gone.
+    turned_away: VecDeque<ConnectionId>,
     trust: Trust,
     is_draining: bool,
     reply: Reply,
@@ -79,7 +83,8 @@ impl<S: Socket> Server<S> {
             connections: Connections::new(limits, fetcher, SharedPool::default(), now),
             inputs: Vec::new(),
             gates: Vec::new(),
-            turned_away: 0,
+            let_in: 0,
+            turned_away: VecDeque::new(),
             trust: Trust(trusted),
             is_draining: false,
             reply: Reply::new(),
@@ -120,23 +125,22 @@ impl<S: Socket> Server<S> {
         if connections.callers.is_banned(account, now) {
             return None;
         }
-        let gate = self.gates.get_mut(id.0)?;
-        let has_room =
-            gate.open < gate.most && connections.slab.len() - self.turned_away < connections.limits.connections;
+        let gate = *self.gates.get(id.0)?;
+        let has_room = gate.open < gate.most && self.let_in < connections.limits.connections;
         // A proxy has the connections of many.
         let is_let_in = has_room && (connections.callers.may_connect(account) || self.trust.is_trusted(peer));
         if !is_let_in {
             connections.stats.refused += 1;
-            if self.turned_away >= TURNED_AWAY_AT_ONCE {
-                return None;
-            }
+            self.make_room_to_turn_away();
         }
+        let connections = &mut self.connections;
         let slot = connections.insert(socket, id, peer, account);
         if is_let_in {
-            gate.open += 1;
+            self.gates[id.0].open += 1;
+            self.let_in += 1;
             connections.stats.accepted += 1;
         } else {
-            self.turned_away += 1;
+            self.turned_away.push_back(connections.slab[slot].id);
             connections.slab[slot].is_turned_away = true;
             connections.refuse(slot, HttpError::Overloaded);
         }
@@ -145,6 +149,16 @@ impl<S: Socket> Server<S> {
         }
         self.inputs[slot] = Some(Input::new());
         Some(slot)
+    }
+
+    /// Drops the connection that was turned away first, if there are as many as may be.
+    fn make_room_to_turn_away(&mut self) {
+        while self.turned_away.len() >= TURNED_AWAY_AT_ONCE {
+            let Some(oldest) = self.turned_away.pop_front() else { return };
+            if self.connections.slab.get(oldest.slot()).is_some_and(|connection| connection.id == oldest) {
+                self.remove(oldest.slot());
+            }
+        }
     }
 
     /// The socket of a connection.
@@ -384,11 +398,11 @@ impl<S: Socket> Server<S> {
     /// Drops a connection.
     pub fn remove(&mut self, slot: usize) {
         match self.connections.remove(slot) {
-            Some(Connection { is_turned_away: true, .. }) => self.turned_away -= 1,
+            None | Some(Connection { is_turned_away: true, .. }) => {}
             Some(Connection { listener, .. }) => {
+                self.let_in -= 1;
                 self.gates.get_mut(listener.0).into_iter().for_each(|gate| gate.open -= 1);
             }
-            None => {}
         }
         if let Some(Some(mut input)) = self.inputs.get_mut(slot).map(Option::take) {
             input.give_back(&mut self.spare_input);

@@ -4,13 +4,16 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::unconfirmed::Unconfirmed;
+use crate::api::media::Format;
 use crate::api::views::UnlockedInfo;
-use crate::api::{AccountInfo, AccountMeta, Actions, ChainView, account_pair};
+use crate::api::{AccountWriter, Actions, Budget, ChainView, Failure, LongView, Sheet};
 use crate::chain::harvest::{UnlockResult, Unlocked};
+use crate::codec::json::JsonSink;
 use crate::crypto::KeyPair;
 use crate::model::{Address, Block, Height, MosaicId, Timestamp, Transaction};
+use crate::net::machine::Taken;
 use crate::pool::Confirmed;
-use crate::push::{Facts, FactsError};
+use crate::push::{AccountText, Facts, FactsError};
 use crate::rules::Outcome;
 use crate::store::StoreError;
 
@@ -79,9 +82,18 @@ impl Facts for Desk<'_> {
         self.view.transactions(height, from, most).map_err(failed)
     }
 
-    fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError> {
-        let pair = account_pair(&self.view, self, address);
-        pair.map_err(|failure| FactsError(Cow::Owned(failure.message().to_owned())))
+    fn write_account(&self, account: &mut AccountText, budget: &mut u32) -> Result<bool, FactsError> {
+        let told = |failure: Failure| FactsError(Cow::Owned(failure.message().to_owned()));
+        let mut units = Budget::new(*budget);
+        let AccountText { address, text, writer } = account;
+        let writer = match writer {
+            Some(writer) => writer,
+            None => writer.insert(AccountWriter::new(&self.view, self, *address, &mut units).map_err(told)?),
+        };
+        let mut sheet = Sheet { format: Format::Json, body: text, json: &mut JsonSink::default() };
+        let taken = writer.write_on(&self.view, &mut sheet, &mut units).map_err(told)?;
+        *budget = budget.saturating_sub(units.used());
+        Ok(taken == Taken::Done)
     }
 
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, FactsError> {

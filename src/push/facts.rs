@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
-use crate::api::{AccountInfo, AccountMeta};
+use crate::api::AccountWriter;
 use crate::model::{Address, Block, Height, MosaicId, Transaction};
 
 /// The node as it is after the last change of its chain.
@@ -15,12 +15,30 @@ pub trait Facts {
     fn block(&self, height: Height) -> Result<Option<Block>, FactsError>;
     /// Transactions of the block at a height: those from an index on, at most `most` of them, none at its end.
     fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, FactsError>;
-    /// The account of an address and what goes with it, as the HTTP interface shows it.
-    fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError>;
+    /// Writes an account and what goes with it, as the HTTP interface shows it, until the units in `budget` are used up;
+    /// true when everything is written.
+    fn write_account(&self, account: &mut AccountText, budget: &mut u32) -> Result<bool, FactsError>;
     /// Who receives the levy of a mosaic, if it has one.
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, FactsError>;
     /// Unconfirmed transactions that concern an account, the youngest first, at most `limit`.
     fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, FactsError>;
+}
+
+/// The JSON text of an account in the making.
+pub struct AccountText {
+    /// The account.
+    pub address: Address,
+    /// What has been written so far.
+    pub text: Vec<u8>,
+    /// What writes the rest, once it has begun.
+    pub writer: Option<AccountWriter>,
+}
+
+impl AccountText {
+    /// Nothing has been written yet.
+    pub fn new(address: Address) -> AccountText {
+        AccountText { address, text: Vec::new(), writer: None }
+    }
 }
 
 /// Why the node cannot say something; the text is for the client.

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use super::{Facts, FactsError};
+use super::{AccountText, Facts, FactsError};
+use crate::api::views::{AccountPair, View};
 use crate::api::{AccountInfo, AccountMeta, RemoteStatus};
-use crate::codec::json::JsonSource;
+use crate::codec::json::{JsonSink, JsonSource};
 use crate::codec::{Context, Form, lax_json, transaction};
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction,
@@ -188,7 +189,9 @@ impl Facts for Known {
         Ok(block.transactions.iter().skip(from).take(most).cloned().collect())
     }
 
-    fn account(&self, address: &Address) -> Result<(AccountInfo, AccountMeta), FactsError> {
+    fn write_account(&self, account: &mut AccountText, budget: &mut u32) -> Result<bool, FactsError> {
+        *budget = budget.saturating_sub(20);
+        let address = &account.address;
         self.accounts_asked.set(self.accounts_asked.get() + 1);
         if self.broken == Some(*address) {
             return Err(FactsError("it is broken".into()));
@@ -205,7 +208,8 @@ impl Facts for Known {
         let (cosignatory_of, cosignatories) = (Vec::new(), Vec::new());
         let meta =
             AccountMeta { unlocked: false, remote_status: RemoteStatus::Inactive, cosignatory_of, cosignatories };
-        Ok((info, meta))
+        account.text = JsonSink::document(|sink| AccountPair { account: &info, meta: &meta }.write(sink));
+        Ok(true)
     }
 
     fn levy_recipient(&self, _: &MosaicId) -> Result<Option<Address>, FactsError> {

@@ -8,16 +8,14 @@ use std::time::Duration;
 use super::content::{BlockText, Content, TRANSACTION_UNITS, TRANSACTIONS_AT_A_TIME};
 use super::hub::Hub;
 use super::publication::{Audience, Publication};
-use super::{Facts, FactsError, Settings, topics};
-use crate::api::views::{AccountPair, TransactionMeta, TransactionPair};
+use super::{AccountText, Facts, FactsError, Settings, topics};
+use crate::api::views::{TransactionMeta, TransactionPair};
 use crate::model::{Address, Body, Height, NetworkByte, Timestamp, Transaction};
 use crate::net::SharedPool;
 use crate::net::machine::Effects;
 
 /// What stands for the height of a transaction that has none yet.
 const UNCONFIRMED_HEIGHT: Height = Height((1 << 53) - 1);
-/// Units of work that it takes to read an account.
-const ACCOUNT_UNITS: u32 = 20;
 
 /// What telling takes.
 pub struct Means<'a> {
@@ -98,7 +96,7 @@ enum Theme {
     Transaction,
     /// The transaction in hand, with its meta data.
     Pair,
-    Account(Address),
+    Account(AccountText),
 }
 
 impl Walk {
@@ -216,7 +214,11 @@ impl Walk {
             }
             Ahead::Accounts => {
                 if let Some(address) = self.accounts.pop_first() {
-                    self.begin(&format!("{}{address}", topics::ACCOUNT_OF), Theme::Account(address), means);
+                    self.begin(
+                        &format!("{}{address}", topics::ACCOUNT_OF),
+                        Theme::Account(AccountText::new(address)),
+                        means,
+                    );
                 }
             }
         }
@@ -262,14 +264,18 @@ impl Walk {
                 Some(false) => return true,
                 Some(true) => {}
             }
-            if let Theme::Block(text) = &mut telling.theme {
-                match text.work(means.facts, budget) {
-                    Ok(true) => {}
-                    Ok(false) => return false,
-                    Err(failure) => {
-                        self.fail(failure);
-                        return true;
-                    }
+            // What may be long is written first, in steps.
+            let written = match &mut telling.theme {
+                Theme::Block(text) => text.work(means.facts, budget),
+                Theme::Account(account) => means.facts.write_account(account, budget),
+                Theme::Height(_) | Theme::Transaction | Theme::Pair => Ok(true),
+            };
+            match written {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(failure) => {
+                    self.fail(failure);
+                    return true;
                 }
             }
             match self.content(&mut telling.theme, means, budget) {
@@ -296,11 +302,7 @@ impl Walk {
         let content = match theme {
             Theme::Height(height) => Content::height(*height, means.settings.blocks_new, pool),
             Theme::Block(text) => text.finish(pool),
-            Theme::Account(address) => {
-                let (account, meta) = means.facts.account(address)?;
-                *budget = budget.saturating_sub(ACCOUNT_UNITS);
-                Content::view(&AccountPair { account: &account, meta: &meta }, pool)
-            }
+            Theme::Account(account) => Content::of(std::mem::take(&mut account.text), pool),
             Theme::Transaction | Theme::Pair => {
                 let Some(subject) = &mut self.subject else { return Ok(None) };
                 match (&theme, &subject.content) {

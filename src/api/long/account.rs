@@ -46,41 +46,12 @@ impl AccountWriter {
         Ok(AccountWriter { address, head: Some(Box::new((account, meta))), list: None, after: None })
     }
 
-    /// What would be written, for those who write it themselves. Takes as long as there are accounts that it signs for,
-    /// which may be thousands.
-    pub fn at_once(self, view: &ChainView<'_>) -> Result<(AccountInfo, AccountMeta), Failure> {
-        let Some(head) = self.head else { return Err(Failure::internal("the account is written already")) };
-        let (account, mut meta) = *head;
-        let others = view.cosignatory_of_after(&self.address, None, usize::MAX)?;
-        meta.cosignatory_of = others.iter().map(|one| view.account(one)).collect::<Result<_, _>>()?;
-        Ok((account, meta))
-    }
-
     /// The same, shown with a key whether or not the chain has it.
     pub fn with_key(mut self, key: PublicKey) -> AccountWriter {
         if let Some(head) = &mut self.head {
             head.0.public_key = Some(key);
         }
         self
-    }
-}
-
-/// The same as a whole, for an account of which nobody knows how many it signs for.
-pub fn account_pair(
-    view: &ChainView<'_>,
-    actions: &dyn Actions,
-    address: &Address,
-) -> Result<(AccountInfo, AccountMeta), Failure> {
-    let writer = AccountWriter::new(view, actions, *address, &mut Budget::new(u32::MAX))?;
-    let mut pair = *writer.head.ok_or(Failure::internal("the account is gone"))?;
-    let mut after = None;
-    loop {
-        let next = view.cosignatory_of_after(address, after.as_ref(), CHUNK)?;
-        let Some(last) = next.last() else { return Ok(pair) };
-        after = Some(*last);
-        for one in &next {
-            pair.1.cosignatory_of.push(view.account(one)?);
-        }
     }
 }
 

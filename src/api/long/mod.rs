@@ -10,7 +10,7 @@ mod owned;
 mod pages;
 mod transaction;
 
-pub use account::{AccountWriter, account_pair};
+pub use account::AccountWriter;
 pub use block::BlockWriter;
 pub use names::RentedNames;
 pub use owned::{OwnedDefinitions, OwnedMosaics};

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::scene::*;
+use crate::api::media::Format;
 use crate::api::unfinished::{MAX_PER_ADDRESS, MAX_UNFINISHED};
-use crate::api::views::{AccountPair, View};
-use crate::api::{AccountWriter, Api, Budget, PIECE_BYTES};
+use crate::api::{AccountWriter, Api, Budget, LongView, PIECE_BYTES, Sheet};
 use crate::codec::json::JsonSink;
 use crate::crypto::Signature;
 use crate::model::{Amount, Timestamp, Transaction};
@@ -158,11 +158,13 @@ fn an_account_that_signs_for_thousands_is_written_in_steps() {
     assert!(others.is_sorted_by_key(|one| one["address"].as_str().unwrap()));
     let binary = is_stepped(&Sent::new(&line).with(&BINARY), &scene);
     assert_eq!(binary.pieces, 1, "its lengths are known only at the end");
-    let (account, meta) = scene.with_view(|view| {
-        let writer = AccountWriter::new(view, &TestNode::default(), address(1), &mut Budget::new(0)).unwrap();
-        writer.at_once(view).unwrap()
+    let at_once = scene.with_view(|view| {
+        let mut writer = AccountWriter::new(view, &TestNode::default(), address(1), &mut Budget::new(0)).unwrap();
+        let (mut body, mut json) = (Vec::new(), JsonSink::default());
+        let mut sheet = Sheet { format: Format::Json, body: &mut body, json: &mut json };
+        assert_eq!(writer.write_on(view, &mut sheet, &mut Budget::new(u32::MAX)).unwrap(), Taken::Done);
+        body
     });
-    let at_once = JsonSink::document(|sink| AccountPair { account: &account, meta: &meta }.write(sink));
     assert!(json.body == [at_once.as_slice(), b"\r\n"].concat());
     let line = format!("GET /account/get/from-public-key?publicKey={}", key(1));
     is_stepped(&Sent::new(&line), &scene);
