@@ -13,6 +13,9 @@ use super::websocket::{WsConnection, WsEvent};
 const UNITS_PER_INPUT: u32 = 2;
 const BYTES_PER_UNIT: usize = 1024;
 
+/// Frames of a websocket that cost a unit, whether they bring a message or not.
+const FRAMES_PER_UNIT: u32 = 8;
+
 /// What the connection speaks.
 #[derive(Debug)]
 enum Protocol {
@@ -162,7 +165,10 @@ impl Input {
             let event = websocket.next_event(connection.output.queue());
             connection.output.mark(now);
             match event {
-                None => return Step::Waiting,
+                None => {
+                    connections.charge(socket, websocket.take_frames().div_ceil(FRAMES_PER_UNIT));
+                    return Step::Waiting;
+                }
                 Some(WsEvent::Message { data, is_text }) => {
                     connections.charge(socket, UNITS_PER_INPUT + (data.len() / BYTES_PER_UNIT) as u32);
                     machine.handle(Event::Heard { socket, message: data, is_text }, moment, *connections)
