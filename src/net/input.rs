@@ -76,6 +76,11 @@ impl Input {
         matches!(&self.protocol, Protocol::Http(reader) if !reader.is_partial())
     }
 
+    /// Whether a part of an answer has been sent and a part has not.
+    pub fn is_answering(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.has_begun)
+    }
+
     /// Takes what was received.
     pub fn receive(&mut self, bytes: &[u8]) {
         match &mut self.protocol {
@@ -231,7 +236,7 @@ impl Kept {
             }
             reply.write_piece(request, is_last, out);
         }
-        self.close
+        self.close || reply.close
     }
 }
 
@@ -287,7 +292,7 @@ fn exchange<M: Machine, S: Socket>(
 
 /// Tells the machine of a new websocket.
 fn open<M: Machine, S: Socket>(slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
-    let Tools { machine, connections, .. } = tools;
+    let Tools { machine, connections, is_draining, .. } = tools;
     let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
     connection.output.mark(connections.now);
     connection.is_websocket = true;
@@ -295,5 +300,8 @@ fn open<M: Machine, S: Socket>(slot: usize, tools: &mut Tools<'_, M, S>) -> Step
     connections.stats.websockets += 1;
     let moment = connections.moment;
     machine.handle(Event::Opened { socket, caller }, moment, *connections);
+    if *is_draining {
+        connections.close(socket, 1001, "");
+    }
     Step::Handled
 }
