@@ -86,9 +86,10 @@ impl Credit {
 
     /// Takes units of work off; what is regained in a second is also the most there can be.
     pub fn charge(&mut self, units: u32, per_second: i64, now: Duration) {
-        let passed = now.saturating_sub(self.since).as_micros().min(1_000_000) as i64;
+        let passed = i64::try_from(now.saturating_sub(self.since).as_micros()).unwrap_or(i64::MAX);
+        let regained = passed.saturating_mul(per_second) / 1_000_000;
         self.since = now;
-        self.units = (self.units + passed * per_second / 1_000_000).min(per_second) - i64::from(units);
+        self.units = self.units.saturating_add(regained).min(per_second) - i64::from(units);
     }
 
     /// When it is regained, if it is overdrawn.
@@ -173,6 +174,11 @@ impl Callers {
             }
         }
         self.open(key, now)
+    }
+
+    /// How many accounts there are.
+    pub fn len(&self) -> usize {
+        self.accounts.len()
     }
 
     fn open(&mut self, key: Key, now: Duration) -> AccountId {
@@ -351,6 +357,8 @@ fn caller(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const HTTP: ListenerId = ListenerId(0);
@@ -475,6 +483,18 @@ mod tests {
     }
 
     #[test]
+    fn work_that_was_paid_for_by_waiting_is_not_owed_again() {
+        let mut callers = callers();
+        let heavy = callers.account(address(1), false, at(0));
+        callers.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
+        callers.ready(heavy, 1, true);
+        assert_eq!((callers.next(at(9_999)), callers.next(at(10_000))), (None, Some(1)));
+        callers.charge(heavy, 1, at(10_000));
+        callers.ready(heavy, 1, true);
+        assert_eq!((callers.next(at(10_000)), callers.next(at(10_001))), (None, Some(1)));
+    }
+
+    #[test]
     fn the_hog_is_the_caller_for_whom_most_is_held() {
         let mut callers = callers();
         let [first, second] = [1, 2].map(|number| callers.account(address(number), false, at(0)));
@@ -486,5 +506,65 @@ mod tests {
         callers.disconnected(second, 100, at(0));
         callers.hold(first, 100, 101);
         assert_eq!(callers.hog(), Some(first));
+    }
+
+    /// Callers that ask for their accounts, connect and make requests, and time that passes. Addresses come from few
+    /// networks or from very many.
+    fn crowds() -> impl Strategy<Value = Vec<(u128, bool, u16, u64)>> {
+        let address = prop_oneof![0..40u128, any::<u32>().prop_map(u128::from), any::<u128>()];
+        proptest::collection::vec((address, any::<bool>(), 0..1000u16, 0..3000u64), 1..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn there_are_never_more_accounts_than_callers_and_strangers_may_have(crowds in crowds()) {
+            let (mut callers, mut now) = (callers(), Duration::ZERO);
+            let mut connected = Vec::new();
+            for (first, stay, size, pause) in crowds {
+                for number in 0..u128::from(size) {
+                    // Every one is a client of its own, however addresses are cut.
+                    let address = IpAddr::V6(Ipv6Addr::from(first.wrapping_add(number << 64)));
+                    let account = callers.account(address, false, now);
+                    let _ = callers.note_request(account, HTTP, now);
+                    if stay && callers.may_connect(account) {
+                        callers.connected(account, now);
+                        connected.push(account);
+                    }
+                }
+                prop_assert!(callers.len() <= MAX_ACCOUNTS + STRANGER_ACCOUNTS as usize + 1);
+                now += Duration::from_millis(pause);
+            }
+            for account in connected {
+                callers.disconnected(account, 0, now);
+            }
+            callers.forget_silent(now + 2 * BANNED);
+            prop_assert_eq!((callers.len(), callers.by_key.len()), (0, 0));
+        }
+
+        #[test]
+        fn whoever_has_something_ready_is_served_within_as_many_servings_as_there_are_callers(
+            connections in proptest::collection::vec(1..20usize, 2..30),
+            units in proptest::collection::vec(0..50_000u32, 1..40),
+        ) {
+            let mut callers = callers();
+            let accounts: Vec<AccountId> =
+                (0..connections.len() as u32).map(|number| callers.account(address(number), false, at(0))).collect();
+            for (number, count) in connections.iter().enumerate() {
+                (0..*count).for_each(|slot| callers.ready(accounts[number], 100 * number + slot, true));
+            }
+            let (mut last_served, mut served) = (vec![0; accounts.len()], 0);
+            for units in units.iter().cycle().take(1000) {
+                let Some(slot) = callers.next(at(0)) else { break };
+                served += 1;
+                let number = slot / 100;
+                prop_assert!(served - last_served[number] <= accounts.len(), "{number} waited");
+                last_served[number] = served;
+                callers.charge(accounts[number], *units, at(0));
+                callers.ready(accounts[number], slot, false);
+            }
+            prop_assert!(served >= accounts.len());
+        }
     }
 }

@@ -286,6 +286,10 @@ impl<S: Socket> Connection<S> {
         if let Some(since) = self.stalled_since {
             return exceeds(since, limits.write_stall).then_some(Due::Drop);
         }
+        if self.closing != Closing::Open {
+            // Its last output has yet to be written.
+            return None;
+        }
         if let Some(since) = self.request_since {
             let due = if self.work == Work::None { Due::SlowRequest } else { Due::SlowAnswer };
             return exceeds(since, limits.request_time).then_some(due);

@@ -139,13 +139,14 @@ impl<S: Socket> Connections<S> {
         largest.filter(|(_, connection)| connection.counted_bytes > 0).map(|(slot, _)| slot)
     }
 
-    /// Drops the websocket for which most is waiting, if the messages that wait for many are too many.
+    /// Drops the websocket for which most of the messages that wait for many is waiting, if these are too many.
     pub fn bound_shared(&mut self) {
         if self.shared.held_bytes() <= self.limits.shared_bytes {
             return;
         }
         let waiting = self.slab.iter().filter(|(_, connection)| connection.is_open_websocket());
-        let slowest = waiting.max_by_key(|(_, connection)| connection.output.pending()).map(|(slot, _)| slot);
+        let slowest = waiting.max_by_key(|(_, connection)| connection.output.shared_pending());
+        let slowest = slowest.filter(|(_, connection)| connection.output.shared_pending() > 0).map(|(slot, _)| slot);
         if let Some(connection) = slowest.and_then(|slot| self.slab.get_mut(slot)) {
             log::info!("{:?}: dropped: no memory left for messages that wait", connection.id);
             let (id, now) = (connection.id, self.now);

@@ -13,6 +13,9 @@ use super::websocket::{WsConnection, WsEvent};
 const UNITS_PER_INPUT: u32 = 2;
 const BYTES_PER_UNIT: usize = 1024;
 
+/// Frames of a websocket that cost a unit, whether they bring a message or not.
+const FRAMES_PER_UNIT: u32 = 8;
+
 /// What the connection speaks.
 #[derive(Debug)]
 enum Protocol {
@@ -71,6 +74,11 @@ impl Input {
     /// Whether no request has begun that is not answered.
     pub fn is_between_requests(&self) -> bool {
         matches!(&self.protocol, Protocol::Http(reader) if !reader.is_partial())
+    }
+
+    /// Whether a part of an answer has been sent and a part has not.
+    pub fn is_answering(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.has_begun)
     }
 
     /// Takes what was received.
@@ -162,7 +170,10 @@ impl Input {
             let event = websocket.next_event(connection.output.queue());
             connection.output.mark(now);
             match event {
-                None => return Step::Waiting,
+                None => {
+                    connections.charge(socket, websocket.take_frames().div_ceil(FRAMES_PER_UNIT));
+                    return Step::Waiting;
+                }
                 Some(WsEvent::Message { data, is_text }) => {
                     connections.charge(socket, UNITS_PER_INPUT + (data.len() / BYTES_PER_UNIT) as u32);
                     machine.handle(Event::Heard { socket, message: data, is_text }, moment, *connections)
@@ -225,7 +236,7 @@ impl Kept {
             }
             reply.write_piece(request, is_last, out);
         }
-        self.close
+        self.close || reply.close
     }
 }
 
@@ -281,7 +292,7 @@ fn exchange<M: Machine, S: Socket>(
 
 /// Tells the machine of a new websocket.
 fn open<M: Machine, S: Socket>(slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
-    let Tools { machine, connections, .. } = tools;
+    let Tools { machine, connections, is_draining, .. } = tools;
     let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
     connection.output.mark(connections.now);
     connection.is_websocket = true;
@@ -289,5 +300,8 @@ fn open<M: Machine, S: Socket>(slot: usize, tools: &mut Tools<'_, M, S>) -> Step
     connections.stats.websockets += 1;
     let moment = connections.moment;
     machine.handle(Event::Opened { socket, caller }, moment, *connections);
+    if *is_draining {
+        connections.close(socket, 1001, "");
+    }
     Step::Handled
 }

@@ -29,7 +29,7 @@ pub struct Limits {
     /// connection that holds most, an HTTP one with 503 where that is possible.
     pub buffered_bytes: usize,
     /// Bytes of messages that wait for several websockets at once, each message counted once. If they are exceeded,
-    /// the websocket for which most is waiting is dropped.
+    /// the websocket for which most of them is waiting is dropped.
     pub shared_bytes: usize,
     /// A connection without a request is closed after this.
     pub keep_alive: Duration,

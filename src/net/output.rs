@@ -67,6 +67,11 @@ impl Output {
         self.pending() == 0
     }
 
+    /// Bytes not sent yet of those that are shared.
+    pub fn shared_pending(&self) -> usize {
+        self.shared_pending
+    }
+
     /// Bytes of memory held, without those that are shared.
     pub fn held_bytes(&self) -> usize {
         self.own.capacity() + self.marks.capacity() * size_of::<Mark>() + self.splices.capacity() * size_of::<Splice>()

@@ -41,6 +41,8 @@ pub struct Stats {
     pub websockets: usize,
     /// Bytes of memory in buffers of connections.
     pub buffered_bytes: usize,
+    /// Callers that have an account: those with connections, and those that have lately sent something.
+    pub callers: usize,
     /// Connections accepted so far.
     pub accepted: u64,
     /// Connections turned away for lack of room so far.
@@ -114,7 +116,8 @@ impl<S: Socket> Server<S> {
 
     /// Figures at this moment.
     pub fn stats(&self) -> Stats {
-        Stats { connections: self.connections.slab.len(), ..self.connections.stats }
+        let Connections { slab, callers, stats, .. } = &self.connections;
+        Stats { connections: slab.len(), callers: callers.len(), ..*stats }
     }
 
     /// Lets a connection in, or has it told that there is no room for it. Its slot; `None` if it is just to be closed.
@@ -346,8 +349,13 @@ impl<S: Socket> Server<S> {
         self.connections.count(slot, 0);
     }
 
+    /// Answers what cannot be read or served, and ends the connection. In the middle of an answer there is no place for
+    /// another: the client sees that it is cut.
     fn refuse(&mut self, slot: usize, error: HttpError) {
         if let Some(input) = self.inputs.get_mut(slot).and_then(Option::as_mut) {
+            if input.is_answering() {
+                return self.remove(slot);
+            }
             input.clear();
         }
         self.connections.refuse(slot, error);

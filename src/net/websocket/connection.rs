@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::Cursor;
+use std::mem;
 
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
@@ -46,6 +47,8 @@ pub struct WsConnection {
     message: Vec<u8>,
     /// Type of the unfinished message.
     unfinished: Option<Kind>,
+    /// Frames read that have not been asked for.
+    frames: u32,
     is_closed: bool,
 }
 
@@ -120,6 +123,11 @@ impl WsConnection {
         *self = Self { is_closed: true, ..Self::default() };
     }
 
+    /// Frames of any kind that were read since this was last asked.
+    pub fn take_frames(&mut self) -> u32 {
+        mem::take(&mut self.frames)
+    }
+
     /// Bytes of memory held for this websocket.
     pub fn held_bytes(&self) -> usize {
         self.inbox.held_bytes() + self.message.capacity()
@@ -152,6 +160,7 @@ impl WsConnection {
         if self.inbox.unread().len().saturating_sub(header_length) < length {
             return Ok(Step::Wait);
         }
+        self.frames = self.frames.saturating_add(1);
         self.inbox.take(header_length);
         let payload = self.inbox.take(length);
         unmask(payload, header.mask.unwrap_or_default());

@@ -1,0 +1,251 @@
+//! The server's connections without sockets of the system and without a clock: what needs an exact order of events.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use nisd::net::fetch::{Fetcher, Fetching};
+use nisd::net::machine::{ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message, Moment, Taken};
+use nisd::net::websocket::handshake;
+use nisd::net::{Limits, Readiness, Server, Shared, Socket};
+
+const LISTENER: ListenerId = ListenerId(0);
+
+const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+/// One end of a connection whose other end takes everything.
+#[derive(Clone, Default)]
+struct Wire {
+    sent: Rc<RefCell<Vec<u8>>>,
+    received: Rc<RefCell<Vec<u8>>>,
+    is_over: Rc<Cell<bool>>,
+}
+
+impl Wire {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.received.borrow()).into_owned()
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut sent = self.sent.borrow_mut();
+        let count = sent.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&sent[..count]);
+        sent.drain(..count);
+        if count == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.received.borrow_mut().write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.received.borrow_mut().write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Socket for Wire {
+    fn end_writing(&mut self) -> io::Result<()> {
+        self.is_over.set(true);
+        Ok(())
+    }
+}
+
+/// Answers `/stream` in pieces, of which the second is made when it is resumed; leaves `/never` unfinished for ever;
+/// upgrades on request.
+#[derive(Default)]
+struct Service {
+    streaming: Option<ConnectionId>,
+    opened: Vec<ConnectionId>,
+    gone: Vec<ConnectionId>,
+    resume: bool,
+    publish: Option<Shared>,
+}
+
+impl Service {
+    fn request(&mut self, exchange: Exchange<'_>) -> Taken {
+        let Exchange { connection, request, reply, is_resumed, .. } = exchange;
+        match request.path {
+            "/stream" => {
+                reply.pieces = true;
+                reply.body.extend_from_slice(b"piece");
+                self.streaming = Some(connection);
+                if is_resumed { Taken::Done } else { Taken::Parked }
+            }
+            "/never" => Taken::Unfinished,
+            _ => {
+                reply.upgrade = handshake(request).ok();
+                Taken::Done
+            }
+        }
+    }
+}
+
+impl Machine for Service {
+    fn handle(&mut self, event: Event<'_>, _: Moment, effects: &mut dyn Effects) -> Taken {
+        match event {
+            Event::Request(exchange) => return self.request(exchange),
+            Event::Opened { socket, .. } => self.opened.push(socket),
+            Event::Gone { connection } => self.gone.push(connection),
+            Event::Turn { .. } => {
+                let body = self.publish.take();
+                for socket in body.is_some().then_some(&self.opened).into_iter().flatten() {
+                    effects.send(*socket, Message { head: b"", body: body.as_ref(), tail: b"" }).unwrap();
+                }
+                self.streaming.filter(|_| self.resume).into_iter().for_each(|id| effects.resume(id));
+            }
+            _ => {}
+        }
+        Taken::Done
+    }
+
+    fn body_limit(&self, _: ListenerId, _: &str, _: &str) -> usize {
+        1000
+    }
+}
+
+struct World {
+    server: Server<Wire>,
+    service: Service,
+    began: Instant,
+    running: Duration,
+}
+
+impl World {
+    fn new(limits: Limits) -> World {
+        let (began, fetcher) = (Instant::now(), Fetcher::new(Fetching::default(), 0));
+        let mut server = Server::new(limits, Box::new(|_| false), fetcher, began);
+        server.set_most(LISTENER, 100);
+        World { server, service: Service::default(), began, running: Duration::ZERO }
+    }
+
+    /// A client that has sent something that has not been served yet.
+    fn client(&mut self, said: &str) -> (Wire, usize) {
+        let wire = Wire::default();
+        let slot = self.server.admit(wire.clone(), LISTENER, "8.8.8.8".parse().unwrap()).unwrap();
+        self.say(&wire, slot, said.as_bytes());
+        (wire, slot)
+    }
+
+    fn say(&mut self, wire: &Wire, slot: usize, said: &[u8]) {
+        wire.sent.borrow_mut().extend_from_slice(said);
+        self.server.notice(slot, Readiness { readable: true, ..Readiness::default() });
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.running += time;
+        self.server.set_time(self.began + self.running, Moment { unix_millis: 0, running: self.running });
+    }
+
+    fn serve(&mut self) {
+        while self.server.serve_next(&mut self.service) {}
+        while self.server.flush_next() {}
+    }
+
+    fn turn(&mut self) {
+        self.server.turn(&mut self.service, 1000, Duration::ZERO);
+    }
+}
+
+#[test]
+fn an_answer_that_has_begun_is_cut_when_its_time_is_over() {
+    let mut world = World::new(Limits::default());
+    let (wire, _) = world.client("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    world.serve();
+    let begun = wire.text();
+    assert!(begun.ends_with("\r\n\r\n5\r\npiece\r\n"), "{begun}");
+    world.pass(Duration::from_secs(31));
+    world.server.sweep();
+    world.serve();
+    world.server.report_gone(&mut world.service);
+    assert_eq!(wire.text(), begun, "no second answer within the first");
+    assert_eq!((world.server.stats().connections, world.service.gone.len()), (0, 1));
+}
+
+#[test]
+fn an_answer_that_has_begun_is_the_last_of_its_connection_when_the_server_shuts_down() {
+    let mut world = World::new(Limits::default());
+    let (wire, _) = world.client("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    world.serve();
+    world.server.shutdown();
+    world.service.resume = true;
+    world.turn();
+    world.serve();
+    assert!(wire.text().ends_with("5\r\npiece\r\n0\r\n\r\n"));
+    assert_eq!(world.server.stats().connections, 0);
+}
+
+#[test]
+fn a_websocket_that_is_opened_while_the_server_shuts_down_is_told_so() {
+    let mut world = World::new(Limits::default());
+    let (begin, end) = UPGRADE.split_at(50);
+    let (wire, slot) = world.client(begin);
+    world.serve();
+    world.server.shutdown();
+    world.say(&wire, slot, end.as_bytes());
+    world.serve();
+    world.server.report_gone(&mut world.service);
+    assert!(wire.received.borrow().ends_with(&[0x88, 2, 3, 0xe9]), "1001");
+    assert!(wire.is_over.get());
+    assert_eq!(world.service.gone, world.service.opened);
+}
+
+#[test]
+fn a_connection_is_refused_once_however_late_that_is_written() {
+    let mut world = World::new(Limits::default());
+    let (wire, slot) = world.client("GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
+    world.server.serve_next(&mut world.service);
+    world.pass(Duration::from_secs(31));
+    world.server.sweep();
+    world.pass(Duration::from_secs(31));
+    world.server.sweep();
+    assert!(world.server.socket(slot).is_some(), "it waits for its last output");
+    world.serve();
+    assert!(wire.text().starts_with("HTTP/1.1 503 "));
+    assert_eq!(wire.text().matches("HTTP/1.1").count(), 1);
+    world.pass(Duration::from_secs(3));
+    world.server.sweep();
+    assert_eq!(world.server.stats().connections, 0);
+}
+
+#[test]
+fn pings_are_paid_for_like_messages() {
+    let mut world = World::new(Limits::default());
+    let (wire, slot) = world.client(UPGRADE);
+    world.serve();
+    let pings = [0x89, 0x80, 0, 0, 0, 0].repeat(10_000);
+    let mut rounds = 0;
+    while world.server.next_regained().is_none() {
+        world.say(&wire, slot, &pings);
+        world.serve();
+        rounds += 1;
+        assert!(rounds < 200, "two million pings in no time");
+    }
+    // A websocket may cause 100,000 units of work at once, which are as many microseconds.
+    assert!(rounds >= 10, "{rounds}");
+}
+
+#[test]
+fn messages_that_the_machine_keeps_to_itself_cost_no_websocket() {
+    let mut world = World::new(Limits { shared_bytes: 1000, ..Limits::default() });
+    let (wire, _) = world.client(UPGRADE);
+    world.serve();
+    let kept = world.server.shared_pool().share(vec![b'x'; 2000]);
+    world.turn();
+    world.service.publish = Some(world.server.shared_pool().share(vec![b'y'; 10]));
+    world.serve();
+    assert_eq!((world.server.stats().websockets, wire.is_over.get()), (1, false));
+    drop(kept);
+    world.turn();
+    world.serve();
+    assert!(wire.text().ends_with("yyyyyyyyyy"));
+}
