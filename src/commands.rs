@@ -203,14 +203,14 @@ fn take_in(
     let mut now = clocks.network_time(clock);
     let result = loop {
         match intake.step(now) {
-            Ok(chain::Progress::Done) => break Ok(()),
-            Ok(chain::Progress::Committed { first, last }) => {
+            Ok(chain::IntakeProgress::Done) => break Ok(()),
+            Ok(chain::IntakeProgress::Committed { first, last }) => {
                 now = clocks.network_time(clock);
                 if let Err(error) = committed(first, last) {
                     break Err(error);
                 }
             }
-            Ok(chain::Progress::Working) => display.working(&intake),
+            Ok(chain::IntakeProgress::Working) => display.working(&intake),
             Err(error) => break Err(error.into()),
         }
     };

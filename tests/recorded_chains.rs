@@ -6,7 +6,7 @@ mod common;
 mod recorded_chain;
 
 use common::loudly;
-use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, proof, rollback};
+use nisd::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress, proof, rollback};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::model::{Address, Height};
 use nisd::state::{self, dump};
@@ -290,7 +290,7 @@ fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_
         let mut intake = Intake::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
         let error = loop {
             match intake.step(LATE) {
-                Ok(progress) => assert_ne!(progress, Progress::Done, "the store is large enough"),
+                Ok(progress) => assert_ne!(progress, IntakeProgress::Done, "the store is large enough"),
                 Err(error) => break error,
             }
         };

@@ -17,7 +17,7 @@ use nisd::model::{
     Network, NetworkByte, Timestamp, Transaction,
 };
 use nisd::rules::{
-    self, Context, Refusal, ResultKind, Use, ValidationResult, check_transaction, creation_fee, max_message_length,
+    self, Case, Refusal, ResultKind, Use, ValidationResult, check_transaction, creation_fee, max_message_length,
     may_not_harvest, may_sign_block, minimum_fee, rental_fee,
 };
 use nisd::state::{BlockContext, Effect, Ledger, View, effects};
@@ -79,12 +79,8 @@ fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, Batch<'_>>)) {
     test(&mut ledger);
 }
 
-fn context<'a, 'l, 'e>(
-    ledger: &'a Ledger<'l, Batch<'e>>,
-    height: u64,
-    usage: Use,
-) -> Context<'a, Ledger<'l, Batch<'e>>> {
-    Context { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), usage }
+fn context<'a, 'l, 'e>(ledger: &'a Ledger<'l, Batch<'e>>, height: u64, usage: Use) -> Case<'a, Ledger<'l, Batch<'e>>> {
+    Case { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), usage }
 }
 
 fn address(key: &PublicKey) -> Address {
@@ -341,7 +337,7 @@ fn messages_may_be_longer_after_each_fork() {
 }
 
 /// The result of a check; it must not be an exception.
-fn result(outcome: rules::Outcome) -> ValidationResult {
+fn result(outcome: rules::Verdict) -> ValidationResult {
     match outcome {
         Ok(()) => ValidationResult::Success,
         Err(Refusal::Result(result)) => result,

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use books::Books;
 use common::daemon::run;
 use common::{Random, from_environment, loudly};
-use nisd::chain::{Intake, IntakeOptions, Progress, StoredBlocks};
+use nisd::chain::{Intake, IntakeOptions, IntakeProgress, StoredBlocks};
 use nisd::codec::block_file::BlockFile;
 use nisd::codec::{Context, Form};
 use nisd::config::{self, Settings};
@@ -184,7 +184,7 @@ fn take_in(store: &Store, network: &Network, files: Vec<BlockFile<'_>>) {
     let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
     let nemesis = nemesis().to_bytes(Form::Verifiable);
     let mut intake = Intake::new(store, network, nemesis, files, options).unwrap();
-    while intake.step(Timestamp(i32::MAX - 100)).unwrap() != Progress::Done {}
+    while intake.step(Timestamp(i32::MAX - 100)).unwrap() != IntakeProgress::Done {}
 }
 
 /// What there was to win with a block, and who won.

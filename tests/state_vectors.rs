@@ -27,7 +27,7 @@ use nisd::model::{
     Address, Amount, Block, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
     MosaicProperties, NamespaceId, Network, Timestamp, Transaction,
 };
-use nisd::rules::{Context, Refusal, Use, ValidationResult, check_transaction};
+use nisd::rules::{Case, Refusal, Use, ValidationResult, check_transaction};
 use nisd::state::{
     self, BlockContext, Effect, HashEntry, Ledger, LinkPhase, Outlink, RemoteStatus, StateError, VestedBalance, View,
     digest, dump,
@@ -449,7 +449,7 @@ fn renting(ledger: &Ledger<'_, Batch<'_>>, signer: PublicKey, height: u64) -> Va
         parent: None,
     };
     let one = transaction(signer, 1, Body::ProvisionNamespace(body));
-    let context = Context { state: ledger, network, height: Height(height), now: Timestamp(0), usage: Use::ChainPart };
+    let context = Case { state: ledger, network, height: Height(height), now: Timestamp(0), usage: Use::ChainPart };
     match check_transaction(&one, &context) {
         Ok(_) => ValidationResult::Success,
         Err(Refusal::Result(result)) => result,

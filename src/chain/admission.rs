@@ -12,7 +12,7 @@ use super::signatures::check_block_signature;
 use crate::crypto::Verifier;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
-use crate::rules::{self, Context, Use, ValidationResult};
+use crate::rules::{self, Case, Use, ValidationResult};
 use crate::state::{self, BlockContext, Ledger};
 use crate::store::{Batch, Read, StoredBlock, Write};
 
@@ -198,8 +198,8 @@ impl Admission {
                 effects
             }
             _ => {
-                let context = self.context(ledger, conditions);
-                let checked = rules::check_transaction(transaction, &context);
+                let case = self.case(ledger, conditions);
+                let checked = rules::check_transaction(transaction, &case);
                 checked.map_err(|refusal| BlockError::by_rule(refusal, Some(index)))?
             }
         };
@@ -208,13 +208,13 @@ impl Admission {
         Ok(())
     }
 
-    fn context<'a, 'b, W: Write>(
+    fn case<'a, 'b, W: Write>(
         &self,
         ledger: &'a Ledger<'b, W>,
         conditions: &Conditions<'a>,
-    ) -> Context<'a, Ledger<'b, W>> {
+    ) -> Case<'a, Ledger<'b, W>> {
         let Conditions { network, now, .. } = *conditions;
-        Context { state: ledger, network, height: self.block.height, now, usage: Use::ChainPart }
+        Case { state: ledger, network, height: self.block.height, now, usage: Use::ChainPart }
     }
 
     /// The rules of the block as a whole, then its rewards.
@@ -225,7 +225,7 @@ impl Admission {
         conditions: &Conditions<'_>,
     ) -> Result<Settled, BlockError> {
         if self.block.height != Height::NEMESIS {
-            let checked = rules::check_block(&self.block, &self.hashes, &self.context(ledger, conditions));
+            let checked = rules::check_block(&self.block, &self.hashes, &self.case(ledger, conditions));
             checked.map_err(|refusal| BlockError::by_rule(refusal, None))?;
         }
         Ok(apply::settle(ledger, &self.block, head.tip.as_ref())?)

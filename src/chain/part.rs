@@ -32,7 +32,7 @@ pub enum Validity {
 
 /// What came of a part.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct PartOutcome {
     /// What the rules say.
     pub validity: Validity,
     /// Scores of our blocks above the common one and of the part, if it is valid (specification 02 §4.6).
@@ -55,9 +55,9 @@ pub struct Switch {
     pub returned: Vec<Transaction>,
 }
 
-impl Outcome {
-    fn of(validity: Validity) -> Outcome {
-        Outcome { validity, scores: None, switch: None }
+impl PartOutcome {
+    fn of(validity: Validity) -> PartOutcome {
+        PartOutcome { validity, scores: None, switch: None }
     }
 
     /// The result if the part was a block that was pushed or harvested (specification 02 §18.4).
@@ -114,7 +114,7 @@ pub enum PartProgress<'s> {
     /// Work goes on.
     Working(Box<ChainPart<'s>>),
     /// It is decided. What the outcome tells is durable.
-    Done(Outcome),
+    Done(PartOutcome),
 }
 
 impl<'s> ChainPart<'s> {
@@ -170,7 +170,7 @@ impl<'s> ChainPart<'s> {
             Ok(false) => Ok(PartProgress::Working(self)),
             Ok(true) => self.decide().map(PartProgress::Done),
             Err(BlockError::Store(error)) => Err(error),
-            Err(refusal) => Ok(PartProgress::Done(Outcome::of(Validity::of(refusal)))),
+            Err(refusal) => Ok(PartProgress::Done(PartOutcome::of(Validity::of(refusal)))),
         }
     }
 
@@ -271,11 +271,11 @@ impl<'s> ChainPart<'s> {
     }
 
     /// A valid part replaces our blocks if its score is higher: of equals the first seen stays.
-    fn decide(self: Box<Self>) -> Result<Outcome, StoreError> {
+    fn decide(self: Box<Self>) -> Result<PartOutcome, StoreError> {
         let last = tip(&self.batch)?.ok_or(StoreError::Empty)?;
         // Sums of the protocol wrap at 64 bits.
         let (ours, theirs) = (self.ours as i64, (last.score - self.base) as i64);
-        let mut outcome = Outcome { validity: Validity::Valid, scores: Some((ours, theirs)), switch: None };
+        let mut outcome = PartOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), switch: None };
         if decide(ours, theirs) == Decision::Switch {
             let returned = returned(self.undone, &self.direct);
             self.batch.commit()?;

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::error::BlockError;
-use crate::importance::{Calculation, Importance, Progress, Settings};
+use crate::importance::{Calculation, CalculationProgress, Importance, Settings};
 use crate::model::{Address, Amount, Height, Network};
 use crate::state::{self, Account, AccountImportance, ListWriter, Outlink};
 use crate::store::{Batch, Entry, Read, StoreError, Table};
@@ -117,7 +117,7 @@ impl Recalculation {
     }
 
     fn calculate(&self, mut calculation: Box<Calculation>, batch: &mut Batch<'_>) -> Result<Stage, BlockError> {
-        if calculation.step(BUDGET)? == Progress::Working {
+        if calculation.step(BUDGET)? == CalculationProgress::Working {
             return Ok(Stage::Calculating(calculation));
         }
         let results = calculation.into_results();

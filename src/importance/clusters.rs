@@ -1,6 +1,6 @@
 //! Clusters, hubs and outliers (specification 04 §9).
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::grouped::Cursor;
 use super::neighbours::{Neighbours, Similar};
 
@@ -66,21 +66,21 @@ impl Clustering {
     }
 
     /// Goes on; true when done.
-    pub fn step(&mut self, neighbours: &Neighbours, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, neighbours: &Neighbours, allowance: &mut Allowance) -> bool {
         while let Some(pair) = self.similar.pairs.get(self.joined) {
-            if !budget.spend(FIND_COST) {
+            if !allowance.spend(FIND_COST) {
                 return false;
             }
             self.joined += 1;
             self.join(*pair);
         }
         while self.made.block.len() < self.is_member.len() {
-            if !budget.spend(FIND_COST) {
+            if !allowance.spend(FIND_COST) {
                 return false;
             }
             self.put_into_block(self.made.block.len());
         }
-        while let Some(run) = self.walk.run(neighbours, budget) {
+        while let Some(run) = self.walk.run(neighbours, allowance) {
             if run.begins {
                 (self.met, self.meets_several) = (None, false);
             }

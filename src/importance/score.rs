@@ -1,6 +1,6 @@
 //! The final score (specification 04 §12).
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::clusters::Role;
 
 /// Weight of the outlink score beside the vested balance.
@@ -55,9 +55,9 @@ impl Scoring {
     }
 
     /// Goes on; true when done. `parts` gives what is known of an account.
-    pub fn step(&mut self, parts: impl Fn(usize) -> Parts, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, parts: impl Fn(usize) -> Parts, allowance: &mut Allowance) -> bool {
         let end = self.scores.len();
-        let passed = budget.advance(&mut self.at, end);
+        let passed = allowance.advance(&mut self.at, end);
         match self.stage {
             Stage::Stake => {
                 for account in passed {

@@ -11,7 +11,7 @@ use crate::crypto::KeyPair;
 use crate::model::{Address, Block, Height, MosaicId, Timestamp, Transaction};
 use crate::pool::Confirmed;
 use crate::push::{Facts, FactsError};
-use crate::rules::Outcome;
+use crate::rules::Verdict;
 use crate::store::StoreError;
 
 /// What the interfaces have to do with.
@@ -30,7 +30,7 @@ impl<'a> Desk<'a> {
 }
 
 impl Actions for Desk<'_> {
-    fn announce(&mut self, transaction: Transaction) -> Outcome {
+    fn announce(&mut self, transaction: Transaction) -> Verdict {
         let confirmed = self.confirmed();
         self.unconfirmed.announce(transaction, &confirmed)
     }

@@ -9,7 +9,7 @@ use crate::crypto::{KeyPair, PrivateKey, Verifier};
 use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, NetworkByte};
-use crate::rules::Outcome;
+use crate::rules::Verdict;
 use crate::state::{Account, VestedBalance};
 use crate::store::{Identity, Options, Store, Table, Write};
 
@@ -94,7 +94,7 @@ impl Scene {
         act(&mut self.pool, &confirmed, &mut Verifier::default())
     }
 
-    fn announce(&mut self, transaction: &Transaction) -> Outcome {
+    fn announce(&mut self, transaction: &Transaction) -> Verdict {
         self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier))
     }
 

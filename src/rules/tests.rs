@@ -132,13 +132,13 @@ impl Scene {
         self.state.mosaics.insert(coin(), entry);
     }
 
-    fn context(&self) -> Context<'_, Memory> {
+    fn case(&self) -> Case<'_, Memory> {
         let Scene { state, network, height, usage } = self;
-        Context { state, network, height: Height(*height), now: NOW, usage: *usage }
+        Case { state, network, height: Height(*height), now: NOW, usage: *usage }
     }
 
     fn check(&self, transaction: &Transaction) -> Result<(), Refusal> {
-        check_transaction(transaction, &self.context()).map(drop)
+        check_transaction(transaction, &self.case()).map(drop)
     }
 
     /// The name of the result, without `FAILURE_`, or the text of the exception.
@@ -150,11 +150,11 @@ impl Scene {
         let hash =
             |one: &Transaction| Hashes { own: one.hash(), children: one.children().map(Transaction::hash).collect() };
         let hashes: Vec<Hashes> = block.transactions.iter().map(hash).collect();
-        short(check_block(block, &hashes, &self.context()))
+        short(check_block(block, &hashes, &self.case()))
     }
 }
 
-fn short(outcome: Outcome) -> String {
+fn short(outcome: Verdict) -> String {
     let text = outcome.map_or_else(|refusal| refusal.to_string(), |()| "SUCCESS".to_owned());
     text.trim_start_matches("FAILURE_").to_owned()
 }

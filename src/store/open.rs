@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
 
-use super::batch::{Batch, Turn};
+use super::batch::{Batch, Right};
 use super::error::StoreError;
 use super::read::Snapshot;
 use super::tables::Table;
@@ -143,7 +143,7 @@ impl Store {
 
     /// The one writer. Fails while there is another in this process.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
-        let turn = Turn::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
+        let turn = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
         Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, turn))
     }
 

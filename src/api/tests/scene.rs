@@ -334,7 +334,7 @@ impl Default for TestNode {
 }
 
 impl Actions for TestNode {
-    fn announce(&mut self, transaction: Transaction) -> rules::Outcome {
+    fn announce(&mut self, transaction: Transaction) -> rules::Verdict {
         self.announced.push(transaction);
         match self.result.clone() {
             Answers::Result(ValidationResult::Success) => Ok(()),

@@ -18,7 +18,7 @@ use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Mosaic, MosaicId, Network, NetworkByte, Timestamp,
     Transaction,
 };
-use crate::rules::{Context, Refusal, Use, ValidationResult, check_transaction};
+use crate::rules::{Case, Refusal, Use, ValidationResult, check_transaction};
 use crate::state::{Account, AccountImportance, LinkRole, ListWriter, Recalculation, RemoteLink, VestedBalance};
 use crate::store::{Identity, Options, Snapshot, Store, StoredBlock, Table, Write, block_key};
 
@@ -281,9 +281,8 @@ fn a_transaction_for_which_the_protocol_has_no_result_does_not_stop_the_others()
         body.mosaics = vec![Mosaic { id: MosaicId::parse("no:such").unwrap(), quantity: 1 }];
     }
     let state = scene.state();
-    let context =
-        Context { state: &state, network: &scene.network, height: LAST.next(), now: NOW, usage: Use::NewBlock };
-    let refusal = check_transaction(&unknown, &context).unwrap_err();
+    let case = Case { state: &state, network: &scene.network, height: LAST.next(), now: NOW, usage: Use::NewBlock };
+    let refusal = check_transaction(&unknown, &case).unwrap_err();
     assert!(matches!(refusal, Refusal::Exception(_)), "{refusal}");
     assert_eq!(scene.chosen(&[unknown, transfer(2, 3, 2)]), [1]);
 }

@@ -22,7 +22,7 @@ const MAX_ADDRESSES: usize = 4;
 const DUE_PER_CALL: usize = 16;
 
 /// A request that has come to its end.
-pub type Outcome = (FetchId, Result<Response, FetchError>);
+pub type Ended = (FetchId, Result<Response, FetchError>);
 
 /// A server, as long as there is a request to it or a connection.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub struct Pool {
     attempts_wanted: VecDeque<usize>,
     assigned: VecDeque<usize>,
     closed: VecDeque<usize>,
-    done: VecDeque<Outcome>,
+    done: VecDeque<Ended>,
     /// Bytes of answers in the making, and of those that are done and not fetched yet.
     held_bytes: usize,
     done_bytes: usize,
@@ -256,7 +256,7 @@ impl Pool {
     }
 
     /// A request that has come to its end.
-    pub fn next_done(&mut self) -> Option<Outcome> {
+    pub fn next_done(&mut self) -> Option<Ended> {
         let done = self.done.pop_front()?;
         self.done_bytes -= body_bytes(&done);
         Some(done)
@@ -518,7 +518,7 @@ impl Pool {
     }
 }
 
-fn body_bytes((_, result): &Outcome) -> usize {
+fn body_bytes((_, result): &Ended) -> usize {
     result.as_ref().map_or(0, |response| response.body.capacity())
 }
 

@@ -14,7 +14,7 @@ use mio::net::{TcpStream, UdpSocket};
 use mio::{Interest, Registry, Token};
 
 use super::names::{Asked, Resolver};
-use super::pool::{Outcome, Pool};
+use super::pool::{Ended, Pool};
 use super::{Fetch, FetchId, Fetching};
 
 /// Size of the buffer all reads go to.
@@ -175,7 +175,7 @@ impl Fetcher {
     }
 
     /// A request that has come to its end.
-    pub fn next_done(&mut self) -> Option<Outcome> {
+    pub fn next_done(&mut self) -> Option<Ended> {
         let done = self.pool.next_done()?;
         self.stats.ended += 1;
         Some(done)

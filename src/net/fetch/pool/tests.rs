@@ -89,7 +89,7 @@ impl Bench {
 
     fn done(&mut self) -> Vec<(u64, String)> {
         let done = std::iter::from_fn(|| self.pool.next_done());
-        let told = |(id, result): Outcome| match result {
+        let told = |(id, result): Ended| match result {
             Ok(response) => (id.0, response.status.to_string()),
             Err(error) => (id.0, format!("{error:?}").split('(').next().unwrap_or_default().to_owned()),
         };

@@ -19,7 +19,7 @@ pub enum Use {
 }
 
 /// Where and when something is checked.
-pub struct Context<'a, V> {
+pub struct Case<'a, V> {
     /// The state before the thing that is checked.
     pub state: &'a V,
     /// The network.
@@ -32,7 +32,7 @@ pub struct Context<'a, V> {
     pub usage: Use,
 }
 
-impl<'a, V: View> Context<'a, V> {
+impl<'a, V: View> Case<'a, V> {
     /// Parameters of the chain.
     pub fn chain(&self) -> &'a ChainParameters {
         &self.network.chain
@@ -78,17 +78,17 @@ pub struct Subject<'a, 't, V> {
     /// Its signer.
     pub signer: Address,
     /// The circumstances.
-    pub context: &'a Context<'a, V>,
+    pub case: &'a Case<'a, V>,
 }
 
 impl<'a, 't, V: View> Subject<'a, 't, V> {
     /// A transaction under its circumstances.
-    pub fn new(transaction: &'t Transaction, context: &'a Context<'a, V>) -> Subject<'a, 't, V> {
-        Subject { transaction, signer: transaction.signer_address(context.network.byte), context }
+    pub fn new(transaction: &'t Transaction, case: &'a Case<'a, V>) -> Subject<'a, 't, V> {
+        Subject { transaction, signer: transaction.signer_address(case.network.byte), case }
     }
 
     /// Whether the nemesis account signed it.
     pub fn is_by_nemesis(&self) -> bool {
-        self.signer == self.context.network.nemesis_signer
+        self.signer == self.case.network.nemesis_signer
     }
 }
