@@ -18,7 +18,7 @@ use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
 use nisd::model::{Address, Amount, Block, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
 use nisd::rules::ValidationResult;
 use nisd::state;
-use nisd::store::{Identity, Options, Snapshot, Store};
+use nisd::store::{ChainIdentity, Options, Snapshot, Store};
 use recorded_chain::{Chain, LATE, tip_of};
 use serde_json::Value;
 
@@ -83,7 +83,7 @@ impl Golden {
 
     /// A store with the nemesis block.
     fn store(&self, folder: &Path) -> Store {
-        let store = Store::open(folder, &Identity::of(&self.network), Options::default()).unwrap();
+        let store = Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap();
         let nemesis = hex::decode(self.data["nemesis"].as_str().unwrap()).unwrap();
         let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below: Height(0) };
         let mut intake = Intake::new(&store, &self.network, nemesis, Vec::new(), options).unwrap();

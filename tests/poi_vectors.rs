@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nisd::chain::proof::effective_importance;
 use nisd::crypto::PublicKey;
 use nisd::importance::allowance::Allowance;
-use nisd::importance::clusters::{Clusters, Role};
+use nisd::importance::clusters::{ClusterRole, Clusters};
 use nisd::importance::grouped::{Grouped, Groups};
 use nisd::importance::hash_order::{HashOrder, Visit, capacity, hash};
 use nisd::importance::score::{Parts, Scoring};
@@ -121,9 +121,9 @@ fn partition(clusters: &Clusters) -> (BTreeSet<Vec<u64>>, Vec<u64>, Vec<u64>) {
     let (mut blocks, mut hubs, mut outliers) = (BTreeMap::<u32, Vec<u64>>::new(), Vec::new(), Vec::new());
     for (node, (block, role)) in clusters.block.iter().zip(&clusters.roles).enumerate() {
         match role {
-            Role::Member => blocks.entry(*block).or_default().push(node as u64),
-            Role::Hub => hubs.push(node as u64),
-            Role::Outlier => outliers.push(node as u64),
+            ClusterRole::Member => blocks.entry(*block).or_default().push(node as u64),
+            ClusterRole::Hub => hubs.push(node as u64),
+            ClusterRole::Outlier => outliers.push(node as u64),
         }
     }
     (blocks.into_values().collect(), hubs, outliers)

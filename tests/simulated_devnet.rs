@@ -35,7 +35,7 @@ use nisd::model::{
 };
 use nisd::net::machine::ConnectionId;
 use nisd::state;
-use nisd::store::{Identity, Options, Store, StoredBlock, stored_block, stored_header};
+use nisd::store::{ChainIdentity, Options, Store, StoredBlock, stored_block, stored_header};
 use odds::{Pace, cells, chances, chi_square, chi_square_bound};
 use simulation::SimulatedNode;
 use traffic::{People, Traffic};
@@ -176,7 +176,7 @@ fn settings(network: Network) -> Settings {
 }
 
 fn open(folder: &Path, network: &Network) -> Store {
-    Store::open(folder, &Identity::of(network), Options::default()).unwrap()
+    Store::open(folder, &ChainIdentity::of(network), Options::default()).unwrap()
 }
 
 /// Takes blocks in after the nemesis block.

@@ -11,7 +11,7 @@ use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use nisd::model::transaction::{entity_version, wire_version};
 use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
 use nisd::state::digest;
-use nisd::store::{Identity, Options, Store, StoredBlock, stored_block, stored_header, tip};
+use nisd::store::{ChainIdentity, Options, Store, StoredBlock, stored_block, stored_header, tip};
 
 /// Height of the chain to which parts are offered: as many of the blocks in `tests/data/tiny`.
 pub const TIP: u64 = 53;
@@ -99,7 +99,7 @@ impl Node {
         let nemesis = nemesis.read().expect("its nemesis block");
         let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
         let options = Options { map_size: MAP_SIZE };
-        let store = Store::open(memory.path(), &Identity::of(&network), options).expect("a store");
+        let store = Store::open(memory.path(), &ChainIdentity::of(&network), options).expect("a store");
         // The open files are all that is needed of it.
         memory.close().expect("a folder that can go");
         let file = BlockFile::new(std::fs::File::open(tiny("blocks.bin")).expect("its blocks")).expect("its blocks");

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::admission::{Admission, Conditions};
 use super::error::BlockError;
-use super::head::Head;
+use super::head::ChainHead;
 use super::nemesis::nemesis_block;
 use super::signatures::{BadSignature, SignatureCheck};
 use crate::codec::Context;
@@ -100,7 +100,7 @@ pub struct Intake<'s> {
     batch: Option<Batch<'s>>,
     first_of_batch: Option<Height>,
     steps: u32,
-    head: Head,
+    head: ChainHead,
     seen: BTreeSet<Hash256>,
     committed: Height,
     stage: Stage,
@@ -117,7 +117,7 @@ impl<'s> Intake<'s> {
         options: IntakeOptions,
     ) -> Result<Intake<'s>, BlockError> {
         let snapshot = store.snapshot()?;
-        let head = Head::load(&snapshot)?;
+        let head = ChainHead::load(&snapshot)?;
         let committed = head.height();
         Ok(Intake {
             store,

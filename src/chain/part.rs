@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::admission::{Admission, Conditions};
 use super::comparison::{Decision, decide};
 use super::error::BlockError;
-use super::head::Head;
+use super::head::ChainHead;
 use super::rollback::{RollbackError, lowest_undoable, undo_tip};
 use super::signatures::{BadSignature, SignatureCheck};
 use crate::codec::Context;
@@ -106,7 +106,7 @@ enum Stage {
     /// Signatures of the part's transactions are checked: blocks to check, that in hand, and those checked.
     Checking(VecDeque<Block>, Option<Box<(Block, SignatureCheck)>>, VecDeque<(Block, Vec<Hashes>)>),
     /// Blocks are put onto the chain: the end of it, blocks to come, and that in hand.
-    Admitting(Box<Head>, VecDeque<(Block, Vec<Hashes>)>, Option<Box<Admission>>),
+    Admitting(Box<ChainHead>, VecDeque<(Block, Vec<Hashes>)>, Option<Box<Admission>>),
 }
 
 /// What a step of a part has brought about.
@@ -208,7 +208,7 @@ impl<'s> ChainPart<'s> {
 
     /// Difficulties come before everything else (specification 02 §4.2, §18.2).
     fn check_difficulties(&self, blocks: &VecDeque<Block>) -> Result<(), BlockError> {
-        let mut window = Head::load_at(&self.batch, self.common)?.window;
+        let mut window = ChainHead::load_at(&self.batch, self.common)?.window;
         for block in blocks {
             let difficulty = window.difficulty(self.network.chain.target_time).ok_or(BlockError::NoTimePasses)?;
             window.push(difficulty, block.timestamp);
@@ -227,7 +227,7 @@ impl<'s> ChainPart<'s> {
             Box::new((block, check))
         };
         let Some(mut in_hand) = in_hand.or_else(|| to_check.pop_front().map(next)) else {
-            let head = Head::load_at(&self.batch, self.common)?;
+            let head = ChainHead::load_at(&self.batch, self.common)?;
             return Ok(Stage::Admitting(Box::new(head), checked, None));
         };
         if let Some(hashes) = self.verified.take() {
@@ -253,7 +253,7 @@ impl<'s> ChainPart<'s> {
 
     fn admit(
         &mut self,
-        mut head: Box<Head>,
+        mut head: Box<ChainHead>,
         mut blocks: VecDeque<(Block, Vec<Hashes>)>,
         in_hand: Option<Box<Admission>>,
         now: Timestamp,

@@ -123,7 +123,7 @@ impl Recalculation {
         let results = calculation.into_results();
         let before = state::last_recalculation(batch)?.map(|last| last.height);
         let eligible = results.accounts.len() as u64;
-        let recalculation = state::Recalculation { height: self.height, handed_over: self.handed_over, eligible };
+        let recalculation = state::RecalculationRecord { height: self.height, handed_over: self.handed_over, eligible };
         let writer = ListWriter::begin(recalculation, batch)?;
         Ok(Stage::Writing(Box::new(Merge::new(self.height, results.accounts, before)), writer))
     }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_never_empty_at_first_and_is_overdrawn_by_the_last_piece_only() {
+    fn an_allowance_is_never_empty_at_first_and_is_overdrawn_by_the_last_piece_only() {
         let mut allowance = Allowance::new(0);
         assert!(allowance.spend(5));
         assert!(allowance.is_spent() && !allowance.spend(1));

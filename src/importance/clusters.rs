@@ -12,7 +12,7 @@ const FIND_COST: u32 = 4;
 
 /// What a node is among the clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ClusterRole {
     /// It belongs to a cluster.
     Member,
     /// It belongs to none, but has neighbours in several.
@@ -29,7 +29,7 @@ pub struct Clusters {
     /// Per block its number of nodes.
     pub sizes: Vec<u32>,
     /// Per node its role.
-    pub roles: Vec<Role>,
+    pub roles: Vec<ClusterRole>,
 }
 
 /// The clusters being made: every core is joined with its similar neighbours.
@@ -92,9 +92,9 @@ impl Clustering {
             }
             if run.ends {
                 self.made.roles.push(match (self.is_member[run.group], self.meets_several) {
-                    (true, _) => Role::Member,
-                    (false, true) => Role::Hub,
-                    (false, false) => Role::Outlier,
+                    (true, _) => ClusterRole::Member,
+                    (false, true) => ClusterRole::Hub,
+                    (false, false) => ClusterRole::Outlier,
                 });
             }
         }

@@ -24,7 +24,7 @@ pub struct FlowTables {
     stage: Stage,
     sent: Cursor,
     received: Cursor,
-    table: Table,
+    table: FlowTable,
     score: f64,
     made: Flows,
 }
@@ -38,7 +38,7 @@ enum Stage {
 
 /// Net flows of one account by counterparty.
 #[derive(Debug)]
-struct Table {
+struct FlowTable {
     /// Counterparties and flows in order of insertion.
     entries: Vec<(u32, f64)>,
     order: HashOrder,
@@ -46,7 +46,7 @@ struct Table {
     entry_of: Vec<u32>,
 }
 
-impl Table {
+impl FlowTable {
     fn add(&mut self, party: u32, flow: f64, hashes: &[u32]) {
         let party_index = party as usize;
         let entry = match self.entry_of[party_index].checked_sub(1) {
@@ -67,7 +67,7 @@ impl FlowTables {
     pub fn new(outlinks: &Outlinks, minimum: f64) -> FlowTables {
         let (accounts, parties) = (outlinks.sent.groups(), outlinks.hashes.len());
         let entries = Vec::with_capacity(parties);
-        let table = Table { entries, order: HashOrder::new(parties), entry_of: vec![0; parties] };
+        let table = FlowTable { entries, order: HashOrder::new(parties), entry_of: vec![0; parties] };
         let outflows = Grouped::with_capacity(accounts, outlinks.received.total());
         let made = Flows { scores: Vec::with_capacity(accounts), outflows };
         let (sent, received) = (Cursor::default(), Cursor::default());

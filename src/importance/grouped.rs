@@ -99,7 +99,7 @@ pub struct Cursor {
 
 /// A stretch of items of one group.
 #[derive(Debug)]
-pub struct Run<'a, T> {
+pub struct Stretch<'a, T> {
     /// The group.
     pub group: usize,
     /// The items; none only if the group is empty.
@@ -113,7 +113,7 @@ pub struct Run<'a, T> {
 impl Cursor {
     /// The next stretch, as long as the allowance allows: one unit an item, or for an empty group. `None` at the
     /// end or when the allowance is spent.
-    pub fn run<'a, G: Groups>(&mut self, groups: &'a G, allowance: &mut Allowance) -> Option<Run<'a, G::Item>> {
+    pub fn run<'a, G: Groups>(&mut self, groups: &'a G, allowance: &mut Allowance) -> Option<Stretch<'a, G::Item>> {
         if self.at_end(groups) {
             return None;
         }
@@ -126,7 +126,7 @@ impl Cursor {
         let to = (from + paid).min(all.len());
         let ends = to == all.len();
         *self = if ends { Cursor { group: group + 1, passed: 0 } } else { Cursor { group, passed: to } };
-        Some(Run { group, items: &all[from..to], begins: from == 0, ends })
+        Some(Stretch { group, items: &all[from..to], begins: from == 0, ends })
     }
 
     /// Whether every group has been passed.

@@ -1,7 +1,7 @@
 //! The final score (specification 04 §12).
 
 use super::allowance::Allowance;
-use super::clusters::Role;
+use super::clusters::ClusterRole;
 
 /// Weight of the outlink score beside the vested balance.
 const OUTLINK_WEIGHT: f64 = 1.25;
@@ -11,10 +11,10 @@ const RANK_WEIGHT: f64 = 0.1337;
 const OUTLIER_WEIGHT: f64 = 0.9;
 
 /// Weight of an account in the graph.
-pub fn graph_weight(role: Role) -> f64 {
+pub fn graph_weight(role: ClusterRole) -> f64 {
     match role {
-        Role::Outlier => OUTLIER_WEIGHT,
-        Role::Member | Role::Hub => 1.0,
+        ClusterRole::Outlier => OUTLIER_WEIGHT,
+        ClusterRole::Member | ClusterRole::Hub => 1.0,
     }
 }
 

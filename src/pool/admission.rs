@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::root::Root;
-use super::{Confirmed, Content, Pool};
+use super::{Confirmed, Pool, PoolContent};
 use crate::crypto::Verifier;
 use crate::model::transaction::{Hashes, wire_network};
 use crate::model::{Body, Height, Transaction};
-use crate::rules::{self, Case, Exception, Refusal, Use, ValidationResult, Verdict, check_transaction};
+use crate::rules::{self, Case, Exception, Purpose, Refusal, ValidationResult, Verdict, check_transaction};
 use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::Overlay;
 
@@ -109,7 +109,7 @@ pub(super) fn check_signatures(root: &Root, confirmed: &Confirmed<'_>, verifier:
     Ok(())
 }
 
-impl Content {
+impl PoolContent {
     /// Judges a transaction whose signatures are good by all rules on the pool's state, carries it out there, and keeps
     /// it. A cosignature is kept by its multisig transaction, but has come in by itself.
     pub(super) fn insert(
@@ -148,7 +148,7 @@ impl Content {
     ) -> Result<Vec<Effect<'t>>, Refusal> {
         let Confirmed { snapshot, network, height, now } = *confirmed;
         let overlay = Overlay::new(snapshot, &mut self.changes);
-        let case = Case { state: &overlay, network, height: height.next(), now, usage: Use::Pool };
+        let case = Case { state: &overlay, network, height: height.next(), now, purpose: Purpose::Pool };
         check_transaction(transaction, &case)
     }
 

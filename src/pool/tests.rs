@@ -11,7 +11,7 @@ use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, NetworkByte};
 use crate::rules::Verdict;
 use crate::state::{Account, VestedBalance};
-use crate::store::{Identity, Options, Store, Table, Write};
+use crate::store::{ChainIdentity, Options, Store, Table, Write};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 const NOW: Timestamp = Timestamp(100_000);
@@ -71,7 +71,7 @@ impl Scene {
     fn new() -> Scene {
         let network = test_network(BYTE, address(255));
         let folder = tempfile::tempdir().unwrap();
-        let identity = Identity { name: "test".to_owned(), text: String::new() };
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 22 }).unwrap();
         let mut batch = store.begin().unwrap();
         for name in NAMES {

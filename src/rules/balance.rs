@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::case::Case;
 use super::result::ValidationResult::FailureInsufficientBalance;
 use super::result::{Verdict, require};
-use crate::state::{Effect, View};
+use crate::state::{Effect, StateView};
 use crate::store::StoreError;
 
 /// T6: nobody's currency runs out, in the order of the movements. What comes in later does not help.
-pub fn currency_suffices<V: View>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
+pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
     let mut purses = Purses::default();
     let balance = |address| Ok(case.state.account(address)?.balance.total());
     for effect in effects {
@@ -26,7 +26,7 @@ pub fn currency_suffices<V: View>(effects: &[Effect<'_>], case: &Case<'_, V>) ->
 }
 
 /// T20: the same for other mosaics.
-pub fn mosaics_suffice<V: View>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
+pub fn mosaics_suffice<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
     let mut purses = Purses::default();
     for effect in effects {
         if let Effect::MosaicTransfer { from, to, mosaic, quantity } = effect {

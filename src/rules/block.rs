@@ -13,11 +13,11 @@ use super::result::ValidationResult::{
 use super::result::{Verdict, require};
 use crate::model::transaction::{Hashes, entity_version, wire_network};
 use crate::model::{Address, Block, Hash256};
-use crate::state::View;
+use crate::state::StateView;
 
 /// B1–B11. In a chain part the state is that after the block's transactions and before its fees are credited and its
 /// hashes recorded. `hashes` are those of the transactions, in their order; the height is that of the case.
-pub fn check_block<V: View>(block: &Block, hashes: &[Hashes], case: &Case<'_, V>) -> Verdict {
+pub fn check_block<V: StateView>(block: &Block, hashes: &[Hashes], case: &Case<'_, V>) -> Verdict {
     is_not_in_future(block, case)?; // B1
     transactions_are_not_expired(block)?; // B2
     signer_may_harvest(block, case)?; // B3
@@ -33,14 +33,14 @@ pub fn check_block<V: View>(block: &Block, hashes: &[Hashes], case: &Case<'_, V>
 }
 
 /// B6, and the batch rule of the pool: no transaction and none of its children is in the chain (specification 02 §17).
-pub fn transactions_are_new(hashes: &[Hashes], state: &impl View) -> Verdict {
+pub fn transactions_are_new(hashes: &[Hashes], state: &impl StateView) -> Verdict {
     for hash in hashes.iter().flat_map(Hashes::all) {
         require(!state.knows_hash(hash)?, Neutral)?;
     }
     Ok(())
 }
 
-fn is_not_in_future<V: View>(block: &Block, case: &Case<'_, V>) -> Verdict {
+fn is_not_in_future<V: StateView>(block: &Block, case: &Case<'_, V>) -> Verdict {
     require(!case.is_in_future(block.timestamp), FailureTimestampTooFarInFuture)
 }
 
@@ -49,19 +49,19 @@ fn transactions_are_not_expired(block: &Block) -> Verdict {
     require(all_live, FailurePastDeadline)
 }
 
-fn signer_may_harvest<V: View>(block: &Block, case: &Case<'_, V>) -> Verdict {
+fn signer_may_harvest<V: StateView>(block: &Block, case: &Case<'_, V>) -> Verdict {
     require(!may_not_harvest(&block.signer), FailureCannotHarvestFromBlockedAccount)?;
     let signer = Address::from_public_key(&block.signer, case.network.byte);
     require(may_sign_block(case.remote_status(&signer)?), FailureIneligibleBlockSigner)
 }
 
-fn is_not_too_large<V: View>(block: &Block, case: &Case<'_, V>) -> Verdict {
+fn is_not_too_large<V: StateView>(block: &Block, case: &Case<'_, V>) -> Verdict {
     let count: usize = block.transactions.iter().map(|transaction| transaction.self_and_children().count()).sum();
     require(count as u64 <= u64::from(case.chain().max_transactions_per_block), FailureTooManyTransactions)
 }
 
 /// Neither the signer nor the account for which it harvests would pay fees to itself.
-fn signer_pays_nothing<V: View>(block: &Block, case: &Case<'_, V>) -> Verdict {
+fn signer_pays_nothing<V: StateView>(block: &Block, case: &Case<'_, V>) -> Verdict {
     let network = case.network.byte;
     let signer = Address::from_public_key(&block.signer, network);
     let owner = case.state.account(&signer)?.forwarded(case.height, case.chain().rewrite_limit);
@@ -72,7 +72,7 @@ fn signer_pays_nothing<V: View>(block: &Block, case: &Case<'_, V>) -> Verdict {
     require(!pays_itself, FailureSelfSignedTransaction)
 }
 
-fn network_is_ours<V: View>(block: &Block, case: &Case<'_, V>) -> Verdict {
+fn network_is_ours<V: StateView>(block: &Block, case: &Case<'_, V>) -> Verdict {
     require(wire_network(block.version) == case.network.byte, FailureWrongNetwork)
 }
 
@@ -80,7 +80,7 @@ fn version_is_known(block: &Block) -> Verdict {
     require(entity_version(block.version) == 1, FailureEntityInvalidVersion)
 }
 
-fn treasury_is_as_agreed<V: View>(hashes: &[Hashes], case: &Case<'_, V>) -> Verdict {
+fn treasury_is_as_agreed<V: StateView>(hashes: &[Hashes], case: &Case<'_, V>) -> Verdict {
     let forks = case.forks();
     let are = |list: &[Hash256]| hashes.iter().map(|hashes| &hashes.own).eq(list);
     let is_agreed = || are(&forks.treasury_hashes) || are(&forks.treasury_fallback_hashes);

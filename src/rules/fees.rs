@@ -8,7 +8,7 @@ use crate::model::mosaic::MAX_QUANTITY;
 use crate::model::transaction::{AggregateModification, Transfer};
 use crate::model::units::MICRO;
 use crate::model::{Amount, Body, Mosaic, NamespaceId, Transaction};
-use crate::state::{MosaicEntry, View};
+use crate::state::{MosaicEntry, StateView};
 
 /// Most that a cosignature may pay.
 const MAX_COSIGNATURE_FEE: Amount = Amount::whole(1000);
@@ -28,7 +28,7 @@ enum Era {
 }
 
 impl Era {
-    fn of<V: View>(case: &Case<'_, V>) -> Era {
+    fn of<V: StateView>(case: &Case<'_, V>) -> Era {
         let forks = case.forks();
         match () {
             _ if case.is_since(forks.second_fee) => Era::Third,
@@ -48,17 +48,17 @@ impl Era {
 }
 
 /// Least rent of a namespace.
-pub fn rental_fee<V: View>(name: &NamespaceId, case: &Case<'_, V>) -> Amount {
+pub fn rental_fee<V: StateView>(name: &NamespaceId, case: &Case<'_, V>) -> Amount {
     Era::of(case).pick(if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] })
 }
 
 /// Least fee for defining a mosaic, or for defining it anew.
-pub fn creation_fee<V: View>(case: &Case<'_, V>) -> Amount {
+pub fn creation_fee<V: StateView>(case: &Case<'_, V>) -> Amount {
     Era::of(case).pick([50_000, 500, 10])
 }
 
 /// T2: the fee is high enough, and that of a cosignature, which somebody else pays, is not too high.
-pub fn fee_suffices<V: View>(subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn fee_suffices<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let Subject { transaction, case, .. } = subject;
     if case.chain().ignore_fees || subject.is_by_nemesis() {
         return Ok(());
@@ -69,7 +69,7 @@ pub fn fee_suffices<V: View>(subject: &Subject<'_, '_, V>) -> Verdict {
 }
 
 /// Least fee of a transaction. Refused if it attaches a mosaic that the state does not know.
-pub fn minimum_fee<V: View>(transaction: &Transaction, case: &Case<'_, V>) -> Result<Amount, Refusal> {
+pub fn minimum_fee<V: StateView>(transaction: &Transaction, case: &Case<'_, V>) -> Result<Amount, Refusal> {
     let era = Era::of(case);
     let units = match (&transaction.body, era) {
         (Body::Transfer(body), Era::First) => first_transfer_fee(body, case)?,
@@ -98,7 +98,7 @@ fn message_length(body: &Transfer) -> i64 {
 }
 
 /// The fee of a transfer in the first era, in whole units.
-fn first_transfer_fee<V: View>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
+fn first_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
     let message = match message_length(body) {
         0 => 0,
         length => 2 * (length / 16).max(1),
@@ -115,7 +115,7 @@ fn first_transfer_fee<V: View>(body: &Transfer, case: &Case<'_, V>) -> Result<i6
 }
 
 /// The fee of a transfer in the later eras, in units of the era.
-fn later_transfer_fee<V: View>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
+fn later_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
     let message = match message_length(body) {
         0 => 0,
         length => length / 32 + 1,
@@ -147,7 +147,7 @@ fn whole_units(body: &Transfer) -> i64 {
 }
 
 /// What the state knows of an attached mosaic.
-fn known<V: View>(mosaic: &Mosaic, case: &Case<'_, V>) -> Result<MosaicEntry, Refusal> {
+fn known<V: StateView>(mosaic: &Mosaic, case: &Case<'_, V>) -> Result<MosaicEntry, Refusal> {
     let unknown = || Exception::argument(format!("unable to find fee information for '{}'", mosaic.id));
     Ok(case.state.mosaic(&mosaic.id)?.ok_or_else(unknown)?)
 }

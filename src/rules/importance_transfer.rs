@@ -8,11 +8,11 @@ use super::result::ValidationResult::{
 use super::result::{Verdict, require};
 use crate::model::transaction::{ImportanceTransfer, LinkMode};
 use crate::model::{Address, Height};
-use crate::state::{Account, LinkPhase, LinkRole, RemoteStatus, View};
+use crate::state::{Account, LinkPhase, LinkRole, RemoteStatus, StateView};
 use crate::store::StoreError;
 
 /// T11: importance may be lent to this remote, or taken back.
-pub fn link_may_change<V: View>(body: &ImportanceTransfer, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn link_may_change<V: StateView>(body: &ImportanceTransfer, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let remote = Address::from_public_key(&body.remote, case.network.byte);
     let owner_state = case.state.account(&subject.signer)?;
@@ -30,13 +30,13 @@ pub fn link_may_change<V: View>(body: &ImportanceTransfer, subject: &Subject<'_,
 }
 
 /// Whether the last link of an account is younger than the rewrite limit.
-fn is_recent<V: View>(account: &Account, case: &Case<'_, V>) -> bool {
+fn is_recent<V: StateView>(account: &Account, case: &Case<'_, V>) -> bool {
     let age = |made: Height| case.height.0.saturating_sub(made.0);
     account.links.last().is_some_and(|link| age(link.height) < case.chain().rewrite_limit)
 }
 
 /// The remote is not tied to another owner.
-fn remote_is_free<V: View>(remote: &Account, owner: &Address, case: &Case<'_, V>) -> Verdict {
+fn remote_is_free<V: StateView>(remote: &Account, owner: &Address, case: &Case<'_, V>) -> Verdict {
     require(!is_recent(remote, case), FailureImportanceTransferInProgress)?;
     let Some(link) = remote.links.last() else { return Ok(()) };
     if link.role == LinkRole::Owner || link.other == *owner {
@@ -49,7 +49,7 @@ fn remote_is_free<V: View>(remote: &Account, owner: &Address, case: &Case<'_, V>
 }
 
 /// Whether an account has a life of its own, so that it cannot become a remote.
-fn is_in_use<V: View>(address: &Address, account: &Account, case: &Case<'_, V>) -> Result<bool, StoreError> {
+fn is_in_use<V: StateView>(address: &Address, account: &Account, case: &Case<'_, V>) -> Result<bool, StoreError> {
     let state = case.state;
     if account.balance.total() > 0 {
         return Ok(true);

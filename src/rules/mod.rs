@@ -25,7 +25,7 @@ mod transfer;
 pub use block::{check_block, transactions_are_new};
 pub use block_content::check_block_content;
 pub use blocked_keys::may_not_harvest;
-pub use case::{Case, Use};
+pub use case::{Case, Purpose};
 pub use fees::{creation_fee, minimum_fee, rental_fee};
 pub use remote::{accounts_of, may_sign_block};
 pub use result::{Exception, ExceptionKind, Refusal, ResultKind, ValidationResult, Verdict};

@@ -11,11 +11,11 @@ use super::result::ValidationResult::{
 use super::result::{Verdict, require};
 use crate::model::transaction::{MosaicDefinitionCreation, MosaicSupplyChange, SupplyChangeKind};
 use crate::model::{Address, MosaicDefinition, NamespaceId};
-use crate::state::{MosaicEntry, View};
+use crate::state::{MosaicEntry, StateView};
 use crate::store::StoreError;
 
 /// T17: the mosaic may be defined, or defined anew.
-pub fn may_be_defined<V: View>(body: &MosaicDefinitionCreation, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn may_be_defined<V: StateView>(body: &MosaicDefinitionCreation, subject: &Subject<'_, '_, V>) -> Verdict {
     let (case, definition) = (subject.case, &body.definition);
     let namespace = &definition.id.namespace;
     namespace_is_active(namespace, case)?;
@@ -30,14 +30,14 @@ pub fn may_be_defined<V: View>(body: &MosaicDefinitionCreation, subject: &Subjec
 }
 
 /// The namespace of a mosaic is active.
-pub fn namespace_is_active<V: View>(namespace: &NamespaceId, case: &Case<'_, V>) -> Verdict {
+pub fn namespace_is_active<V: StateView>(namespace: &NamespaceId, case: &Case<'_, V>) -> Verdict {
     let term = case.chain().blocks_per_year();
     require(case.state.is_namespace_active(namespace, case.height, term)?, FailureNamespaceExpired)
 }
 
 /// Whether one definition may follow another: the terms change only while the creator has everything, and whether the
 /// mosaic is transferable never does.
-fn may_be_redefined<V: View>(
+fn may_be_redefined<V: StateView>(
     old: &MosaicEntry,
     new: &MosaicDefinition,
     case: &Case<'_, V>,
@@ -53,7 +53,7 @@ fn may_be_redefined<V: View>(
 }
 
 /// The mosaic in which a levy is paid exists and is transferable. Nothing else about a levy matters.
-fn levy_can_be_paid<V: View>(definition: &MosaicDefinition, case: &Case<'_, V>) -> Verdict {
+fn levy_can_be_paid<V: StateView>(definition: &MosaicDefinition, case: &Case<'_, V>) -> Verdict {
     let Some(levy) = &definition.levy else { return Ok(()) };
     let is_transferable = if levy.mosaic == definition.id {
         definition.properties.transferable
@@ -65,7 +65,7 @@ fn levy_can_be_paid<V: View>(definition: &MosaicDefinition, case: &Case<'_, V>) 
 }
 
 /// T18: the supply may change by so much.
-pub fn supply_may_change<V: View>(body: &MosaicSupplyChange, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn supply_may_change<V: StateView>(body: &MosaicSupplyChange, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let MosaicEntry { definition, supply } = case.state.mosaic(&body.mosaic)?.ok_or(FailureMosaicUnknown)?;
     let properties = definition.properties;

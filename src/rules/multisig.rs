@@ -14,13 +14,13 @@ use crate::crypto::PublicKey;
 use crate::model::network::{MOSAIC_SINK, NAMESPACE_SINK};
 use crate::model::transaction::{AggregateModification, ModificationKind, Multisig};
 use crate::model::{Address, Body, NetworkByte, Transaction};
-use crate::state::View;
+use crate::state::StateView;
 
 /// Most cosignatories of an account.
 const MAX_COSIGNATORIES: i64 = 32;
 
 /// T9: a multisig account signs nothing itself, but for what the treasury re-issuance lists.
-pub fn multisig_account_does_not_sign<V: View>(subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn multisig_account_does_not_sign<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let Subject { transaction, signer, case } = subject;
     if transaction.signature.is_none() || !case.is_multisig(signer)? {
         return Ok(());
@@ -30,7 +30,7 @@ pub fn multisig_account_does_not_sign<V: View>(subject: &Subject<'_, '_, V>) -> 
 }
 
 /// T12: who starts a multisig transaction is a cosignatory.
-pub fn initiator_is_cosignatory<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn initiator_is_cosignatory<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
     let account = body.inner.signer_address(subject.case.network.byte);
     let cosignatories = subject.case.state.cosignatories(&account)?;
     require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
@@ -38,7 +38,7 @@ pub fn initiator_is_cosignatory<V: View>(body: &Multisig, subject: &Subject<'_, 
 
 /// T13: the accounts that collect fees spend nothing. The protocol finds them on testnet only (specification 02
 /// §13.5).
-pub fn fee_sink_stays_put<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn fee_sink_stays_put<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let in_force = case.network.byte == NetworkByte::TESTNET && case.height.0 > case.forks().treasury_reissuance;
     let is_sink = [NAMESPACE_SINK, MOSAIC_SINK].contains(&body.inner.signer);
@@ -46,7 +46,7 @@ pub fn fee_sink_stays_put<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>
 }
 
 /// T14: each modification is possible, and none is in vain. That version 2 exists already was T3.
-pub fn modifications_are_possible<V: View>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn modifications_are_possible<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
     let (case, account) = (subject.case, &subject.signer);
     let cosignatories = case.state.cosignatories(account)?;
     let (mut added, mut deleted) = (BTreeSet::new(), BTreeSet::new());
@@ -74,7 +74,7 @@ pub fn modifications_are_possible<V: View>(body: &AggregateModification, subject
 }
 
 /// T15: there will be at most 32 cosignatories, and no more signatures needed than there are.
-pub fn counts_are_in_range<V: View>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn counts_are_in_range<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
     let state = subject.case.state;
     let count = |kind| body.modifications.iter().filter(|m| m.kind == kind).count() as i64;
     let before = state.cosignatories(&subject.signer)?.len() as i64;
@@ -86,7 +86,7 @@ pub fn counts_are_in_range<V: View>(body: &AggregateModification, subject: &Subj
 }
 
 /// T21: enough cosignatories have signed, and nobody else. One who is deleted does not count.
-pub fn signatures_are_complete<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn signatures_are_complete<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let address = |key: &PublicKey| Address::from_public_key(key, case.network.byte);
     let account = address(&body.inner.signer);

@@ -10,14 +10,14 @@ use super::result::ValidationResult::{
 use super::result::{Exception, Verdict, require};
 use crate::model::transaction::ProvisionNamespace;
 use crate::model::{Address, Height, NamespaceId};
-use crate::state::{Lease, View};
+use crate::state::{Lease, StateView};
 
 /// Names that nobody can rent, at any level.
 const RESERVED: [&str; 11] = ["nem", "user", "account", "org", "com", "biz", "net", "edu", "mil", "gov", "info"];
 
 /// T16: the namespace may be rented. A name that is too long or too deep was refused when the effects were computed,
 /// so the protocol's own result for that cannot occur.
-pub fn may_be_rented<V: View>(body: &ProvisionNamespace, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let name = body.name().map_err(|error| Exception::argument(error.to_string()))?;
     require(!name.parts().any(|part| RESERVED.contains(&part)), FailureNamespaceNotClaimable)?;
@@ -33,7 +33,7 @@ pub fn may_be_rented<V: View>(body: &ProvisionNamespace, subject: &Subject<'_, '
     require(body.rental_fee >= rental_fee(&name, case), FailureNamespaceInvalidRentalFee)
 }
 
-fn parent_is_owned<V: View>(parent: &NamespaceId, leases: &[Lease], subject: &Subject<'_, '_, V>) -> Verdict {
+fn parent_is_owned<V: StateView>(parent: &NamespaceId, leases: &[Lease], subject: &Subject<'_, '_, V>) -> Verdict {
     let (height, term) = (subject.case.height, subject.case.chain().blocks_per_year());
     let newest = leases.last().filter(|lease| lease.contains(parent.as_str()));
     let newest = newest.ok_or(FailureNamespaceUnknown)?;
@@ -42,7 +42,7 @@ fn parent_is_owned<V: View>(parent: &NamespaceId, leases: &[Lease], subject: &Su
 }
 
 /// The owner may renew in the last month of the lease and ever after, others a month after its end.
-fn renewal_is_due<V: View>(lease: &Lease, signer: &Address, case: &Case<'_, V>) -> Verdict {
+fn renewal_is_due<V: StateView>(lease: &Lease, signer: &Address, case: &Case<'_, V>) -> Verdict {
     let month = case.chain().blocks_per_month();
     let expiry = lease.height.plus(case.chain().blocks_per_year());
     let first = if *signer == lease.owner { Height(expiry.0.saturating_sub(month)) } else { expiry.plus(month) };

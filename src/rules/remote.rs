@@ -4,11 +4,11 @@ use super::case::{Case, Subject};
 use super::result::ValidationResult::FailureTransactionNotAllowedForRemote;
 use super::result::{Verdict, require};
 use crate::model::{Address, Body, NetworkByte, Transaction};
-use crate::state::{LinkPhase, LinkRole, RemoteStatus, View};
+use crate::state::{LinkPhase, LinkRole, RemoteStatus, StateView};
 use crate::store::StoreError;
 
 /// T8: neither the signer nor another account of the transaction is a remote.
-pub fn no_remote_takes_part<V: View>(subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn no_remote_takes_part<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let Subject { transaction, signer, case } = subject;
     require(is_usable(signer, case)?, FailureTransactionNotAllowedForRemote)?;
     if matches!(transaction.body, Body::ImportanceTransfer(_)) {
@@ -23,7 +23,7 @@ pub fn no_remote_takes_part<V: View>(subject: &Subject<'_, '_, V>) -> Verdict {
 }
 
 /// Whether an account may take part in transactions. At first whoever was once a remote never may again.
-fn is_usable<V: View>(account: &Address, case: &Case<'_, V>) -> Result<bool, StoreError> {
+fn is_usable<V: StateView>(account: &Address, case: &Case<'_, V>) -> Result<bool, StoreError> {
     let account = case.state.account(account)?;
     if account.links.last().is_none_or(|link| link.role == LinkRole::Owner) {
         return Ok(true);

@@ -10,19 +10,19 @@ use super::result::{Verdict, require};
 use crate::model::transaction::Transfer;
 use crate::model::units::MICRO;
 use crate::model::{Address, MosaicId};
-use crate::state::View;
+use crate::state::StateView;
 
 /// Most mosaics in a transfer, `nem:xem` aside.
 const MAX_MOSAICS: usize = 10;
 
 /// T10: the message is not too long.
-pub fn message_fits<V: View>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn message_fits<V: StateView>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
     let length = body.message.as_ref().map_or(0, |message| message.payload.len());
     require(length <= max_message_length(subject.case), FailureMessageTooLarge)
 }
 
 /// Most bytes of a message.
-pub fn max_message_length<V: View>(case: &Case<'_, V>) -> usize {
+pub fn max_message_length<V: StateView>(case: &Case<'_, V>) -> usize {
     let forks = case.forks();
     match () {
         _ if case.is_since(forks.remote_account) => 1024,
@@ -32,14 +32,14 @@ pub fn max_message_length<V: View>(case: &Case<'_, V>) -> usize {
 }
 
 /// T19: the attached mosaics exist and may move. `nem:xem` is not counted among them.
-pub fn mosaics_may_move<V: View>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
+pub fn mosaics_may_move<V: StateView>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
     let mosaics = body.other_mosaics();
     require(mosaics.len() <= MAX_MOSAICS, FailureTooManyMosaicTransfers)?;
     require(mosaics.is_empty() || body.amount.0.is_multiple_of(MICRO), FailureMosaicDivisibilityViolated)?;
     mosaics.iter().try_for_each(|mosaic| mosaic_may_move(&mosaic.id, body, subject))
 }
 
-fn mosaic_may_move<V: View>(id: &MosaicId, body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
+fn mosaic_may_move<V: StateView>(id: &MosaicId, body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let definition = case.state.mosaic(id)?.ok_or(FailureMosaicUnknown)?.definition;
     namespace_is_active(&id.namespace, case)?;

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use super::packet::nobody;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Amount, Hash256, Height, MosaicId, Network, NetworkByte, Timestamp, Transaction};
-use crate::rules::{self, Case, Refusal, Use};
-use crate::state::{Account, Lease, MosaicEntry, View};
+use crate::rules::{self, Case, Purpose, Refusal};
+use crate::state::{Account, Lease, MosaicEntry, StateView};
 use crate::store::StoreError;
 
 /// What is known of the chain from outside: some mosaics, and nothing else. Fees depend on nothing else.
 struct Told(Vec<MosaicEntry>);
 
-impl View for Told {
+impl StateView for Told {
     fn account(&self, _: &Address) -> Result<Cow<'_, Account>, StoreError> {
         Ok(Cow::Owned(Account::default()))
     }
@@ -64,8 +64,8 @@ fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Case<'_, Told>) -> T) -> 
         total_amount: Amount::whole(8_999_999_999),
         chain: ChainParameters::after_all_forks(),
     };
-    let (height, now, usage) = (Height(2), Timestamp(0), Use::Pool);
-    ask(&Case { state: &Told(mosaics.to_vec()), network: &network, height, now, usage })
+    let (height, now, purpose) = (Height(2), Timestamp(0), Purpose::Pool);
+    ask(&Case { state: &Told(mosaics.to_vec()), network: &network, height, now, purpose })
 }
 
 /// Least fee of a transaction, that of an inner one aside. `mosaics` are those that it attaches, `nem:xem` need not be

@@ -11,7 +11,7 @@ use nisd::codec::block_file::BlockFile;
 use nisd::config::{self, Settings};
 use nisd::model::{Block, Hash256, Height, Network, Timestamp};
 use nisd::state::digest;
-use nisd::store::{Identity, Options, Store, StoredBlock, tip};
+use nisd::store::{ChainIdentity, Options, Store, StoredBlock, tip};
 use serde_json::Value;
 
 use crate::common::{shared, tiny};
@@ -85,7 +85,7 @@ impl Chain {
 
     /// An empty store for it.
     pub fn store(&self, folder: &Path) -> Store {
-        Store::open(folder, &Identity::of(&self.network), Options::default()).unwrap()
+        Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap()
     }
 
     /// Takes in the recorded blocks up to a height, by all rules.
