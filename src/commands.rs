@@ -21,7 +21,7 @@ use crate::logging;
 use crate::model::{Checkpoint, Height, Network, Timestamp};
 use crate::progress::{Meter, Standing, Style};
 use crate::state;
-use crate::store::{self, Access, Identity, Options, Read, Store, StoreError};
+use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Store, StoreError};
 
 /// How `nisd import` takes blocks in: so many between two commits that these cost little, and so few that little
 /// work is lost when it is interrupted.
@@ -132,7 +132,7 @@ pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, Co
 /// Opens the store of the settings, or creates it.
 pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandError> {
     let options = Options { map_size: settings.map_size };
-    let opened = Store::open(folder, &Identity::of(&settings.network), options);
+    let opened = Store::open(folder, &ChainIdentity::of(&settings.network), options);
     opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
 }
 
@@ -203,14 +203,14 @@ fn take_in(
     let mut now = clocks.network_time(clock);
     let result = loop {
         match intake.step(now) {
-            Ok(chain::Progress::Done) => break Ok(()),
-            Ok(chain::Progress::Committed { first, last }) => {
+            Ok(chain::IntakeProgress::Done) => break Ok(()),
+            Ok(chain::IntakeProgress::Committed { first, last }) => {
                 now = clocks.network_time(clock);
                 if let Err(error) = committed(first, last) {
                     break Err(error);
                 }
             }
-            Ok(chain::Progress::Working) => display.working(&intake),
+            Ok(chain::IntakeProgress::Working) => display.working(&intake),
             Err(error) => break Err(error.into()),
         }
     };
@@ -226,7 +226,7 @@ pub fn check(command: &cli::Store, settings: &Settings, clocks: Clocks, stop: St
     let folder = tempfile::Builder::new().prefix("check-").tempdir_in(&command.data);
     let folder = folder.map_err(|error| CommandError::File(command.data.clone(), error))?;
     let options = Options { map_size: settings.map_size };
-    let scratch = Store::open(folder.path(), &Identity::of(&network), options)?;
+    let scratch = Store::open(folder.path(), &ChainIdentity::of(&network), options)?;
     let nemesis = store::stored_header(&snapshot, Height::NEMESIS)?;
     let (_, nemesis) = nemesis.ok_or(StoreError::Damaged("a block is missing"))?;
     let blocks = BlockFile::new(StoredBlocks::new(&snapshot, Height::NEMESIS.next())).map_err(CommandError::Output)?;
@@ -332,13 +332,17 @@ pub type Stop = Arc<AtomicBool>;
 
 /// Opens a store that exists for reading, with the network it remembers.
 fn open_to_read(store: &cli::Store, settings: &Settings, stop: Stop) -> Result<(Store, Network), CommandError> {
-    let (mut opened, network) = open_existing(store, settings, Access::Shared)?;
+    let (mut opened, network) = open_existing(store, settings, AccessMode::Shared)?;
     opened.stop_when(stop);
     Ok((opened, network))
 }
 
 /// Opens a store that exists, with the network it remembers.
-fn open_existing(store: &cli::Store, settings: &Settings, access: Access) -> Result<(Store, Network), CommandError> {
+fn open_existing(
+    store: &cli::Store,
+    settings: &Settings,
+    access: AccessMode,
+) -> Result<(Store, Network), CommandError> {
     let failed = |error| CommandError::Open(store.data.clone(), error);
     let options = Options { map_size: settings.map_size };
     let (opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
@@ -371,7 +375,7 @@ pub fn digest(command: &cli::Store, settings: &Settings, stop: Stop) -> Result<(
 
 /// `nisd rollback`.
 pub fn rollback(command: &cli::Rollback, settings: &Settings) -> Result<(), CommandError> {
-    let (store, _) = open_existing(&command.store, settings, Access::Exclusive)?;
+    let (store, _) = open_existing(&command.store, settings, AccessMode::Exclusive)?;
     let mut batch = store.begin()?;
     chain::rollback(&mut batch, command.to)?;
     batch.commit()?;

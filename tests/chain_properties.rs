@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 
 use common::{Random, from_environment, loudly};
 use mutation::{Change, Effect, mutate};
-use nisd::chain::{ChainPart, Outcome, RollbackError, Validity, rollback};
+use nisd::chain::{ChainPart, PartOutcome, RollbackError, Validity, rollback};
 use nisd::model::{Block, Height};
 use nisd::rules::ValidationResult;
 use nisd::store::{Store, stored_block};
@@ -112,7 +112,7 @@ fn go_back(store: &Store, height: u64) -> Result<(), RollbackError> {
     Ok(batch.commit()?)
 }
 
-fn offer(window: &Window, store: &Store, common: u64, part: Vec<Block>) -> Result<Outcome, RollbackError> {
+fn offer(window: &Window, store: &Store, common: u64, part: Vec<Block>) -> Result<PartOutcome, RollbackError> {
     let part = ChainPart::new(store, &window.chain.network, Height(common), part)?;
     Ok(judge(Box::new(part), LATE))
 }
@@ -127,7 +127,7 @@ fn changed_parts(window: &Window) -> impl Strategy<Value = ChangedPart> + use<> 
 }
 
 /// What a part must come to: to the state after `last` if that is further than what is replaced.
-fn assert_outcome(window: &Window, store: &Store, outcome: &Outcome, [common, tip, last]: [u64; 3]) {
+fn assert_outcome(window: &Window, store: &Store, outcome: &PartOutcome, [common, tip, last]: [u64; 3]) {
     let score = |height| window.point(MAIN, height).tip.score - window.point(MAIN, common).tip.score;
     assert_eq!(outcome.validity, Validity::Valid);
     assert_eq!(outcome.scores, Some((score(tip) as i64, score(last) as i64)));

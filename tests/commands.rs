@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use common::daemon::{Ended, run};
 use common::{shared, tiny};
-use nisd::store::{Access, Options, Read, Store, Table};
+use nisd::store::{AccessMode, Options, Read, Store, Table};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -333,7 +333,7 @@ fn what_is_missing_is_named() {
 #[test]
 fn a_store_in_use_is_named() {
     let place = full();
-    let (_store, _) = Store::open_existing(&place.data(), Access::Exclusive, Options::default()).expect("a store");
+    let (_store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
     let folder = place.data();
     let words = [folder.to_str().expect("a path"), "another nisd uses the data folder"];
     place.on_store("rollback", &["--to", "5"]).expect_failure(1, &words);
@@ -457,7 +457,8 @@ fn a_check_finds_what_was_only_trusted() {
 #[test]
 fn a_check_finds_the_first_difference_of_state_and_blocks() {
     let change = |place: &Place, table: Table| {
-        let (store, _) = Store::open_existing(&place.data(), Access::Exclusive, Options::default()).expect("a store");
+        let (store, _) =
+            Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
         let mut batch = store.begin().expect("a batch");
         let (key, mut value) = {
             let (key, value) = batch.walk(table).unwrap().last().unwrap().expect("an entry");

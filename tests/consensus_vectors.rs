@@ -10,7 +10,7 @@ use std::path::Path;
 
 use common::shared;
 use flate2::read::GzDecoder;
-use nisd::chain::comparison::{Comparison, Decision, LastBlock, Outcome, Step, decide};
+use nisd::chain::comparison::{Comparison, Decision, Finding, LastBlock, Step, decide};
 use nisd::chain::proof::{block_score, effective_importance, generation_hash, hit, is_hit, target};
 use nisd::chain::{Window, nemesis_block};
 use nisd::config::{self, Override};
@@ -242,7 +242,7 @@ fn hash_chains_tell_where_chains_fork() {
         };
         let Step::Done(outcome) = outcome else { panic!("{case}: {outcome:?}") };
         assert_eq!(outcome.name(), text(&case["code"]), "{case}");
-        if let Outcome::RemoteIsNotSynced(fork) = outcome {
+        if let Finding::RemoteIsNotSynced(fork) = outcome {
             assert_eq!(case["common_height"], fork.common.0, "{case}");
             assert_eq!(case["chains_consistent"], fork.consistent, "{case}");
         }

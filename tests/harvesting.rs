@@ -11,14 +11,14 @@ use std::rc::Rc;
 
 use common::loudly;
 use nisd::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocked};
-use nisd::chain::{ChainPart, Intake, IntakeOptions, PartProgress, Progress, pushed_part};
+use nisd::chain::{ChainPart, Intake, IntakeOptions, IntakeProgress, PartProgress, pushed_part};
 use nisd::codec::{Context, Form};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
 use nisd::model::{Address, Amount, Block, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
 use nisd::rules::ValidationResult;
 use nisd::state;
-use nisd::store::{Identity, Options, Snapshot, Store};
+use nisd::store::{ChainIdentity, Options, Snapshot, Store};
 use recorded_chain::{Chain, LATE, tip_of};
 use serde_json::Value;
 
@@ -83,11 +83,11 @@ impl Golden {
 
     /// A store with the nemesis block.
     fn store(&self, folder: &Path) -> Store {
-        let store = Store::open(folder, &Identity::of(&self.network), Options::default()).unwrap();
+        let store = Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap();
         let nemesis = hex::decode(self.data["nemesis"].as_str().unwrap()).unwrap();
         let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below: Height(0) };
         let mut intake = Intake::new(&store, &self.network, nemesis, Vec::new(), options).unwrap();
-        while intake.step(LATE).unwrap() != Progress::Done {}
+        while intake.step(LATE).unwrap() != IntakeProgress::Done {}
         drop(intake);
         store
     }
@@ -248,8 +248,8 @@ fn replay(name: &str, stride: u64) -> Option<Replay> {
     let mut replay = Replay::default();
     loop {
         match intake.step(LATE).unwrap() {
-            Progress::Done => return Some(replay),
-            Progress::Committed { last, .. } if last.0 % stride == 0 => {
+            IntakeProgress::Done => return Some(replay),
+            IntakeProgress::Committed { last, .. } if last.0 % stride == 0 => {
                 let Some(block) = blocks.get(last.0 as usize - 1) else { continue };
                 assert_eq!(block.height, last.next());
                 let key = key(keys[block.signer.to_string().as_str()]);

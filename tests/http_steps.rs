@@ -15,7 +15,7 @@ use nisd::crypto::{KeyPair, PublicKey};
 use nisd::model::{Address, Timestamp, Transaction};
 use nisd::net::http::{Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
-use nisd::rules::{Outcome, Refusal, ValidationResult};
+use nisd::rules::{Refusal, ValidationResult, Verdict};
 use nisd::store::{Store, StoreError};
 use recorded_chain::{Chain, tip_of};
 
@@ -27,7 +27,7 @@ const PLENTY: u32 = u32::MAX;
 struct Idle;
 
 impl Actions for Idle {
-    fn announce(&mut self, _: Transaction) -> Outcome {
+    fn announce(&mut self, _: Transaction) -> Verdict {
         Err(Refusal::Result(ValidationResult::Neutral))
     }
 

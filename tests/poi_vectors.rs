@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nisd::chain::proof::effective_importance;
 use nisd::crypto::PublicKey;
-use nisd::importance::budget::Budget;
-use nisd::importance::clusters::{Clusters, Role};
+use nisd::importance::allowance::Allowance;
+use nisd::importance::clusters::{ClusterRole, Clusters};
 use nisd::importance::grouped::{Grouped, Groups};
 use nisd::importance::hash_order::{HashOrder, Visit, capacity, hash};
 use nisd::importance::score::{Parts, Scoring};
 use nisd::importance::structure::StructureBuilder;
 use nisd::importance::{
-    AccountOrder, Importance, Importances, Progress, ProofOfImportance, ProofOfStake, Settings, SparseMatrix, decay,
+    AccountOrder, CalculationProgress, Importance, Importances, ProofOfImportance, ProofOfStake, Settings,
+    SparseMatrix, decay,
 };
 use nisd::model::{Address, Amount, Height, NetworkByte};
 use serde_json::Value;
@@ -106,7 +107,7 @@ fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32)
     for (height, sender, recipient, weight) in links {
         calculation.add_outlink(Height(*height), sender, recipient, *weight);
     }
-    while calculation.step(slice).expect("importances") == Progress::Working {}
+    while calculation.step(slice).expect("importances") == CalculationProgress::Working {}
     calculation
 }
 
@@ -120,9 +121,9 @@ fn partition(clusters: &Clusters) -> (BTreeSet<Vec<u64>>, Vec<u64>, Vec<u64>) {
     let (mut blocks, mut hubs, mut outliers) = (BTreeMap::<u32, Vec<u64>>::new(), Vec::new(), Vec::new());
     for (node, (block, role)) in clusters.block.iter().zip(&clusters.roles).enumerate() {
         match role {
-            Role::Member => blocks.entry(*block).or_default().push(node as u64),
-            Role::Hub => hubs.push(node as u64),
-            Role::Outlier => outliers.push(node as u64),
+            ClusterRole::Member => blocks.entry(*block).or_default().push(node as u64),
+            ClusterRole::Hub => hubs.push(node as u64),
+            ClusterRole::Outlier => outliers.push(node as u64),
         }
     }
     (blocks.into_values().collect(), hubs, outliers)
@@ -215,7 +216,7 @@ fn graphs_have_the_clusters_and_the_proximity_of_the_reference() {
         }
         let threshold = graph["epsilon"].as_f64().expect("a number");
         let mut builder = StructureBuilder::new(nodes, threshold);
-        while !builder.step(&matrix, &mut Budget::new(1)) {}
+        while !builder.step(&matrix, &mut Allowance::new(1)) {}
         let structure = builder.finish();
         assert_eq!(partition(&structure.clusters), expected_partition(graph), "{graph}");
         assert_eq!(rows(entries(&structure.proximity)), rows(expected_entries(&graph["R"])), "{graph}");
@@ -236,7 +237,7 @@ fn scores_are_combined_as_by_the_reference() {
             rank: ranks[index],
             weight: weights[index],
         };
-        while !scoring.step(parts, &mut Budget::new(1)) {}
+        while !scoring.step(parts, &mut Allowance::new(1)) {}
         assert_eq!(to_bits(&scoring.finish()), all_bits(&input["expected"]), "{input}");
     }
 }
@@ -324,7 +325,7 @@ fn stakes_are_shared_as_by_the_reference() {
         holders.sort();
         let mut calculation = ProofOfStake::new(Height(number(&case["height"])));
         holders.iter().zip(&vested).for_each(|(holder, vested)| calculation.add_account(*holder, Amount(*vested)));
-        while calculation.step(3) == Progress::Working {}
+        while calculation.step(3) == CalculationProgress::Working {}
         let results = calculation.into_results();
         assert_eq!(results.handed_over, vested.len() as u64);
         let importances: Vec<_> = results.accounts.iter().map(|account| account.importance).collect();

@@ -6,11 +6,11 @@ mod common;
 mod recorded_chain;
 
 use common::loudly;
-use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress, proof, rollback};
+use nisd::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress, proof, rollback};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::model::{Address, Height};
 use nisd::state::{self, dump};
-use nisd::store::{Identity, Options, Store, stored_header};
+use nisd::store::{ChainIdentity, Options, Store, stored_header};
 use recorded_chain::{Chain, LATE, digest_of, tip_of};
 use serde_json::Value;
 
@@ -283,14 +283,14 @@ fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_
     let Some(chain) = Chain::open("tiny") else { return };
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None, trusted_below: Height(0) };
-    let identity = Identity::of(&chain.network);
+    let identity = ChainIdentity::of(&chain.network);
     let committed = {
         let small = Store::open(folders.0.path(), &identity, Options { map_size: 512 << 10 }).unwrap();
         let file = chain.file();
         let mut intake = Intake::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
         let error = loop {
             match intake.step(LATE) {
-                Ok(progress) => assert_ne!(progress, Progress::Done, "the store is large enough"),
+                Ok(progress) => assert_ne!(progress, IntakeProgress::Done, "the store is large enough"),
                 Err(error) => break error,
             }
         };

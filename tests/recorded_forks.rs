@@ -9,8 +9,8 @@ mod remote;
 
 use std::collections::BTreeSet;
 
-use nisd::chain::Outcome;
-use nisd::chain::comparison::Outcome as Compared;
+use nisd::chain::PartOutcome;
+use nisd::chain::comparison::Finding;
 use nisd::model::{Block, Height, Timestamp};
 use nisd::store::{Store, stored_header};
 use recorded_chain::{Chain, digest_of, tip_of};
@@ -74,7 +74,7 @@ fn harvest_losing_branch(local: Local<'_>, fork: &Fork, step: &Value) {
 }
 
 /// The winning branch arrives the way it did.
-fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> Outcome {
+fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> PartOutcome {
     let (result, outcome) = match fork.record["deliveredBy"].as_str().unwrap() {
         "push" => {
             let [block] = fork.winning.as_slice() else { panic!("one block is pushed") };
@@ -83,7 +83,7 @@ fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> Outcom
         "sync" => {
             let remote = Remote::new(fork.score("winningScore"), fork.common, fork.winning.clone());
             let found = synchronise(local, &remote, fork.clock());
-            let Compared::RemoteIsNotSynced(seen) = found.comparison else { panic!("{:?}", found.comparison) };
+            let Finding::RemoteIsNotSynced(seen) = found.comparison else { panic!("{:?}", found.comparison) };
             assert_eq!((seen.common, seen.consistent), (Height(fork.common), false));
             let outcome = found.outcome.unwrap();
             (outcome.of_synchronisation().unwrap().name().to_owned(), Some(outcome))
@@ -95,7 +95,7 @@ fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> Outcom
 }
 
 /// Goes through the steps of a fork; what came of the winning branch.
-fn replay(local: Local<'_>, fork: &Fork) -> Outcome {
+fn replay(local: Local<'_>, fork: &Fork) -> PartOutcome {
     let [begin, lose, win, again] = fork.record["steps"].as_array().unwrap().as_slice() else { panic!("four steps") };
     assert_eq!(begin["height"], tip_of(local.store).height.0);
     assert_eq!(tip_of(local.store).score, fork.score("commonScore"));
@@ -119,7 +119,7 @@ fn announced(chain: &Chain, forks: &[Fork]) -> Vec<Value> {
 
 /// What the switch gives back is what only the losing branch held, and the pool holds nothing afterwards that was not
 /// given back or unconfirmed before.
-fn check_pool(store: &Store, fork: &Fork, outcome: &Outcome, announced: &[Value]) {
+fn check_pool(store: &Store, fork: &Fork, outcome: &PartOutcome, announced: &[Value]) {
     let switch = outcome.switch.as_ref().unwrap();
     assert_eq!((switch.common.0, switch.last), (fork.common, tip_of(store).height));
     let returned: BTreeSet<String> = switch.returned.iter().map(|one| one.hash().to_string()).collect();

@@ -16,7 +16,7 @@ use nisd::codec::{Context, Form};
 use nisd::crypto::{KeyPair, PrivateKey, Signature, Verifier};
 use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
 use nisd::pool::{Confirmed, Pool};
-use nisd::rules::{Outcome, Refusal};
+use nisd::rules::{Refusal, Verdict};
 use nisd::store::Store;
 use recorded_chain::{Chain, tip_of};
 use remote::{Local, bytes_of, judge, push};
@@ -35,7 +35,7 @@ struct Node<'c> {
 }
 
 /// The text of an answer in the records.
-fn text_of_outcome(outcome: &Outcome) -> String {
+fn text_of_outcome(outcome: &Verdict) -> String {
     match outcome {
         Ok(()) => "SUCCESS".to_owned(),
         Err(Refusal::Result(result)) => result.name().to_owned(),

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use common::{loudly, shared};
-use nisd::chain::comparison::{Interaction, Outcome as Compared};
-use nisd::chain::{Outcome, Validity};
+use nisd::chain::comparison::{Finding, Interaction};
+use nisd::chain::{PartOutcome, Validity};
 use nisd::codec::Context;
 use nisd::model::{Block, Timestamp};
 use nisd::rules::{Exception, ExceptionKind};
@@ -53,7 +53,7 @@ fn time_of(case: &Value) -> Timestamp {
 }
 
 /// What the rules say of a part, as it is recorded.
-fn validity_of(outcome: &Outcome) -> Value {
+fn validity_of(outcome: &PartOutcome) -> Value {
     match &outcome.validity {
         Validity::Valid => json!("SUCCESS"),
         Validity::Refused(result) => json!(result.name()),
@@ -61,7 +61,7 @@ fn validity_of(outcome: &Outcome) -> Value {
     }
 }
 
-fn scores_of(outcome: &Outcome) -> Value {
+fn scores_of(outcome: &PartOutcome) -> Value {
     let texts = |(ours, theirs): (i64, i64)| json!([ours.to_string(), theirs.to_string()]);
     outcome.scores.map_or(Value::Null, texts)
 }
@@ -74,7 +74,7 @@ fn compare(what: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
 }
 
 /// Scores are recorded for better parts only.
-fn compare_scores(recorded: &Value, outcome: Option<&Outcome>, out: &mut Vec<String>) {
+fn compare_scores(recorded: &Value, outcome: Option<&PartOutcome>, out: &mut Vec<String>) {
     if !recorded.is_null() {
         compare("scores", recorded, &outcome.map_or(Value::Null, scores_of), out);
     }
@@ -86,7 +86,7 @@ fn is_stale_importance(text: &Value) -> bool {
 }
 
 /// What a switch has made of the chain.
-fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&Outcome>, out: &mut Vec<String>) {
+fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&PartOutcome>, out: &mut Vec<String>) {
     let (tip, after) = (tip_of(stage.store()), &case["after"]);
     compare("last block", &after["tip"], &json!(tip.hash.to_string()), out);
     compare("last height", &after["height"], &json!(tip.height.0), out);
@@ -121,7 +121,7 @@ fn nested(exception: Exception) -> Exception {
 }
 
 /// Pushes the block of a case, if it can be read.
-fn push_case(stage: &Stage<'_>, case: &Value) -> (String, Option<Outcome>) {
+fn push_case(stage: &Stage<'_>, case: &Value) -> (String, Option<PartOutcome>) {
     match Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) {
         Ok(block) => push(stage.local(), block, time_of(case)),
         Err(error) => (text_of(Err(&nested(error.into()))), None),
@@ -186,7 +186,7 @@ fn interaction_of(synchronisation: &Synchronisation) -> String {
 fn compare_synchronisation(recorded: &Value, common: &str, found: &Synchronisation, out: &mut Vec<String>) {
     compare("comparison", &recorded["comparison"], &json!(found.comparison.name()), out);
     let asked = match found.comparison {
-        Compared::RemoteIsNotSynced(fork) => json!(fork.common.0),
+        Finding::RemoteIsNotSynced(fork) => json!(fork.common.0),
         _ => Value::Null,
     };
     compare("common height", &recorded[common], &asked, out);
@@ -242,7 +242,7 @@ fn check_chain_part(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
     let height = tip_of(stage.store()).height;
     let found = synchronise(stage.local(), &remote, time_of(case));
     compare_synchronisation(case, "requestedAfter", &found, &mut out);
-    if let Compared::RemoteIsNotSynced(fork) = found.comparison {
+    if let Finding::RemoteIsNotSynced(fork) = found.comparison {
         let least = height.0 - fork.common.0;
         // The network asks for ten blocks at least.
         compare("least number of blocks", &case["minBlocks"], &json!(least.max(10)), &mut out);

@@ -17,11 +17,11 @@ use nisd::model::{
     Network, NetworkByte, Timestamp, Transaction,
 };
 use nisd::rules::{
-    self, Context, Refusal, ResultKind, Use, ValidationResult, check_transaction, creation_fee, max_message_length,
+    self, Case, Purpose, Refusal, ResultKind, ValidationResult, check_transaction, creation_fee, max_message_length,
     may_not_harvest, may_sign_block, minimum_fee, rental_fee,
 };
-use nisd::state::{BlockContext, Effect, Ledger, View, effects};
-use nisd::store::{Batch, Identity, Options, Store};
+use nisd::state::{BlockContext, Effect, Ledger, StateView, effects};
+use nisd::store::{Batch, ChainIdentity, Options, Store};
 use serde_json::Value;
 
 /// Accounts of the tests.
@@ -67,7 +67,7 @@ fn mainnet() -> Network {
 fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, Batch<'_>>)) {
     let network = mainnet();
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), &Identity::of(&network), Options::default()).unwrap();
+    let store = Store::open(folder.path(), &ChainIdentity::of(&network), Options::default()).unwrap();
     let mut batch = store.begin().unwrap();
     let mut block = BlockContext::new(Height(height), Timestamp(0));
     let mut ledger = Ledger { batch: &mut batch, block: &mut block, network: &network };
@@ -82,9 +82,9 @@ fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, Batch<'_>>)) {
 fn context<'a, 'l, 'e>(
     ledger: &'a Ledger<'l, Batch<'e>>,
     height: u64,
-    usage: Use,
-) -> Context<'a, Ledger<'l, Batch<'e>>> {
-    Context { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), usage }
+    purpose: Purpose,
+) -> Case<'a, Ledger<'l, Batch<'e>>> {
+    Case { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), purpose }
 }
 
 fn address(key: &PublicKey) -> Address {
@@ -151,7 +151,7 @@ fn transfers_cost_the_minimum_fees_of_all_three_eras() {
             let transfer = transfer(number(&case["amount_micro"]), number(&case["message_length"]) as usize, mosaics);
             let names = ["min_fee_before_first_fork", "min_fee_after_first_fork", "min_fee_after_second_fork"];
             for (height, name) in ERAS.into_iter().zip(names) {
-                let fee = minimum_fee(&transfer, &context(ledger, height, Use::Pool)).unwrap();
+                let fee = minimum_fee(&transfer, &context(ledger, height, Purpose::Pool)).unwrap();
                 assert_eq!(fee.0, number(&case[name]), "{} at {height}", case["name"]);
             }
         }
@@ -162,7 +162,7 @@ fn transfers_cost_the_minimum_fees_of_all_three_eras() {
 fn the_first_fee_of_a_value_rises_at_the_thresholds() {
     let Some(group) = vectors("pre_first_fork_xem_fee_thresholds") else { return };
     at(2, |ledger| {
-        let context = context(ledger, 2, Use::Pool);
+        let context = context(ledger, 2, Purpose::Pool);
         let fee = |units: u64| minimum_fee(&transfer(Amount::whole(units).0, 0, Vec::new()), &context).unwrap();
         for (index, threshold) in group["thresholds"].as_array().unwrap().iter().enumerate() {
             let (threshold, above) = (number(threshold), number(&group["first_fee"]) + index as u64);
@@ -183,7 +183,7 @@ fn scarce_mosaics_are_cheaper_from_the_thresholds_on() {
                 let supply = total / 10u64.pow(u32::from(divisibility)) + more;
                 let id = define(ledger, &format!("m{adjustment}_{more}"), supply, divisibility, None);
                 let transfer = transfer(1_000_000_000, 0, vec![Mosaic { id, quantity: supply }]);
-                let fee = minimum_fee(&transfer, &context(ledger, ERAS[1], Use::Pool)).unwrap();
+                let fee = minimum_fee(&transfer, &context(ledger, ERAS[1], Purpose::Pool)).unwrap();
                 assert_eq!(fee, Amount::whole(25 - expected as u64), "threshold {threshold}, {more} more");
             }
         }
@@ -245,7 +245,7 @@ fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
     let Some(group) = vectors("other_minimum_fees") else { return };
     at(2, |ledger| {
         for (height, era) in ERAS.into_iter().zip(["before_first_fork", "after_first_fork", "after_second_fork"]) {
-            let context = context(ledger, height, Use::Pool);
+            let context = context(ledger, height, Purpose::Pool);
             for (name, expected) in group[era].as_object().unwrap() {
                 if name != "MULTISIG_AGGREGATE_MODIFICATION" {
                     assert_eq!(minimum_fee(&of_kind(name), &context).unwrap().0, number(expected), "{era} {name}");
@@ -259,7 +259,7 @@ fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
             }
         }
         let upper = number(&group["signature_fee_upper_bound"]);
-        let context = context(ledger, ERAS[2], Use::Pool);
+        let context = context(ledger, ERAS[2], Purpose::Pool);
         let pay = |fee| {
             let one = Transaction { fee: Amount(fee), ..cosignature(BOB, &transfer(0, 0, Vec::new())) };
             result(check_transaction(&one, &context).map(drop))
@@ -275,7 +275,7 @@ fn rents_and_creation_fees_are_those_of_the_era() {
     at(2, |ledger| {
         let (root, sub) = (NamespaceId::parse("a").unwrap(), NamespaceId::parse("a.b").unwrap());
         for (era, height) in ERAS.into_iter().enumerate() {
-            let context = context(ledger, height, Use::Pool);
+            let context = context(ledger, height, Purpose::Pool);
             assert_eq!(rental_fee(&root, &context).0, number(&group["root"][era]));
             assert_eq!(rental_fee(&sub, &context).0, number(&group["sub"][era]));
             assert_eq!(creation_fee(&context).0, number(&group["mosaic_creation"][era]));
@@ -334,14 +334,14 @@ fn messages_may_be_longer_after_each_fork() {
     let Some(group) = vectors("max_message_length_mainnet") else { return };
     at(2, |ledger| {
         for case in cases(&group) {
-            let context = context(ledger, number(&case["height"]), Use::Pool);
+            let context = context(ledger, number(&case["height"]), Purpose::Pool);
             assert_eq!(max_message_length(&context) as u64, number(&case["max"]), "{case}");
         }
     });
 }
 
 /// The result of a check; it must not be an exception.
-fn result(outcome: rules::Outcome) -> ValidationResult {
+fn result(outcome: rules::Verdict) -> ValidationResult {
     match outcome {
         Ok(()) => ValidationResult::Success,
         Err(Refusal::Result(result)) => result,
@@ -364,7 +364,7 @@ fn namespaces_are_renewed_in_time() {
             assert_eq!(case["active"], active, "{case}");
             for (signer, member) in [(ALICE, "owner"), (BOB, "other_account")] {
                 let one = transaction(signer, provision("rented", None));
-                let found = result(check_transaction(&one, &context(ledger, height, Use::Pool)).map(drop));
+                let found = result(check_transaction(&one, &context(ledger, height, Purpose::Pool)).map(drop));
                 assert_eq!(case[member], found.name(), "{case}");
             }
         }
@@ -375,7 +375,7 @@ fn namespaces_are_renewed_in_time() {
 fn names_of_namespaces_are_valid_and_claimable() {
     let Some(group) = vectors("namespace_ids") else { return };
     at(500_000, |ledger| {
-        let context = context(ledger, ERAS[2], Use::Pool);
+        let context = context(ledger, ERAS[2], Purpose::Pool);
         for case in cases(&group) {
             let id = text(&case["id"]);
             assert_eq!(case["valid"], NamespaceId::parse(id).is_ok(), "{id}");
@@ -405,7 +405,7 @@ fn deadlines_are_within_a_day_of_the_time_stamp() {
             let mut one = transfer(1, 0, Vec::new());
             one.timestamp = Timestamp(number(&case["timestamp"]) as i32);
             one.deadline = Timestamp(number(&case["deadline"]) as i32);
-            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Use::ChainPart)).map(drop));
+            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::ChainPart)).map(drop));
             assert_eq!(case["result"], found.name(), "{case}");
         }
     });
@@ -421,7 +421,7 @@ fn owners_and_remotes_may_sign_blocks_at_their_times() {
             let account = if case["side"] == "owner" { owner } else { remote };
             ledger.apply(&Effect::Link { owner, remote, mode }).unwrap();
             let height = Height(1000 + number(&case["blocks_since_link"]));
-            let state = View::account(ledger, &account).unwrap();
+            let state = StateView::account(ledger, &account).unwrap();
             let limit = ledger.network.chain.rewrite_limit;
             assert_eq!(case["may_sign_block"], may_sign_block(state.remote_status(height, limit)), "{case}");
             let credited = if state.forwarded(height, limit).is_some() { "owner" } else { "self" };
@@ -460,7 +460,7 @@ fn multisig_transactions_need_the_right_signatures() {
             let signers = keys(&case["signers"]);
             // The rule does not care who among the signers began, but an earlier one wants a cosignatory.
             let one = multisig(signers[0], inner, &signers[1..]);
-            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Use::ChainPart)).map(drop));
+            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::ChainPart)).map(drop));
             assert_eq!(case["result"], found.name(), "{case}");
         });
     }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use books::Books;
 use common::daemon::run;
 use common::{Random, from_environment, loudly};
-use nisd::chain::{Intake, IntakeOptions, Progress, StoredBlocks};
+use nisd::chain::{Intake, IntakeOptions, IntakeProgress, StoredBlocks};
 use nisd::codec::block_file::BlockFile;
 use nisd::codec::{Context, Form};
 use nisd::config::{self, Settings};
@@ -35,7 +35,7 @@ use nisd::model::{
 };
 use nisd::net::machine::ConnectionId;
 use nisd::state;
-use nisd::store::{Identity, Options, Store, StoredBlock, stored_block, stored_header};
+use nisd::store::{ChainIdentity, Options, Store, StoredBlock, stored_block, stored_header};
 use odds::{Pace, cells, chances, chi_square, chi_square_bound};
 use simulation::SimulatedNode;
 use traffic::{People, Traffic};
@@ -176,7 +176,7 @@ fn settings(network: Network) -> Settings {
 }
 
 fn open(folder: &Path, network: &Network) -> Store {
-    Store::open(folder, &Identity::of(network), Options::default()).unwrap()
+    Store::open(folder, &ChainIdentity::of(network), Options::default()).unwrap()
 }
 
 /// Takes blocks in after the nemesis block.
@@ -184,7 +184,7 @@ fn take_in(store: &Store, network: &Network, files: Vec<BlockFile<'_>>) {
     let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
     let nemesis = nemesis().to_bytes(Form::Verifiable);
     let mut intake = Intake::new(store, network, nemesis, files, options).unwrap();
-    while intake.step(Timestamp(i32::MAX - 100)).unwrap() != Progress::Done {}
+    while intake.step(Timestamp(i32::MAX - 100)).unwrap() != IntakeProgress::Done {}
 }
 
 /// What there was to win with a block, and who won.

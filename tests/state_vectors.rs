@@ -27,12 +27,12 @@ use nisd::model::{
     Address, Amount, Block, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
     MosaicProperties, NamespaceId, Network, Timestamp, Transaction,
 };
-use nisd::rules::{Context, Refusal, Use, ValidationResult, check_transaction};
+use nisd::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
 use nisd::state::{
-    self, BlockContext, Effect, HashEntry, Ledger, LinkPhase, Outlink, RemoteStatus, StateError, VestedBalance, View,
-    digest, dump,
+    self, BlockContext, Effect, HashEntry, Ledger, LinkPhase, Outlink, RemoteStatus, StateError, StateView,
+    VestedBalance, digest, dump,
 };
-use nisd::store::{Batch, Identity, Options, Read, Store, StoredBlock, Table};
+use nisd::store::{Batch, ChainIdentity, Options, Read, Store, StoredBlock, Table};
 use recorded_chain::{Chain, tip_of};
 use scenario::{Run, Scenario};
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ fn address(key: &PublicKey) -> Address {
 /// Runs a test on a batch of an empty store.
 fn on_empty(network: &Network, test: impl FnOnce(&mut Batch<'_>)) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), &Identity::of(network), Options::default()).unwrap();
+    let store = Store::open(folder.path(), &ChainIdentity::of(network), Options::default()).unwrap();
     test(&mut store.begin().unwrap());
 }
 
@@ -347,7 +347,7 @@ fn transaction(signer: PublicKey, version: i32, body: Body) -> Transaction {
 
 /// Who receives how much when Alice sends Bob a transfer with one mosaic.
 fn mosaics_moved(
-    state: &impl View,
+    state: &impl StateView,
     amount: u64,
     id: &MosaicId,
     quantity: u64,
@@ -449,7 +449,8 @@ fn renting(ledger: &Ledger<'_, Batch<'_>>, signer: PublicKey, height: u64) -> Va
         parent: None,
     };
     let one = transaction(signer, 1, Body::ProvisionNamespace(body));
-    let context = Context { state: ledger, network, height: Height(height), now: Timestamp(0), usage: Use::ChainPart };
+    let context =
+        Case { state: ledger, network, height: Height(height), now: Timestamp(0), purpose: Purpose::ChainPart };
     match check_transaction(&one, &context) {
         Ok(_) => ValidationResult::Success,
         Err(Refusal::Result(result)) => result,
@@ -528,7 +529,7 @@ fn links_take_effect_and_end_as_listed() {
 /// Runs a test on a scenario from its beginning.
 fn running(scenario: &Scenario, test: impl FnOnce(&mut Run<'_, '_>)) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), &Identity::of(&scenario.network), Options::default()).unwrap();
+    let store = Store::open(folder.path(), &ChainIdentity::of(&scenario.network), Options::default()).unwrap();
     test(&mut Run { scenario, batch: store.begin().unwrap() });
 }
 

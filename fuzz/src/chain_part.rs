@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use nisd::chain::{ChainPart, Intake, IntakeOptions, Outcome, PartProgress, Progress, Validity, rollback};
+use nisd::chain::{ChainPart, Intake, IntakeOptions, PartOutcome, PartProgress, IntakeProgress, Validity, rollback};
 use nisd::codec::block_file::BlockFile;
 use nisd::codec::{Context, Form};
 use nisd::config::{self, Settings};
@@ -11,7 +11,7 @@ use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use nisd::model::transaction::{entity_version, wire_version};
 use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
 use nisd::state::digest;
-use nisd::store::{Identity, Options, Store, StoredBlock, stored_block, stored_header, tip};
+use nisd::store::{ChainIdentity, Options, Store, StoredBlock, stored_block, stored_header, tip};
 
 /// Height of the chain to which parts are offered: as many of the blocks in `tests/data/tiny`.
 pub const TIP: u64 = 53;
@@ -99,7 +99,7 @@ impl Node {
         let nemesis = nemesis.read().expect("its nemesis block");
         let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
         let options = Options { map_size: MAP_SIZE };
-        let store = Store::open(memory.path(), &Identity::of(&network), options).expect("a store");
+        let store = Store::open(memory.path(), &ChainIdentity::of(&network), options).expect("a store");
         // The open files are all that is needed of it.
         memory.close().expect("a folder that can go");
         let file = BlockFile::new(std::fs::File::open(tiny("blocks.bin")).expect("its blocks")).expect("its blocks");
@@ -110,7 +110,7 @@ impl Node {
             trusted_below: Height(0),
         };
         let mut intake = Intake::new(&store, &network, nemesis, vec![file], options).expect("an empty store");
-        while intake.step(LATE).expect("a good block") != Progress::Done {}
+        while intake.step(LATE).expect("a good block") != IntakeProgress::Done {}
         drop(intake);
         let (digest, tip) = state_of(&store);
         let own = (TIP - 2..=TIP).map(|height| block_of(&store, Height(height), &network)).collect();
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    fn offer(&self, common: Height, blocks: Vec<Block>, now: Timestamp) -> Outcome {
+    fn offer(&self, common: Height, blocks: Vec<Block>, now: Timestamp) -> PartOutcome {
         let part = ChainPart::new(&self.store, &self.network, common, blocks).expect("near the tip");
         let mut part = Box::new(part);
         loop {
@@ -220,7 +220,7 @@ impl Node {
         assert_eq!((tip, digest), (self.tip.clone(), self.digest));
     }
 
-    fn check_taken(&self, common: Height, blocks: &[Block], outcome: &Outcome) -> usize {
+    fn check_taken(&self, common: Height, blocks: &[Block], outcome: &PartOutcome) -> usize {
         assert_eq!(outcome.validity, Validity::Valid);
         let (ours, theirs) = outcome.scores.expect("those that were compared");
         assert!(theirs > ours);

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 /// Pool and harvester as the interface may use them, on top of the same commit as the [`super::ChainView`] beside them.
 pub trait Actions {
     /// Offers a signed transaction of this network, or of another, to the pool.
-    fn announce(&mut self, transaction: Transaction) -> rules::Outcome;
+    fn announce(&mut self, transaction: Transaction) -> rules::Verdict;
 
     /// Transactions of the pool that concern an account, the youngest first, at most `limit`. What this costs must not
     /// grow with the number of transactions of the account.

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use super::apply::{self, Settled};
 use super::error::BlockError;
-use super::head::Head;
+use super::head::ChainHead;
 use super::proof;
 use super::recalculation::{Recalculation, due_after};
 use super::signatures::check_block_signature;
 use crate::crypto::Verifier;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
-use crate::rules::{self, Context, Use, ValidationResult};
+use crate::rules::{self, Case, Purpose, ValidationResult};
 use crate::state::{self, BlockContext, Ledger};
 use crate::store::{Batch, Read, StoredBlock, Write};
 
@@ -75,7 +75,7 @@ impl Admission {
     pub fn step(
         &mut self,
         batch: &mut Batch<'_>,
-        head: &Head,
+        head: &ChainHead,
         conditions: &mut Conditions<'_>,
     ) -> Result<Option<StoredBlock>, BlockError> {
         let stage = std::mem::replace(&mut self.stage, Stage::Placing);
@@ -92,7 +92,7 @@ impl Admission {
         &mut self,
         stage: Stage,
         batch: &mut Batch<'_>,
-        head: &Head,
+        head: &ChainHead,
         conditions: &mut Conditions<'_>,
     ) -> Result<Next, BlockError> {
         let network = conditions.network;
@@ -132,7 +132,7 @@ impl Admission {
     }
 
     /// Takes back what was done in the batch, so that the block can begin anew.
-    pub fn restart(&mut self, batch: &mut Batch<'_>, head: &Head) -> Result<(), BlockError> {
+    pub fn restart(&mut self, batch: &mut Batch<'_>, head: &ChainHead) -> Result<(), BlockError> {
         let begun = batch.take_journal();
         batch.undo(&begun)?;
         self.stage = Stage::Placing;
@@ -142,7 +142,12 @@ impl Admission {
 
     /// Checks height, signature and proof (specification 02 §18.3 steps 3.1–3.4). The hash of the block before is
     /// ours, whatever the block says.
-    fn place(&mut self, batch: &Batch<'_>, head: &Head, conditions: &mut Conditions<'_>) -> Result<Proof, BlockError> {
+    fn place(
+        &mut self,
+        batch: &Batch<'_>,
+        head: &ChainHead,
+        conditions: &mut Conditions<'_>,
+    ) -> Result<Proof, BlockError> {
         let network = conditions.network;
         let refused = |result| Err(BlockError::Refused(result, None));
         if self.block.height != head.height().next() {
@@ -198,8 +203,8 @@ impl Admission {
                 effects
             }
             _ => {
-                let context = self.context(ledger, conditions);
-                let checked = rules::check_transaction(transaction, &context);
+                let case = self.case(ledger, conditions);
+                let checked = rules::check_transaction(transaction, &case);
                 checked.map_err(|refusal| BlockError::by_rule(refusal, Some(index)))?
             }
         };
@@ -208,24 +213,24 @@ impl Admission {
         Ok(())
     }
 
-    fn context<'a, 'b, W: Write>(
+    fn case<'a, 'b, W: Write>(
         &self,
         ledger: &'a Ledger<'b, W>,
         conditions: &Conditions<'a>,
-    ) -> Context<'a, Ledger<'b, W>> {
+    ) -> Case<'a, Ledger<'b, W>> {
         let Conditions { network, now, .. } = *conditions;
-        Context { state: ledger, network, height: self.block.height, now, usage: Use::ChainPart }
+        Case { state: ledger, network, height: self.block.height, now, purpose: Purpose::ChainPart }
     }
 
     /// The rules of the block as a whole, then its rewards.
     fn settle(
         &self,
         ledger: &mut Ledger<'_, impl Write>,
-        head: &Head,
+        head: &ChainHead,
         conditions: &Conditions<'_>,
     ) -> Result<Settled, BlockError> {
         if self.block.height != Height::NEMESIS {
-            let checked = rules::check_block(&self.block, &self.hashes, &self.context(ledger, conditions));
+            let checked = rules::check_block(&self.block, &self.hashes, &self.case(ledger, conditions));
             checked.map_err(|refusal| BlockError::by_rule(refusal, None))?;
         }
         Ok(apply::settle(ledger, &self.block, head.tip.as_ref())?)
@@ -234,7 +239,7 @@ impl Admission {
     fn store(
         &self,
         batch: &mut Batch<'_>,
-        head: &Head,
+        head: &ChainHead,
         settled: Settled,
         proof: Proof,
         network: &Network,

@@ -2,7 +2,7 @@
 //! (specification 02 §18.4, §19).
 //!
 //! The caller asks the remote for its score, hands the answer to a [`Comparison`], asks what the [`Step`] says, and
-//! so on until there is an [`Outcome`]. A remote that does not answer, or not in a readable way, ends the comparison
+//! so on until there is an [`Finding`]. A remote that does not answer, or not in a readable way, ends the comparison
 //! without an outcome.
 
 use crate::crypto::Signature;
@@ -11,7 +11,7 @@ use crate::model::{Hash256, Height};
 
 /// What a comparison has come to (specification 02 §19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Finding {
     /// Nothing is known.
     Unknown,
     /// The remote has no blocks.
@@ -59,38 +59,38 @@ pub struct Fork {
 /// Set in the codes of outcomes that no honest node causes.
 const EVIL: u32 = 0x8000_0000;
 
-impl Outcome {
+impl Finding {
     /// Its number.
     pub fn code(self) -> u32 {
         match self {
-            Outcome::Unknown => 0,
-            Outcome::RemoteHasNoBlocks => 1,
-            Outcome::RemoteIsSynced => 2,
-            Outcome::RemoteIsTooFarBehind => 3,
-            Outcome::RemoteIsNotSynced(_) => 4,
-            Outcome::RemoteReportedEqualChainScore => 5,
-            Outcome::RemoteReportedLowerChainScore => 6,
-            Outcome::RemoteHasNonVerifiableBlock => EVIL | 1,
-            Outcome::RemoteReturnedTooManyHashes => EVIL | 2,
-            Outcome::RemoteReturnedInvalidHashes => EVIL | 3,
-            Outcome::RemoteLiedAboutChainScore => EVIL | 4,
+            Finding::Unknown => 0,
+            Finding::RemoteHasNoBlocks => 1,
+            Finding::RemoteIsSynced => 2,
+            Finding::RemoteIsTooFarBehind => 3,
+            Finding::RemoteIsNotSynced(_) => 4,
+            Finding::RemoteReportedEqualChainScore => 5,
+            Finding::RemoteReportedLowerChainScore => 6,
+            Finding::RemoteHasNonVerifiableBlock => EVIL | 1,
+            Finding::RemoteReturnedTooManyHashes => EVIL | 2,
+            Finding::RemoteReturnedInvalidHashes => EVIL | 3,
+            Finding::RemoteLiedAboutChainScore => EVIL | 4,
         }
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Unknown => "UNKNOWN",
-            Outcome::RemoteHasNoBlocks => "REMOTE_HAS_NO_BLOCKS",
-            Outcome::RemoteIsSynced => "REMOTE_IS_SYNCED",
-            Outcome::RemoteIsTooFarBehind => "REMOTE_IS_TOO_FAR_BEHIND",
-            Outcome::RemoteIsNotSynced(_) => "REMOTE_IS_NOT_SYNCED",
-            Outcome::RemoteReportedEqualChainScore => "REMOTE_REPORTED_EQUAL_CHAIN_SCORE",
-            Outcome::RemoteReportedLowerChainScore => "REMOTE_REPORTED_LOWER_CHAIN_SCORE",
-            Outcome::RemoteHasNonVerifiableBlock => "REMOTE_HAS_NON_VERIFIABLE_BLOCK",
-            Outcome::RemoteReturnedTooManyHashes => "REMOTE_RETURNED_TOO_MANY_HASHES",
-            Outcome::RemoteReturnedInvalidHashes => "REMOTE_RETURNED_INVALID_HASHES",
-            Outcome::RemoteLiedAboutChainScore => "REMOTE_LIED_ABOUT_CHAIN_SCORE",
+            Finding::Unknown => "UNKNOWN",
+            Finding::RemoteHasNoBlocks => "REMOTE_HAS_NO_BLOCKS",
+            Finding::RemoteIsSynced => "REMOTE_IS_SYNCED",
+            Finding::RemoteIsTooFarBehind => "REMOTE_IS_TOO_FAR_BEHIND",
+            Finding::RemoteIsNotSynced(_) => "REMOTE_IS_NOT_SYNCED",
+            Finding::RemoteReportedEqualChainScore => "REMOTE_REPORTED_EQUAL_CHAIN_SCORE",
+            Finding::RemoteReportedLowerChainScore => "REMOTE_REPORTED_LOWER_CHAIN_SCORE",
+            Finding::RemoteHasNonVerifiableBlock => "REMOTE_HAS_NON_VERIFIABLE_BLOCK",
+            Finding::RemoteReturnedTooManyHashes => "REMOTE_RETURNED_TOO_MANY_HASHES",
+            Finding::RemoteReturnedInvalidHashes => "REMOTE_RETURNED_INVALID_HASHES",
+            Finding::RemoteLiedAboutChainScore => "REMOTE_LIED_ABOUT_CHAIN_SCORE",
         }
     }
 
@@ -102,17 +102,17 @@ impl Outcome {
     /// What is remembered of the remote; `None` if that depends on the blocks it has yet to send.
     pub fn interaction(self) -> Option<Interaction> {
         match self {
-            Outcome::RemoteIsNotSynced(_) => None,
-            Outcome::RemoteIsSynced
-            | Outcome::RemoteReportedEqualChainScore
-            | Outcome::RemoteReportedLowerChainScore => Some(Interaction::Neutral),
+            Finding::RemoteIsNotSynced(_) => None,
+            Finding::RemoteIsSynced
+            | Finding::RemoteReportedEqualChainScore
+            | Finding::RemoteReportedLowerChainScore => Some(Interaction::Neutral),
             _ => Some(Interaction::Failure),
         }
     }
 
     /// Whether the chains are equal, so that unconfirmed transactions are to be exchanged.
     pub fn is_in_step(self) -> bool {
-        matches!(self, Outcome::RemoteIsSynced | Outcome::RemoteReportedEqualChainScore)
+        matches!(self, Finding::RemoteIsSynced | Finding::RemoteReportedEqualChainScore)
     }
 }
 
@@ -137,7 +137,7 @@ pub enum Step {
     /// The remote is to be asked for its block after the common one.
     AskBlockAfter(Fork),
     /// It is over.
-    Done(Outcome),
+    Done(Finding),
 }
 
 /// A comparison of our chain with that of a remote node; it begins with asking for the remote's score.
@@ -158,21 +158,21 @@ impl Comparison {
     /// The remote told the score of its chain.
     pub fn on_score(&self, remote: i128) -> Step {
         match remote.cmp(&self.score) {
-            std::cmp::Ordering::Less => Step::Done(Outcome::RemoteReportedLowerChainScore),
-            std::cmp::Ordering::Equal => Step::Done(Outcome::RemoteReportedEqualChainScore),
+            std::cmp::Ordering::Less => Step::Done(Finding::RemoteReportedLowerChainScore),
+            std::cmp::Ordering::Equal => Step::Done(Finding::RemoteReportedEqualChainScore),
             std::cmp::Ordering::Greater => Step::AskLastBlock,
         }
     }
 
     /// The remote told its last block, if it has one; `is_verifiable` says whether the signature of that is right.
     pub fn on_last_block(&self, remote: Option<&LastBlock>, is_verifiable: bool) -> Step {
-        let Some(remote) = remote else { return Step::Done(Outcome::RemoteHasNoBlocks) };
+        let Some(remote) = remote else { return Step::Done(Finding::RemoteHasNoBlocks) };
         if !is_verifiable {
-            Step::Done(Outcome::RemoteHasNonVerifiableBlock)
+            Step::Done(Finding::RemoteHasNonVerifiableBlock)
         } else if *remote == self.last {
-            Step::Done(Outcome::RemoteIsSynced)
+            Step::Done(Finding::RemoteIsSynced)
         } else if self.last.height.0.saturating_sub(remote.height.0) > self.rewrite_limit {
-            Step::Done(Outcome::RemoteIsTooFarBehind)
+            Step::Done(Finding::RemoteIsTooFarBehind)
         } else {
             Step::AskHashes
         }
@@ -187,18 +187,18 @@ impl Comparison {
     /// our last block.
     pub fn on_hashes(&self, local: &[Hash256], remote: &[Hash256]) -> Step {
         if remote.len() as u64 > self.max_hashes {
-            return Step::Done(Outcome::RemoteReturnedTooManyHashes);
+            return Step::Done(Finding::RemoteReturnedTooManyHashes);
         }
         let equal = local.iter().zip(remote).take_while(|(local, remote)| local == remote).count();
         if equal == 0 {
-            return Step::Done(Outcome::RemoteReturnedInvalidHashes);
+            return Step::Done(Finding::RemoteReturnedInvalidHashes);
         }
         if equal == remote.len() {
-            return Step::Done(Outcome::RemoteLiedAboutChainScore);
+            return Step::Done(Finding::RemoteLiedAboutChainScore);
         }
         let fork = Fork { common: self.first_hash().plus(equal as u64 - 1), consistent: equal == local.len() };
         match fork.consistent {
-            true => Step::Done(Outcome::RemoteIsNotSynced(fork)),
+            true => Step::Done(Finding::RemoteIsNotSynced(fork)),
             false => Step::AskBlockAfter(fork),
         }
     }
@@ -206,8 +206,8 @@ impl Comparison {
     /// The remote told its block after the fork; `is_verifiable` says whether the signature of that is right.
     pub fn on_block_after(&self, fork: Fork, is_verifiable: bool) -> Step {
         match is_verifiable {
-            true => Step::Done(Outcome::RemoteIsNotSynced(fork)),
-            false => Step::Done(Outcome::RemoteHasNonVerifiableBlock),
+            true => Step::Done(Finding::RemoteIsNotSynced(fork)),
+            false => Step::Done(Finding::RemoteHasNonVerifiableBlock),
         }
     }
 }
@@ -253,19 +253,19 @@ mod tests {
 
     #[test]
     fn only_a_remote_with_a_higher_score_is_asked_more() {
-        assert_eq!(at(500).on_score(999), Step::Done(Outcome::RemoteReportedLowerChainScore));
-        assert_eq!(at(500).on_score(1000), Step::Done(Outcome::RemoteReportedEqualChainScore));
+        assert_eq!(at(500).on_score(999), Step::Done(Finding::RemoteReportedLowerChainScore));
+        assert_eq!(at(500).on_score(1000), Step::Done(Finding::RemoteReportedEqualChainScore));
         assert_eq!(at(500).on_score(1001), Step::AskLastBlock);
     }
 
     #[test]
     fn last_blocks_decide_whether_hashes_are_worth_asking_for() {
         let local = at(500);
-        assert_eq!(local.on_last_block(None, true), Step::Done(Outcome::RemoteHasNoBlocks));
-        let not_verifiable = Step::Done(Outcome::RemoteHasNonVerifiableBlock);
+        assert_eq!(local.on_last_block(None, true), Step::Done(Finding::RemoteHasNoBlocks));
+        let not_verifiable = Step::Done(Finding::RemoteHasNonVerifiableBlock);
         assert_eq!(local.on_last_block(Some(&block(500, 1)), false), not_verifiable);
-        assert_eq!(local.on_last_block(Some(&block(500, 1)), true), Step::Done(Outcome::RemoteIsSynced));
-        assert_eq!(local.on_last_block(Some(&block(139, 2)), true), Step::Done(Outcome::RemoteIsTooFarBehind));
+        assert_eq!(local.on_last_block(Some(&block(500, 1)), true), Step::Done(Finding::RemoteIsSynced));
+        assert_eq!(local.on_last_block(Some(&block(139, 2)), true), Step::Done(Finding::RemoteIsTooFarBehind));
         assert_eq!(local.on_last_block(Some(&block(140, 2)), true), Step::AskHashes);
         assert_eq!(local.on_last_block(Some(&block(u64::MAX, 2)), true), Step::AskHashes);
         let other_signature = LastBlock { signature: Some(Signature([2; 64])), ..block(500, 1) };
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn no_hashes_or_no_common_ones_are_evil() {
-        let invalid = Step::Done(Outcome::RemoteReturnedInvalidHashes);
+        let invalid = Step::Done(Finding::RemoteReturnedInvalidHashes);
         assert_eq!(at(500).on_hashes(&hashes(361, 1), &[]), invalid);
         assert_eq!(at(500).on_hashes(&hashes(361, 1), &hashes(361, 2)), invalid);
         assert_eq!(at(500).on_hashes(&[], &hashes(1, 2)), invalid);
@@ -286,8 +286,8 @@ mod tests {
         let mut remote = hashes(2, 2);
         remote[0] = Hash256([1; 32]);
         assert_eq!(at(500).on_hashes(&hashes(361, 1), &remote), Step::AskBlockAfter(fork));
-        assert_eq!(at(500).on_block_after(fork, true), Step::Done(Outcome::RemoteIsNotSynced(fork)));
-        assert_eq!(at(500).on_block_after(fork, false), Step::Done(Outcome::RemoteHasNonVerifiableBlock));
+        assert_eq!(at(500).on_block_after(fork, true), Step::Done(Finding::RemoteIsNotSynced(fork)));
+        assert_eq!(at(500).on_block_after(fork, false), Step::Done(Finding::RemoteHasNonVerifiableBlock));
     }
 
     #[test]
@@ -295,17 +295,17 @@ mod tests {
         let fork = Fork { common: Height(1), consistent: true };
         let (neutral, failure) = (Some(Interaction::Neutral), Some(Interaction::Failure));
         let table = [
-            (Outcome::Unknown, 0, failure),
-            (Outcome::RemoteHasNoBlocks, 1, failure),
-            (Outcome::RemoteIsSynced, 2, neutral),
-            (Outcome::RemoteIsTooFarBehind, 3, failure),
-            (Outcome::RemoteIsNotSynced(fork), 4, None),
-            (Outcome::RemoteReportedEqualChainScore, 5, neutral),
-            (Outcome::RemoteReportedLowerChainScore, 6, neutral),
-            (Outcome::RemoteHasNonVerifiableBlock, 0x8000_0001, failure),
-            (Outcome::RemoteReturnedTooManyHashes, 0x8000_0002, failure),
-            (Outcome::RemoteReturnedInvalidHashes, 0x8000_0003, failure),
-            (Outcome::RemoteLiedAboutChainScore, 0x8000_0004, failure),
+            (Finding::Unknown, 0, failure),
+            (Finding::RemoteHasNoBlocks, 1, failure),
+            (Finding::RemoteIsSynced, 2, neutral),
+            (Finding::RemoteIsTooFarBehind, 3, failure),
+            (Finding::RemoteIsNotSynced(fork), 4, None),
+            (Finding::RemoteReportedEqualChainScore, 5, neutral),
+            (Finding::RemoteReportedLowerChainScore, 6, neutral),
+            (Finding::RemoteHasNonVerifiableBlock, 0x8000_0001, failure),
+            (Finding::RemoteReturnedTooManyHashes, 0x8000_0002, failure),
+            (Finding::RemoteReturnedInvalidHashes, 0x8000_0003, failure),
+            (Finding::RemoteLiedAboutChainScore, 0x8000_0004, failure),
         ];
         for (outcome, code, interaction) in table {
             assert_eq!((outcome.code(), outcome.interaction()), (code, interaction), "{}", outcome.name());

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::admission::{Admission, Conditions};
 use super::error::BlockError;
-use super::head::Head;
+use super::head::ChainHead;
 use super::nemesis::nemesis_block;
 use super::signatures::{BadSignature, SignatureCheck};
 use crate::codec::Context;
@@ -30,7 +30,7 @@ pub struct IntakeOptions {
 
 /// What a step has brought about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum IntakeProgress {
     /// Work goes on.
     Working,
     /// Blocks have become visible and durable: the first and the last of them.
@@ -100,7 +100,7 @@ pub struct Intake<'s> {
     batch: Option<Batch<'s>>,
     first_of_batch: Option<Height>,
     steps: u32,
-    head: Head,
+    head: ChainHead,
     seen: BTreeSet<Hash256>,
     committed: Height,
     stage: Stage,
@@ -117,7 +117,7 @@ impl<'s> Intake<'s> {
         options: IntakeOptions,
     ) -> Result<Intake<'s>, BlockError> {
         let snapshot = store.snapshot()?;
-        let head = Head::load(&snapshot)?;
+        let head = ChainHead::load(&snapshot)?;
         let committed = head.height();
         Ok(Intake {
             store,
@@ -160,7 +160,7 @@ impl<'s> Intake<'s> {
 
     /// Does one piece of work; `now` is network time. After an error nothing more can be taken in; whole blocks
     /// taken in before it are committed first.
-    pub fn step(&mut self, now: Timestamp) -> Result<Progress, IntakeError> {
+    pub fn step(&mut self, now: Timestamp) -> Result<IntakeProgress, IntakeError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -178,9 +178,9 @@ impl<'s> Intake<'s> {
     }
 
     /// Commits the whole blocks taken in so far. One that is being applied is begun again afterwards.
-    pub fn commit(&mut self) -> Result<Progress, BlockError> {
+    pub fn commit(&mut self) -> Result<IntakeProgress, BlockError> {
         self.steps = 0;
-        let Some(mut batch) = self.batch.take() else { return Ok(Progress::Working) };
+        let Some(mut batch) = self.batch.take() else { return Ok(IntakeProgress::Working) };
         if let Stage::Admitting(admission) = &mut self.stage {
             admission.restart(&mut batch, &self.head)?;
             self.seen.clear();
@@ -188,10 +188,13 @@ impl<'s> Intake<'s> {
         batch.commit()?;
         let last = self.height();
         self.committed = last;
-        Ok(self.first_of_batch.take().map_or(Progress::Working, |first| Progress::Committed { first, last }))
+        Ok(self
+            .first_of_batch
+            .take()
+            .map_or(IntakeProgress::Working, |first| IntakeProgress::Committed { first, last }))
     }
 
-    fn fail(&mut self, error: IntakeError) -> Result<Progress, IntakeError> {
+    fn fail(&mut self, error: IntakeError) -> Result<IntakeProgress, IntakeError> {
         if matches!(error, IntakeError::Block(_, BlockError::Store(_))) {
             // The batch cannot be trusted any more. What was committed before it stays.
             self.batch = None;
@@ -199,7 +202,7 @@ impl<'s> Intake<'s> {
         }
         let height = self.height().next();
         match self.commit() {
-            Ok(Progress::Working | Progress::Done) => Err(error),
+            Ok(IntakeProgress::Working | IntakeProgress::Done) => Err(error),
             Ok(committed) => {
                 self.failure = Some(error);
                 Ok(committed)
@@ -208,7 +211,7 @@ impl<'s> Intake<'s> {
         }
     }
 
-    fn read(&mut self) -> Result<Progress, IntakeError> {
+    fn read(&mut self) -> Result<IntakeProgress, IntakeError> {
         let height = self.height().next();
         if self.options.stop_at.is_some_and(|last| height > last) {
             return self.done();
@@ -217,7 +220,7 @@ impl<'s> Intake<'s> {
             None => nemesis_block(&self.nemesis, self.network),
             Some(_) => match self.next_block() {
                 Ok(Next::New) => Block::from_bytes(&self.buffer, Context::of(self.network)).map_err(BlockError::from),
-                Ok(Next::Known) => return Ok(Progress::Working),
+                Ok(Next::Known) => return Ok(IntakeProgress::Working),
                 Ok(Next::End) => return self.done(),
                 Err(error) => return self.fail(error),
             },
@@ -226,7 +229,7 @@ impl<'s> Intake<'s> {
             Ok(block) => {
                 let check = SignatureCheck::new(&block, self.network, height < self.options.trusted_below);
                 self.stage = Stage::Checking(Box::new((block, check)));
-                Ok(Progress::Working)
+                Ok(IntakeProgress::Working)
             }
             Err(error) => self.fail(IntakeError::Block(height, error)),
         }
@@ -243,11 +246,11 @@ impl<'s> Intake<'s> {
         if block.previous_hash == parent { Ok(block) } else { Err(BlockError::Parent) }
     }
 
-    fn done(&mut self) -> Result<Progress, IntakeError> {
+    fn done(&mut self) -> Result<IntakeProgress, IntakeError> {
         let height = self.height();
         match self.commit() {
-            Ok(Progress::Committed { first, last }) => Ok(Progress::Committed { first, last }),
-            Ok(_) => Ok(Progress::Done),
+            Ok(IntakeProgress::Committed { first, last }) => Ok(IntakeProgress::Committed { first, last }),
+            Ok(_) => Ok(IntakeProgress::Done),
             Err(error) => Err(IntakeError::Block(height, error)),
         }
     }
@@ -283,7 +286,7 @@ impl<'s> Intake<'s> {
         Ok(Block::from_bytes(&self.buffer, Context::of(self.network))?.hash())
     }
 
-    fn check(&mut self, mut work: Box<(Block, SignatureCheck)>) -> Result<Progress, BlockError> {
+    fn check(&mut self, mut work: Box<(Block, SignatureCheck)>) -> Result<IntakeProgress, BlockError> {
         let (block, check) = &mut *work;
         let more = check.step(block, &mut self.verifier).map_err(|BadSignature(index)| {
             BlockError::Refused(ValidationResult::FailureTransactionUnverifiable, Some(index))
@@ -295,10 +298,10 @@ impl<'s> Intake<'s> {
             let (block, check) = *work;
             Stage::Admitting(Box::new(Admission::new(block, check.into_hashes(), trusted)))
         };
-        Ok(Progress::Working)
+        Ok(IntakeProgress::Working)
     }
 
-    fn admit(&mut self, mut admission: Box<Admission>, now: Timestamp) -> Result<Progress, BlockError> {
+    fn admit(&mut self, mut admission: Box<Admission>, now: Timestamp) -> Result<IntakeProgress, BlockError> {
         let batch = match &mut self.batch {
             Some(batch) => batch,
             empty => empty.insert(self.store.begin()?),
@@ -310,19 +313,19 @@ impl<'s> Intake<'s> {
             unfinished => {
                 // What a refused block has done to the batch is taken back with the stage.
                 self.stage = Stage::Admitting(admission);
-                unfinished.map(|_| Progress::Working)
+                unfinished.map(|_| IntakeProgress::Working)
             }
         }
     }
 
-    fn take(&mut self, header: StoredBlock) -> Result<Progress, BlockError> {
+    fn take(&mut self, header: StoredBlock) -> Result<IntakeProgress, BlockError> {
         self.seen.clear();
         let first = *self.first_of_batch.get_or_insert(header.height);
         let blocks = header.height.0 - first.0 + 1;
         self.head.push(header);
         match self.steps >= self.options.batch_steps || blocks >= u64::from(self.options.batch_blocks) {
             true => self.commit(),
-            false => Ok(Progress::Working),
+            false => Ok(IntakeProgress::Working),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::admission::{Admission, Conditions};
 use super::comparison::{Decision, decide};
 use super::error::BlockError;
-use super::head::Head;
+use super::head::ChainHead;
 use super::rollback::{RollbackError, lowest_undoable, undo_tip};
 use super::signatures::{BadSignature, SignatureCheck};
 use crate::codec::Context;
@@ -32,7 +32,7 @@ pub enum Validity {
 
 /// What came of a part.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct PartOutcome {
     /// What the rules say.
     pub validity: Validity,
     /// Scores of our blocks above the common one and of the part, if it is valid (specification 02 §4.6).
@@ -55,9 +55,9 @@ pub struct Switch {
     pub returned: Vec<Transaction>,
 }
 
-impl Outcome {
-    fn of(validity: Validity) -> Outcome {
-        Outcome { validity, scores: None, switch: None }
+impl PartOutcome {
+    fn of(validity: Validity) -> PartOutcome {
+        PartOutcome { validity, scores: None, switch: None }
     }
 
     /// The result if the part was a block that was pushed or harvested (specification 02 §18.4).
@@ -106,7 +106,7 @@ enum Stage {
     /// Signatures of the part's transactions are checked: blocks to check, that in hand, and those checked.
     Checking(VecDeque<Block>, Option<Box<(Block, SignatureCheck)>>, VecDeque<(Block, Vec<Hashes>)>),
     /// Blocks are put onto the chain: the end of it, blocks to come, and that in hand.
-    Admitting(Box<Head>, VecDeque<(Block, Vec<Hashes>)>, Option<Box<Admission>>),
+    Admitting(Box<ChainHead>, VecDeque<(Block, Vec<Hashes>)>, Option<Box<Admission>>),
 }
 
 /// What a step of a part has brought about.
@@ -114,7 +114,7 @@ pub enum PartProgress<'s> {
     /// Work goes on.
     Working(Box<ChainPart<'s>>),
     /// It is decided. What the outcome tells is durable.
-    Done(Outcome),
+    Done(PartOutcome),
 }
 
 impl<'s> ChainPart<'s> {
@@ -170,7 +170,7 @@ impl<'s> ChainPart<'s> {
             Ok(false) => Ok(PartProgress::Working(self)),
             Ok(true) => self.decide().map(PartProgress::Done),
             Err(BlockError::Store(error)) => Err(error),
-            Err(refusal) => Ok(PartProgress::Done(Outcome::of(Validity::of(refusal)))),
+            Err(refusal) => Ok(PartProgress::Done(PartOutcome::of(Validity::of(refusal)))),
         }
     }
 
@@ -208,7 +208,7 @@ impl<'s> ChainPart<'s> {
 
     /// Difficulties come before everything else (specification 02 §4.2, §18.2).
     fn check_difficulties(&self, blocks: &VecDeque<Block>) -> Result<(), BlockError> {
-        let mut window = Head::load_at(&self.batch, self.common)?.window;
+        let mut window = ChainHead::load_at(&self.batch, self.common)?.window;
         for block in blocks {
             let difficulty = window.difficulty(self.network.chain.target_time).ok_or(BlockError::NoTimePasses)?;
             window.push(difficulty, block.timestamp);
@@ -227,7 +227,7 @@ impl<'s> ChainPart<'s> {
             Box::new((block, check))
         };
         let Some(mut in_hand) = in_hand.or_else(|| to_check.pop_front().map(next)) else {
-            let head = Head::load_at(&self.batch, self.common)?;
+            let head = ChainHead::load_at(&self.batch, self.common)?;
             return Ok(Stage::Admitting(Box::new(head), checked, None));
         };
         if let Some(hashes) = self.verified.take() {
@@ -253,7 +253,7 @@ impl<'s> ChainPart<'s> {
 
     fn admit(
         &mut self,
-        mut head: Box<Head>,
+        mut head: Box<ChainHead>,
         mut blocks: VecDeque<(Block, Vec<Hashes>)>,
         in_hand: Option<Box<Admission>>,
         now: Timestamp,
@@ -271,11 +271,11 @@ impl<'s> ChainPart<'s> {
     }
 
     /// A valid part replaces our blocks if its score is higher: of equals the first seen stays.
-    fn decide(self: Box<Self>) -> Result<Outcome, StoreError> {
+    fn decide(self: Box<Self>) -> Result<PartOutcome, StoreError> {
         let last = tip(&self.batch)?.ok_or(StoreError::Empty)?;
         // Sums of the protocol wrap at 64 bits.
         let (ours, theirs) = (self.ours as i64, (last.score - self.base) as i64);
-        let mut outcome = Outcome { validity: Validity::Valid, scores: Some((ours, theirs)), switch: None };
+        let mut outcome = PartOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), switch: None };
         if decide(ours, theirs) == Decision::Switch {
             let returned = returned(self.undone, &self.direct);
             self.batch.commit()?;

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::error::BlockError;
-use crate::importance::{Calculation, Importance, Progress, Settings};
+use crate::importance::{Calculation, CalculationProgress, Importance, Settings};
 use crate::model::{Address, Amount, Height, Network};
 use crate::state::{self, Account, AccountImportance, ListWriter, Outlink};
 use crate::store::{Batch, Entry, Read, StoreError, Table};
@@ -117,13 +117,13 @@ impl Recalculation {
     }
 
     fn calculate(&self, mut calculation: Box<Calculation>, batch: &mut Batch<'_>) -> Result<Stage, BlockError> {
-        if calculation.step(BUDGET)? == Progress::Working {
+        if calculation.step(BUDGET)? == CalculationProgress::Working {
             return Ok(Stage::Calculating(calculation));
         }
         let results = calculation.into_results();
         let before = state::last_recalculation(batch)?.map(|last| last.height);
         let eligible = results.accounts.len() as u64;
-        let recalculation = state::Recalculation { height: self.height, handed_over: self.handed_over, eligible };
+        let recalculation = state::RecalculationRecord { height: self.height, handed_over: self.handed_over, eligible };
         let writer = ListWriter::begin(recalculation, batch)?;
         Ok(Stage::Writing(Box::new(Merge::new(self.height, results.accounts, before)), writer))
     }

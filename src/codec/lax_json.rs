@@ -153,7 +153,7 @@ fn parse_text(text: &str) -> Result<Value, LaxJsonError> {
 
 /// A container that has been opened and not yet closed.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenContainer {
     is_object: bool,
     /// Where its values start in the stack of values.
     first_value: usize,
@@ -164,7 +164,7 @@ struct Open {
 /// What follows in a container.
 enum Next {
     Value,
-    Close(Open),
+    Close(OpenContainer),
 }
 
 /// The reader: the members of all open containers lie on two common stacks, and a container that
@@ -172,7 +172,7 @@ enum Next {
 struct Parser<'a> {
     text: &'a str,
     at: usize,
-    open: Vec<Open>,
+    open: Vec<OpenContainer>,
     values: Vec<Value>,
     keys: Vec<String>,
 }
@@ -246,7 +246,7 @@ impl<'a> Parser<'a> {
             _ => {
                 let ends: &[u8] = match self.open.last() {
                     None => b"",
-                    Some(Open { is_object, .. }) if *is_object => b",}",
+                    Some(OpenContainer { is_object, .. }) if *is_object => b",}",
                     Some(_) => b",]",
                 };
                 Ok(Some(classify(self.unquoted(ends))))
@@ -259,11 +259,11 @@ impl<'a> Parser<'a> {
             return Err(LaxJsonError::TooDeep { offset: self.at });
         }
         self.at += 1;
-        self.open.push(Open { is_object, first_value: self.values.len(), first_key: self.keys.len() });
+        self.open.push(OpenContainer { is_object, first_value: self.values.len(), first_key: self.keys.len() });
         Ok(())
     }
 
-    fn close(&mut self, container: Open) -> Value {
+    fn close(&mut self, container: OpenContainer) -> Value {
         let values = taken_from(&mut self.values, container.first_value);
         if container.is_object {
             let keys = taken_from(&mut self.keys, container.first_key);
@@ -403,7 +403,7 @@ fn length_of_quoted(text: &str, quote: u8) -> usize {
 }
 
 /// The bracket that ends a container.
-fn closing(container: Open) -> u8 {
+fn closing(container: OpenContainer) -> u8 {
     if container.is_object { b'}' } else { b']' }
 }
 

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use self::listening::Addresses;
 use self::slices::Slices;
-use crate::chain::{Intake, IntakeError, IntakeOptions, Progress};
+use crate::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress};
 use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::BlockFile;
@@ -136,7 +136,7 @@ fn intake<'s>(
         IntakeOptions { batch_steps: BATCH_STEPS, batch_blocks: BATCH_BLOCKS, stop_at: None, trusted_below: Height(0) };
     let mut intake = Intake::new(store, &settings.network, nemesis, files, options)?;
     let time = NetworkClock::new(settings.clock, 0).now(reactor.moment().unix_millis, 0);
-    while intake.height() < Height::NEMESIS && intake.step(time).map_err(NodeError::Intake)? != Progress::Done {}
+    while intake.height() < Height::NEMESIS && intake.step(time).map_err(NodeError::Intake)? != IntakeProgress::Done {}
     intake.commit()?;
     Ok(intake)
 }

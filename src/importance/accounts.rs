@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::budget::{Budget, TREE_COST};
+use super::allowance::{Allowance, TREE_COST};
 use super::hash_order::{capacity, hash};
 use crate::model::{Address, Amount, Height};
 
@@ -127,16 +127,22 @@ impl Ordering {
     }
 
     /// Goes on; true when done.
-    pub fn step(&mut self, accounts: &Accounts, order: AccountOrder, height: Height, budget: &mut Budget) -> bool {
+    pub fn step(
+        &mut self,
+        accounts: &Accounts,
+        order: AccountOrder,
+        height: Height,
+        allowance: &mut Allowance,
+    ) -> bool {
         while self.keyed < accounts.len() {
-            if !budget.spend(TREE_COST) {
+            if !allowance.spend(TREE_COST) {
                 return false;
             }
             self.sorted.insert(accounts.key(self.keyed, order, height));
             self.made.index.push(0);
             self.keyed += 1;
         }
-        while budget.spend(TREE_COST) {
+        while allowance.spend(TREE_COST) {
             let Some((_, _, account)) = self.sorted.pop_first() else { return true };
             let account = account as usize;
             self.made.index[account] = self.made.hashes.len() as u32;

@@ -1,6 +1,6 @@
 //! Clusters, hubs and outliers (specification 04 §9).
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::grouped::Cursor;
 use super::neighbours::{Neighbours, Similar};
 
@@ -12,7 +12,7 @@ const FIND_COST: u32 = 4;
 
 /// What a node is among the clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ClusterRole {
     /// It belongs to a cluster.
     Member,
     /// It belongs to none, but has neighbours in several.
@@ -29,7 +29,7 @@ pub struct Clusters {
     /// Per block its number of nodes.
     pub sizes: Vec<u32>,
     /// Per node its role.
-    pub roles: Vec<Role>,
+    pub roles: Vec<ClusterRole>,
 }
 
 /// The clusters being made: every core is joined with its similar neighbours.
@@ -66,21 +66,21 @@ impl Clustering {
     }
 
     /// Goes on; true when done.
-    pub fn step(&mut self, neighbours: &Neighbours, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, neighbours: &Neighbours, allowance: &mut Allowance) -> bool {
         while let Some(pair) = self.similar.pairs.get(self.joined) {
-            if !budget.spend(FIND_COST) {
+            if !allowance.spend(FIND_COST) {
                 return false;
             }
             self.joined += 1;
             self.join(*pair);
         }
         while self.made.block.len() < self.is_member.len() {
-            if !budget.spend(FIND_COST) {
+            if !allowance.spend(FIND_COST) {
                 return false;
             }
             self.put_into_block(self.made.block.len());
         }
-        while let Some(run) = self.walk.run(neighbours, budget) {
+        while let Some(run) = self.walk.run(neighbours, allowance) {
             if run.begins {
                 (self.met, self.meets_several) = (None, false);
             }
@@ -92,9 +92,9 @@ impl Clustering {
             }
             if run.ends {
                 self.made.roles.push(match (self.is_member[run.group], self.meets_several) {
-                    (true, _) => Role::Member,
-                    (false, true) => Role::Hub,
-                    (false, false) => Role::Outlier,
+                    (true, _) => ClusterRole::Member,
+                    (false, true) => ClusterRole::Hub,
+                    (false, false) => ClusterRole::Outlier,
                 });
             }
         }

@@ -1,6 +1,6 @@
 //! Net flows between accounts and what they make of an account (specification 04 §6.3, §6.4).
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Groups};
 use super::hash_order::{HashOrder, Visit};
 use super::outlinks::Outlinks;
@@ -24,7 +24,7 @@ pub struct FlowTables {
     stage: Stage,
     sent: Cursor,
     received: Cursor,
-    table: Table,
+    table: FlowTable,
     score: f64,
     made: Flows,
 }
@@ -38,7 +38,7 @@ enum Stage {
 
 /// Net flows of one account by counterparty.
 #[derive(Debug)]
-struct Table {
+struct FlowTable {
     /// Counterparties and flows in order of insertion.
     entries: Vec<(u32, f64)>,
     order: HashOrder,
@@ -46,7 +46,7 @@ struct Table {
     entry_of: Vec<u32>,
 }
 
-impl Table {
+impl FlowTable {
     fn add(&mut self, party: u32, flow: f64, hashes: &[u32]) {
         let party_index = party as usize;
         let entry = match self.entry_of[party_index].checked_sub(1) {
@@ -67,7 +67,7 @@ impl FlowTables {
     pub fn new(outlinks: &Outlinks, minimum: f64) -> FlowTables {
         let (accounts, parties) = (outlinks.sent.groups(), outlinks.hashes.len());
         let entries = Vec::with_capacity(parties);
-        let table = Table { entries, order: HashOrder::new(parties), entry_of: vec![0; parties] };
+        let table = FlowTable { entries, order: HashOrder::new(parties), entry_of: vec![0; parties] };
         let outflows = Grouped::with_capacity(accounts, outlinks.received.total());
         let made = Flows { scores: Vec::with_capacity(accounts), outflows };
         let (sent, received) = (Cursor::default(), Cursor::default());
@@ -75,11 +75,11 @@ impl FlowTables {
     }
 
     /// Goes on; true when done.
-    pub fn step(&mut self, outlinks: &Outlinks, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, outlinks: &Outlinks, allowance: &mut Allowance) -> bool {
         loop {
             match self.stage {
                 Stage::Sent => {
-                    let Some(run) = self.sent.run(&outlinks.sent, budget) else {
+                    let Some(run) = self.sent.run(&outlinks.sent, allowance) else {
                         return self.sent.at_end(&outlinks.sent);
                     };
                     for (party, weight) in run.items {
@@ -90,7 +90,7 @@ impl FlowTables {
                     }
                 }
                 Stage::Received => {
-                    let Some(run) = self.received.run(&outlinks.received, budget) else { return false };
+                    let Some(run) = self.received.run(&outlinks.received, allowance) else { return false };
                     for (party, weight) in run.items {
                         self.table.add(*party, -*weight, &outlinks.hashes);
                     }
@@ -99,7 +99,7 @@ impl FlowTables {
                     }
                 }
                 Stage::Sum => {
-                    if !self.sum(outlinks.sent.groups(), budget) {
+                    if !self.sum(outlinks.sent.groups(), allowance) {
                         return false;
                     }
                     self.stage = Stage::Sent;
@@ -109,8 +109,8 @@ impl FlowTables {
     }
 
     /// Sums up the table of one account and empties it; true when done.
-    fn sum(&mut self, accounts: usize, budget: &mut Budget) -> bool {
-        while budget.spend(1) {
+    fn sum(&mut self, accounts: usize, allowance: &mut Allowance) -> bool {
+        while allowance.spend(1) {
             match self.table.order.visit() {
                 Visit::Nothing => {}
                 Visit::Key(entry) => {

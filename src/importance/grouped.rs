@@ -1,7 +1,7 @@
 //! Items in numbered groups, back to back in one array (the "compressed sparse row" form), and how such
 //! arrays are made and walked through in slices.
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 
 /// Items in groups `0, 1, …`.
 pub trait Groups {
@@ -99,7 +99,7 @@ pub struct Cursor {
 
 /// A stretch of items of one group.
 #[derive(Debug)]
-pub struct Run<'a, T> {
+pub struct Stretch<'a, T> {
     /// The group.
     pub group: usize,
     /// The items; none only if the group is empty.
@@ -111,22 +111,22 @@ pub struct Run<'a, T> {
 }
 
 impl Cursor {
-    /// The next stretch, as long as the budget allows: one unit an item, or for an empty group. `None` at the
-    /// end or when the budget is spent.
-    pub fn run<'a, G: Groups>(&mut self, groups: &'a G, budget: &mut Budget) -> Option<Run<'a, G::Item>> {
+    /// The next stretch, as long as the allowance allows: one unit an item, or for an empty group. `None` at the
+    /// end or when the allowance is spent.
+    pub fn run<'a, G: Groups>(&mut self, groups: &'a G, allowance: &mut Allowance) -> Option<Stretch<'a, G::Item>> {
         if self.at_end(groups) {
             return None;
         }
         let (group, from) = (self.group, self.passed);
         let all = groups.group(group);
-        let paid = budget.take((all.len() - from).max(1));
+        let paid = allowance.take((all.len() - from).max(1));
         if paid == 0 {
             return None;
         }
         let to = (from + paid).min(all.len());
         let ends = to == all.len();
         *self = if ends { Cursor { group: group + 1, passed: 0 } } else { Cursor { group, passed: to } };
-        Some(Run { group, items: &all[from..to], begins: from == 0, ends })
+        Some(Stretch { group, items: &all[from..to], begins: from == 0, ends })
     }
 
     /// Whether every group has been passed.
@@ -167,11 +167,11 @@ impl<T: Copy + Default> Regroup<T> {
         &mut self,
         source: &S,
         entry: impl Fn(usize, &S::Item) -> Option<(usize, T)>,
-        budget: &mut Budget,
+        allowance: &mut Allowance,
     ) -> bool {
         match self.stage {
             Stage::Count => {
-                while let Some(run) = self.cursor.run(source, budget) {
+                while let Some(run) = self.cursor.run(source, allowance) {
                     for (group, _) in run.items.iter().filter_map(|item| entry(run.group, item)) {
                         self.made.starts[group + 2] += 1;
                     }
@@ -180,7 +180,7 @@ impl<T: Copy + Default> Regroup<T> {
             }
             Stage::Sum => {
                 let end = self.made.starts.len();
-                for group in budget.advance(&mut self.at, end).filter(|group| *group > 0) {
+                for group in allowance.advance(&mut self.at, end).filter(|group| *group > 0) {
                     self.made.starts[group] += self.made.starts[group - 1];
                 }
                 self.next(self.at == end, Stage::Reserve)
@@ -188,12 +188,12 @@ impl<T: Copy + Default> Regroup<T> {
             Stage::Reserve => {
                 let total = self.made.starts.last().copied().unwrap_or_default() as usize;
                 self.made.items.reserve_exact(total - self.made.items.len());
-                let length = self.made.items.len() + budget.take(total - self.made.items.len());
+                let length = self.made.items.len() + allowance.take(total - self.made.items.len());
                 self.made.items.resize(length, T::default());
                 self.next(length == total, Stage::Place)
             }
             Stage::Place => {
-                while let Some(run) = self.cursor.run(source, budget) {
+                while let Some(run) = self.cursor.run(source, allowance) {
                     for (group, item) in run.items.iter().filter_map(|item| entry(run.group, item)) {
                         let place = &mut self.made.starts[group + 1];
                         self.made.items[*place as usize] = item;
@@ -238,8 +238,8 @@ mod tests {
         for units in 1..10 {
             let (mut cursor, mut passed, mut ends) = (Cursor::default(), Vec::new(), Vec::new());
             while !cursor.at_end(&groups) {
-                let mut budget = Budget::new(units);
-                while let Some(run) = cursor.run(&groups, &mut budget) {
+                let mut allowance = Allowance::new(units);
+                while let Some(run) = cursor.run(&groups, &mut allowance) {
                     ends.extend(run.ends.then_some(run.group));
                     passed.extend(run.items.iter().copied());
                 }
@@ -253,7 +253,7 @@ mod tests {
         for units in [1, 2, 1000] {
             let mut regroup = Regroup::new(4);
             let entry = |group, item: &u32| (*item != 0).then_some((*item as usize, group));
-            while !regroup.step(&sample(), entry, &mut Budget::new(units)) {}
+            while !regroup.step(&sample(), entry, &mut Allowance::new(units)) {}
             let made = regroup.finish();
             let groups: Vec<_> = (0..made.groups()).map(|group| made.group(group).to_vec()).collect();
             assert_eq!(groups, [vec![], vec![0, 2], vec![], vec![0, 2]]);

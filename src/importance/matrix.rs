@@ -1,6 +1,6 @@
 //! Sparse matrices, and the outlink matrix (specification 04 §2, §7).
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Regroup};
 
 /// A sparse matrix: per row the columns of its entries, ascending, and their values.
@@ -12,9 +12,9 @@ pub fn multiply(
     vector: &[f64],
     product: &mut [f64],
     cursor: &mut Cursor,
-    budget: &mut Budget,
+    allowance: &mut Allowance,
 ) -> bool {
-    while let Some(run) = cursor.run(matrix, budget) {
+    while let Some(run) = cursor.run(matrix, allowance) {
         let begun = if run.begins { 0.0 } else { product[run.group] };
         product[run.group] =
             run.items.iter().fold(begun, |sum, (column, value)| sum + value * vector[*column as usize]);
@@ -62,24 +62,24 @@ impl MatrixBuilder {
     }
 
     /// Goes on from the flows out of every account; true when done.
-    pub fn step(&mut self, outflows: &Grouped<(u32, f64)>, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, outflows: &Grouped<(u32, f64)>, allowance: &mut Allowance) -> bool {
         match self.stage {
             Stage::Rows => {
                 let entry = |column, entry: &(u32, f64)| Some((entry.0 as usize, (column as u32, entry.1)));
-                if self.rows.step(outflows, entry, budget) {
+                if self.rows.step(outflows, entry, allowance) {
                     self.made.rows = std::mem::replace(&mut self.rows, Regroup::new(0)).finish();
                     self.stage = Stage::Sums;
                 }
             }
             Stage::Sums => {
                 let entries = self.made.rows.items();
-                for (column, value) in &entries[budget.advance(&mut self.at, entries.len())] {
+                for (column, value) in &entries[allowance.advance(&mut self.at, entries.len())] {
                     self.sums[*column as usize] += value.abs();
                 }
                 self.next(self.made.rows.total(), Stage::Dangling);
             }
             Stage::Dangling => {
-                let columns = budget.advance(&mut self.at, self.sums.len());
+                let columns = allowance.advance(&mut self.at, self.sums.len());
                 self.made
                     .dangling
                     .extend(columns.filter(|column| self.sums[*column] == 0.0).map(|column| column as u32));
@@ -87,7 +87,7 @@ impl MatrixBuilder {
             }
             Stage::Divide => {
                 let total = self.made.rows.total();
-                for (column, value) in &mut self.made.rows.items_mut()[budget.advance(&mut self.at, total)] {
+                for (column, value) in &mut self.made.rows.items_mut()[allowance.advance(&mut self.at, total)] {
                     *value /= self.sums[*column as usize];
                 }
                 return self.at == total;

@@ -5,7 +5,7 @@
 //! of the protocol to the last bit, however the work is sliced.
 
 mod accounts;
-pub mod budget;
+pub mod allowance;
 pub mod clusters;
 mod flows;
 pub mod grouped;
@@ -72,7 +72,7 @@ impl Default for Thresholds {
 
 /// Whether there is more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum CalculationProgress {
     /// Work goes on.
     Working,
     /// The results are there.
@@ -163,11 +163,11 @@ impl Calculation {
         }
     }
 
-    /// Does about `budget` units of work, each worth some ten nanoseconds.
-    pub fn step(&mut self, budget: u32) -> Result<Progress, ImportanceError> {
+    /// Does about `allowance` units of work, each worth some ten nanoseconds.
+    pub fn step(&mut self, allowance: u32) -> Result<CalculationProgress, ImportanceError> {
         match self {
-            Calculation::Importance(calculation) => calculation.step(budget),
-            Calculation::Stake(calculation) => Ok(calculation.step(budget)),
+            Calculation::Importance(calculation) => calculation.step(allowance),
+            Calculation::Stake(calculation) => Ok(calculation.step(allowance)),
         }
     }
 

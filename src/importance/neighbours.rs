@@ -1,6 +1,6 @@
 //! Neighbours in the outlink graph and which of them are similar (specification 04 §8).
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Groups};
 use super::matrix::SparseMatrix;
 
@@ -27,9 +27,9 @@ impl NeighbourSets {
     }
 
     /// Goes on from the senders and recipients of every node; true when done.
-    pub fn step(&mut self, rows: &SparseMatrix, columns: &Grouped<u32>, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, rows: &SparseMatrix, columns: &Grouped<u32>, allowance: &mut Allowance) -> bool {
         while self.node < rows.groups() {
-            if !budget.spend(1) {
+            if !allowance.spend(1) {
                 return false;
             }
             let sender = rows.group(self.node).get(self.senders).map(|entry| entry.0);
@@ -108,11 +108,11 @@ impl Similarities {
     }
 
     /// Goes on; true when done.
-    pub fn step(&mut self, neighbours: &Neighbours, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, neighbours: &Neighbours, allowance: &mut Allowance) -> bool {
         loop {
             match self.stage {
                 Stage::Mark => {
-                    let Some(run) = self.marking.run(neighbours, budget) else {
+                    let Some(run) = self.marking.run(neighbours, allowance) else {
                         return self.marking.at_end(neighbours);
                     };
                     self.node = run.group;
@@ -124,7 +124,7 @@ impl Similarities {
                     }
                 }
                 Stage::Choose { at } => {
-                    if !budget.spend(1) {
+                    if !allowance.spend(1) {
                         return false;
                     }
                     self.stage = self.choose(neighbours, at);
@@ -132,7 +132,7 @@ impl Similarities {
                 Stage::Count { at, mut passed, common } => {
                     let other = neighbours.group(self.node)[at] as usize;
                     let all = neighbours.group(other);
-                    let counted = all[budget.advance(&mut passed, all.len())].iter();
+                    let counted = all[allowance.advance(&mut passed, all.len())].iter();
                     let mark = self.node as u32 + 1;
                     let common = common + counted.filter(|node| self.marks[**node as usize] == mark).count();
                     if passed < all.len() {

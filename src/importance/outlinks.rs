@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::accounts::{Accounts, Ordered};
-use super::budget::{Budget, TREE_COST};
+use super::allowance::{Allowance, TREE_COST};
 use super::grouped::{Grouped, Regroup};
 use super::hash_order::hash;
 use crate::model::{Address, Height};
@@ -148,20 +148,20 @@ impl Sorting {
     }
 
     /// Goes on; true when done. The hashes in `ordered` are taken over.
-    pub fn step(&mut self, ordered: &mut Ordered, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, ordered: &mut Ordered, allowance: &mut Allowance) -> bool {
         // Bit by bit, since to drop a large map takes long.
         while !self.others.is_empty() {
-            if !budget.spend(TREE_COST) {
+            if !allowance.spend(TREE_COST) {
                 return false;
             }
             self.others.pop_first();
         }
-        let more = budget.advance(&mut self.hashed, self.other_hashes.len());
+        let more = allowance.advance(&mut self.hashed, self.other_hashes.len());
         ordered.hashes.extend_from_slice(&self.other_hashes[more]);
         if let Some(sending) = &mut self.sending {
             let index = |party: u32| ordered.index.get(party as usize).copied().unwrap_or(party);
             let entry = |_, link: &Link| Some((index(link.0) as usize, (index(link.1), link.2)));
-            if sending.step(&self.recorded, entry, budget) {
+            if sending.step(&self.recorded, entry, allowance) {
                 self.made.sent = self.sending.take().map(Regroup::finish).unwrap_or_default();
                 self.recorded = Vec::new();
             }
@@ -171,7 +171,7 @@ impl Sorting {
         let entry = |sender: usize, (party, weight): &(u32, f64)| {
             ((*party as usize) < accounts).then_some((*party as usize, (sender as u32, *weight)))
         };
-        self.receiving.step(&self.made.sent, entry, budget)
+        self.receiving.step(&self.made.sent, entry, allowance)
     }
 
     /// The sorted outlinks, once a step has returned true.

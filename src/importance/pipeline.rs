@@ -3,7 +3,7 @@
 use std::mem;
 
 use super::accounts::{Accounts, Ordered, Ordering};
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::flows::{FlowTables, Flows};
 use super::grouped::Grouped;
 use super::matrix::{MatrixBuilder, OutlinkMatrix};
@@ -11,7 +11,7 @@ use super::outlinks::{Age, Outlinks, Recorded, Sorting};
 use super::rank::PowerIteration;
 use super::score::{Parts, Scoring, graph_weight};
 use super::structure::{Structure, StructureBuilder};
-use super::{AccountOrder, Importance, ImportanceError, Importances, Progress, Settings};
+use super::{AccountOrder, CalculationProgress, Importance, ImportanceError, Importances, Settings};
 use crate::model::{Address, Amount, Height};
 
 /// Most accounts for which room is made beforehand; the supply of a public network suffices for fewer.
@@ -100,37 +100,37 @@ impl ProofOfImportance {
         matches!(self.phase, Phase::Feed)
     }
 
-    /// Does about `budget` units of work, each worth some ten nanoseconds.
-    pub fn step(&mut self, budget: u32) -> Result<Progress, ImportanceError> {
+    /// Does about `allowance` units of work, each worth some ten nanoseconds.
+    pub fn step(&mut self, allowance: u32) -> Result<CalculationProgress, ImportanceError> {
         if self.accounts.len() == 0 {
             return Err(ImportanceError::NoAccounts);
         }
         if self.recorded.is_too_many() {
             return Err(ImportanceError::TooManyOutlinks);
         }
-        let mut budget = Budget::new(budget);
-        while !budget.is_spent() {
-            if self.work(&mut budget)? {
+        let mut allowance = Allowance::new(allowance);
+        while !allowance.is_spent() {
+            if self.work(&mut allowance)? {
                 // A slice ends with its phase: to change over to the next takes time too.
                 self.next_phase();
                 break;
             }
         }
-        Ok(if matches!(self.phase, Phase::Done) { Progress::Done } else { Progress::Working })
+        Ok(if matches!(self.phase, Phase::Done) { CalculationProgress::Done } else { CalculationProgress::Working })
     }
 
     /// Goes on with the phase; true when it is done.
-    fn work(&mut self, budget: &mut Budget) -> Result<bool, ImportanceError> {
+    fn work(&mut self, allowance: &mut Allowance) -> Result<bool, ImportanceError> {
         let Settings { height, order, .. } = self.settings;
         Ok(match &mut self.phase {
             Phase::Feed | Phase::Free | Phase::Done => true,
-            Phase::Order(phase) => phase.step(&self.accounts, order, height, budget),
-            Phase::Outlinks(phase) => phase.step(&mut self.ordered, budget),
-            Phase::Flows(phase) => phase.step(&self.outlinks, budget),
-            Phase::Matrix(phase) => phase.step(&self.flows.outflows, budget),
-            Phase::Structure(phase) => phase.step(&self.graph.matrix.rows, budget),
+            Phase::Order(phase) => phase.step(&self.accounts, order, height, allowance),
+            Phase::Outlinks(phase) => phase.step(&mut self.ordered, allowance),
+            Phase::Flows(phase) => phase.step(&self.outlinks, allowance),
+            Phase::Matrix(phase) => phase.step(&self.flows.outflows, allowance),
+            Phase::Structure(phase) => phase.step(&self.graph.matrix.rows, allowance),
             Phase::Rank(phase) => phase
-                .step(&self.graph.matrix, &self.graph.structure, budget)
+                .step(&self.graph.matrix, &self.graph.structure, allowance)
                 .map_err(|_| ImportanceError::NotConverged)?,
             Phase::Score(phase) => {
                 let parts = |account: usize| Parts {
@@ -139,9 +139,9 @@ impl ProofOfImportance {
                     rank: self.ranks[account],
                     weight: graph_weight(self.graph.structure.clusters.roles[account]),
                 };
-                phase.step(parts, budget)
+                phase.step(parts, allowance)
             }
-            Phase::Collect => self.collect(budget),
+            Phase::Collect => self.collect(allowance),
         })
     }
 
@@ -194,10 +194,10 @@ impl ProofOfImportance {
     }
 
     /// Brings the results into the order of addresses.
-    fn collect(&mut self, budget: &mut Budget) -> bool {
+    fn collect(&mut self, allowance: &mut Allowance) -> bool {
         let addresses = self.accounts.addresses();
         let mut to = self.results.accounts.len();
-        for account in budget.advance(&mut to, addresses.len()) {
+        for account in allowance.advance(&mut to, addresses.len()) {
             let index = self.ordered.index[account] as usize;
             self.results.accounts.push(Importance {
                 address: addresses[account],

@@ -1,6 +1,6 @@
 //! How much the outlinks of a node favour the blocks that they lead to (specification 04 §10).
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::clusters::Clusters;
 use super::grouped::{Cursor, Grouped, Groups, Regroup};
 use super::matrix::SparseMatrix;
@@ -26,8 +26,8 @@ impl Proximity {
     }
 
     /// Goes on, with the same columns; true when done.
-    pub fn step(&mut self, clusters: &Clusters, columns: &Grouped<u32>, budget: &mut Budget) -> bool {
-        while let Some(run) = self.walk.run(columns, budget) {
+    pub fn step(&mut self, clusters: &Clusters, columns: &Grouped<u32>, allowance: &mut Allowance) -> bool {
+        while let Some(run) = self.walk.run(columns, allowance) {
             if run.begins {
                 self.reach(run.group, clusters.block[run.group]);
             }
@@ -47,7 +47,7 @@ impl Proximity {
             let product = (clusters.sizes[*block as usize] as i32).wrapping_mul(reached.group(node).len() as i32);
             Some((*block as usize, (node as u32, 1.0 / f64::from(product))))
         };
-        self.rows.step(reached, entry, budget)
+        self.rows.step(reached, entry, allowance)
     }
 
     fn reach(&mut self, node: usize, block: u32) {

@@ -1,7 +1,7 @@
 //! The final score (specification 04 §12).
 
-use super::budget::Budget;
-use super::clusters::Role;
+use super::allowance::Allowance;
+use super::clusters::ClusterRole;
 
 /// Weight of the outlink score beside the vested balance.
 const OUTLINK_WEIGHT: f64 = 1.25;
@@ -11,10 +11,10 @@ const RANK_WEIGHT: f64 = 0.1337;
 const OUTLIER_WEIGHT: f64 = 0.9;
 
 /// Weight of an account in the graph.
-pub fn graph_weight(role: Role) -> f64 {
+pub fn graph_weight(role: ClusterRole) -> f64 {
     match role {
-        Role::Outlier => OUTLIER_WEIGHT,
-        Role::Member | Role::Hub => 1.0,
+        ClusterRole::Outlier => OUTLIER_WEIGHT,
+        ClusterRole::Member | ClusterRole::Hub => 1.0,
     }
 }
 
@@ -55,9 +55,9 @@ impl Scoring {
     }
 
     /// Goes on; true when done. `parts` gives what is known of an account.
-    pub fn step(&mut self, parts: impl Fn(usize) -> Parts, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, parts: impl Fn(usize) -> Parts, allowance: &mut Allowance) -> bool {
         let end = self.scores.len();
-        let passed = budget.advance(&mut self.at, end);
+        let passed = allowance.advance(&mut self.at, end);
         match self.stage {
             Stage::Stake => {
                 for account in passed {

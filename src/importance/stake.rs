@@ -1,7 +1,7 @@
 //! Proof of stake (specification 04 §15).
 
-use super::budget::Budget;
-use super::{Importance, Importances, Progress};
+use super::allowance::Allowance;
+use super::{CalculationProgress, Importance, Importances};
 use crate::model::{Address, Amount, Height};
 
 /// A proof-of-stake calculation in the making.
@@ -27,16 +27,16 @@ impl ProofOfStake {
         self.total = self.total.wrapping_add(vested.0 as i64);
     }
 
-    /// Does about `budget` units of work.
-    pub fn step(&mut self, budget: u32) -> Progress {
+    /// Does about `allowance` units of work.
+    pub fn step(&mut self, allowance: u32) -> CalculationProgress {
         let (done, all) = (self.results.accounts.len(), self.accounts.len());
         self.results.accounts.reserve_exact(all - done);
         let mut to = done;
-        for (address, vested) in &self.accounts[Budget::new(budget).advance(&mut to, all)] {
+        for (address, vested) in &self.accounts[Allowance::new(allowance).advance(&mut to, all)] {
             let importance = vested.0 as i64 as f64 / self.total as f64;
             self.results.accounts.push(Importance { address: *address, importance, page_rank: 0.0 });
         }
-        if to < all { Progress::Working } else { Progress::Done }
+        if to < all { CalculationProgress::Working } else { CalculationProgress::Done }
     }
 
     /// The results, once a step has been the last.

@@ -1,6 +1,6 @@
 //! From the outlink matrix to the blocks of its graph and the proximity matrix (specification 04 §8–10).
 
-use super::budget::Budget;
+use super::allowance::Allowance;
 use super::clusters::{Clustering, Clusters};
 use super::grouped::{Grouped, Regroup};
 use super::matrix::SparseMatrix;
@@ -50,14 +50,14 @@ impl StructureBuilder {
     }
 
     /// Goes on; true when done.
-    pub fn step(&mut self, rows: &SparseMatrix, budget: &mut Budget) -> bool {
+    pub fn step(&mut self, rows: &SparseMatrix, allowance: &mut Allowance) -> bool {
         let entry = |row: usize, entry: &(u32, f64)| Some((entry.0 as usize, row as u32));
         let stage_is_done = match &mut self.stage {
-            Stage::Columns(stage) => stage.step(rows, entry, budget),
-            Stage::Neighbours(stage) => stage.step(rows, &self.columns, budget),
-            Stage::Similarity(stage) => stage.step(&self.neighbours, budget),
-            Stage::Clusters(stage) => stage.step(&self.neighbours, budget),
-            Stage::Proximity(stage) => stage.step(&self.made.clusters, &self.columns, budget),
+            Stage::Columns(stage) => stage.step(rows, entry, allowance),
+            Stage::Neighbours(stage) => stage.step(rows, &self.columns, allowance),
+            Stage::Similarity(stage) => stage.step(&self.neighbours, allowance),
+            Stage::Clusters(stage) => stage.step(&self.neighbours, allowance),
+            Stage::Proximity(stage) => stage.step(&self.made.clusters, &self.columns, allowance),
             Stage::Done => return true,
         };
         if stage_is_done {

@@ -31,7 +31,7 @@ fn fed(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
 /// Number of slices until the end, and the results.
 fn run(mut calculation: ProofOfImportance, slice: u32) -> (u64, Importances) {
     let mut slices = 1;
-    while calculation.step(slice).unwrap() == Progress::Working {
+    while calculation.step(slice).unwrap() == CalculationProgress::Working {
         slices += 1;
     }
     (slices, calculation.into_results())
@@ -67,7 +67,7 @@ fn work_is_cut_into_as_many_slices_as_it_takes_even_around_a_hub() {
     assert!(units > 10 * links.len() as u64, "{units} units cannot be all the work");
     for slice in [10, 1_000, 50_000] {
         let (slices, _) = run(fed(SPOKES, &links), slice);
-        let fewest = units / u64::from(slice) / u64::from(budget::TREE_COST);
+        let fewest = units / u64::from(slice) / u64::from(allowance::TREE_COST);
         assert!(slices > fewest, "{slices} slices of {slice} for {units} units");
     }
 }
@@ -84,7 +84,7 @@ fn without_any_eligible_account_there_are_no_importances() {
 fn a_stake_of_nothing_is_no_number() {
     let mut calculation = ProofOfStake::new(Height(1));
     calculation.add_account(addresses(1)[0], Amount::ZERO);
-    assert_eq!(calculation.step(0), Progress::Done);
+    assert_eq!(calculation.step(0), CalculationProgress::Done);
     let importance = calculation.into_results().accounts[0].importance;
     assert!(importance.is_nan());
 }
@@ -96,7 +96,7 @@ fn both_schemes_are_worked_through_alike() {
         let addresses = addresses(2);
         addresses.iter().for_each(|address| calculation.add_account(*address, Amount::whole(20_000), Height(1)));
         calculation.add_outlink(Height(1), &addresses[0], &addresses[1], 1);
-        while calculation.step(1).unwrap() == Progress::Working {}
+        while calculation.step(1).unwrap() == CalculationProgress::Working {}
         let results = calculation.into_results();
         assert_eq!((results.height, results.handed_over, results.accounts.len()), (Height(1), 2, 2));
         let sum: f64 = results.accounts.iter().map(|one| one.importance).sum();

@@ -14,7 +14,7 @@ use crate::model::{Address, Block, Height, MosaicId, Timestamp, Transaction};
 use crate::net::machine::Taken;
 use crate::pool::Confirmed;
 use crate::push::{AccountText, Facts, FactsError};
-use crate::rules::Outcome;
+use crate::rules::Verdict;
 use crate::store::StoreError;
 
 /// What the interfaces have to do with.
@@ -33,7 +33,7 @@ impl<'a> Desk<'a> {
 }
 
 impl Actions for Desk<'_> {
-    fn announce(&mut self, transaction: Transaction) -> Outcome {
+    fn announce(&mut self, transaction: Transaction) -> Verdict {
         let confirmed = self.confirmed();
         self.unconfirmed.announce(transaction, &confirmed)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::api::Budget;
-use crate::chain::{Intake, IntakeError, Progress};
+use crate::chain::{Intake, IntakeError, IntakeProgress};
 use crate::commands;
 use crate::model::{Height, Timestamp};
 use crate::progress::{Meter, Style};
@@ -79,12 +79,12 @@ impl<'s> Import<'s> {
         while !budget.is_spent() {
             budget.spend(UNITS_PER_STEP);
             match self.intake.step(time) {
-                Ok(Progress::Working) => {}
-                Ok(Progress::Committed { first, last }) => {
+                Ok(IntakeProgress::Working) => {}
+                Ok(IntakeProgress::Committed { first, last }) => {
                     self.has_committed = true;
                     return Imported::Committed { first, last };
                 }
-                Ok(Progress::Done) => {
+                Ok(IntakeProgress::Done) => {
                     self.report(running, true);
                     return Imported::Ended(Ok(()));
                 }

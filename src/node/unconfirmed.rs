@@ -9,7 +9,7 @@ use crate::codec::Context as ReadContext;
 use crate::crypto::Verifier;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::pool::{Confirmed, Pool};
-use crate::rules::Outcome;
+use crate::rules::Verdict;
 use crate::store::{StoreError, stored_block};
 
 /// Time between two looks for unconfirmed transactions that have expired.
@@ -38,7 +38,7 @@ struct Added {
 
 impl Unconfirmed {
     /// Judges a transaction that somebody announces.
-    pub fn announce(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>) -> Outcome {
+    pub fn announce(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>) -> Verdict {
         self.pool.announce(transaction, confirmed, &mut self.verifier)
     }
 

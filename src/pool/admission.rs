@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::root::Root;
-use super::{Confirmed, Content, Pool};
+use super::{Confirmed, Pool, PoolContent};
 use crate::crypto::Verifier;
 use crate::model::transaction::{Hashes, wire_network};
 use crate::model::{Body, Height, Transaction};
-use crate::rules::{self, Context, Exception, Outcome, Refusal, Use, ValidationResult, check_transaction};
+use crate::rules::{self, Case, Exception, Purpose, Refusal, ValidationResult, Verdict, check_transaction};
 use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::Overlay;
 
@@ -20,7 +20,7 @@ impl Pool {
         transaction: Transaction,
         confirmed: &Confirmed<'_>,
         verifier: &mut Verifier,
-    ) -> Outcome {
+    ) -> Verdict {
         let network = wire_network(transaction.version);
         require(network == confirmed.network.byte, ValidationResult::FailureWrongNetwork)?;
         let hash = transaction.hash();
@@ -39,7 +39,7 @@ impl Pool {
     }
 
     /// Takes in a transaction. Work that a change of the chain has left is done first.
-    pub fn add(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Outcome {
+    pub fn add(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Verdict {
         self.complete(confirmed)?;
         let root = Root::new(transaction, confirmed.network.byte);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
@@ -57,7 +57,7 @@ impl Pool {
         transactions: Vec<Transaction>,
         confirmed: &Confirmed<'_>,
         verifier: &mut Verifier,
-    ) -> Outcome {
+    ) -> Verdict {
         self.complete(confirmed)?;
         let mut accepted: Vec<Root> = Vec::new();
         for transaction in transactions {
@@ -83,20 +83,20 @@ impl Pool {
 }
 
 /// The first failure; otherwise neutral if one is.
-fn combine(outcomes: Vec<Outcome>) -> Outcome {
+fn combine(outcomes: Vec<Verdict>) -> Verdict {
     let is_neutral = |refusal: &Refusal| matches!(refusal, Refusal::Result(ValidationResult::Neutral));
     let mut refusals: Vec<Refusal> = outcomes.into_iter().filter_map(Result::err).collect();
     let first = refusals.iter().position(|refusal| !is_neutral(refusal)).unwrap_or(0);
     if refusals.is_empty() { Ok(()) } else { Err(refusals.swap_remove(first)) }
 }
 
-fn require(condition: bool, otherwise: ValidationResult) -> Outcome {
+fn require(condition: bool, otherwise: ValidationResult) -> Verdict {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }
 
 /// The signatures of a transaction and of the cosignatures attached to it. What the treasury re-issuance lists needs
 /// none.
-pub(super) fn check_signatures(root: &Root, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Outcome {
+pub(super) fn check_signatures(root: &Root, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Verdict {
     if confirmed.network.chain.forks.treasury_hashes.contains(&root.hashes.own) {
         return Ok(());
     }
@@ -109,7 +109,7 @@ pub(super) fn check_signatures(root: &Root, confirmed: &Confirmed<'_>, verifier:
     Ok(())
 }
 
-impl Content {
+impl PoolContent {
     /// Judges a transaction whose signatures are good by all rules on the pool's state, carries it out there, and keeps
     /// it. A cosignature is kept by its multisig transaction, but has come in by itself.
     pub(super) fn insert(
@@ -117,7 +117,7 @@ impl Content {
         root: Root,
         confirmed: &Confirmed<'_>,
         arrivals: &mut VecDeque<Rc<Transaction>>,
-    ) -> Outcome {
+    ) -> Verdict {
         let transaction = Rc::clone(&root.transaction);
         let effects = self.judge(&transaction, confirmed)?;
         require(!self.contains(&root.hashes), ValidationResult::Neutral)?;
@@ -148,13 +148,13 @@ impl Content {
     ) -> Result<Vec<Effect<'t>>, Refusal> {
         let Confirmed { snapshot, network, height, now } = *confirmed;
         let overlay = Overlay::new(snapshot, &mut self.changes);
-        let context = Context { state: &overlay, network, height: height.next(), now, usage: Use::Pool };
-        check_transaction(transaction, &context)
+        let case = Case { state: &overlay, network, height: height.next(), now, purpose: Purpose::Pool };
+        check_transaction(transaction, &case)
     }
 
     /// At the height of the last block, not the next, as the network does; but never at that of the nemesis block,
     /// where receipts are vested at once and only once (specification 08 §3.4, §21 no. 21).
-    fn carry_out(&mut self, effects: &[Effect<'_>], confirmed: &Confirmed<'_>) -> Outcome {
+    fn carry_out(&mut self, effects: &[Effect<'_>], confirmed: &Confirmed<'_>) -> Verdict {
         let height = confirmed.height.max(Height::NEMESIS.next());
         let mut overlay = Overlay::new(confirmed.snapshot, &mut self.changes);
         let mut block = BlockContext::new(height, confirmed.now);

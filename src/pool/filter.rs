@@ -2,7 +2,7 @@
 //! (specification 08 §3.5).
 
 use super::root::Root;
-use super::{BLOCKS_WORTH, Confirmed, Content, MAX_BYTES};
+use super::{BLOCKS_WORTH, Confirmed, MAX_BYTES, PoolContent};
 use crate::model::Address;
 use crate::state;
 use crate::store::StoreError;
@@ -10,7 +10,7 @@ use crate::store::StoreError;
 /// What a fee can add to an importance at most, reached at ten whole units.
 const MAX_FEE_SHARE: f64 = 0.01;
 
-impl Content {
+impl PoolContent {
     /// Whether there is room for a transaction besides those here and those that are `accepted` already.
     pub(super) fn is_permissible(
         &self,

@@ -48,7 +48,7 @@ pub struct Confirmed<'a> {
 /// The pool.
 #[derive(Default)]
 pub struct Pool {
-    content: Content,
+    content: PoolContent,
     rebuild: Option<Rebuild>,
     /// What was answered lately.
     memory: PushMemory,
@@ -59,7 +59,7 @@ pub struct Pool {
 /// Transactions, and the state in which they were carried out. One that has left is gone from `roots`; its number is
 /// still found by other ways, and what it does to the state stays, until the pool is built anew, which follows at once.
 #[derive(Default)]
-struct Content {
+struct PoolContent {
     /// By number, which is the order in which they came in.
     roots: BTreeMap<u64, Root>,
     next_number: u64,
@@ -118,7 +118,7 @@ impl Pool {
     }
 }
 
-impl Content {
+impl PoolContent {
     /// Whether a transaction, or a child of it, is among those here or their children.
     fn contains(&self, hashes: &Hashes) -> bool {
         hashes.all().any(|hash| self.by_hash.contains_key(hash) || self.children.contains(hash))

@@ -21,14 +21,14 @@ const REMOVED_AT_ONCE: usize = 16;
 /// Answers by hash.
 #[derive(Default)]
 pub struct PushMemory {
-    answers: BTreeMap<Hash256, Answer>,
+    answers: BTreeMap<Hash256, Remembered>,
     /// Hashes in the order in which they came in, and when they did.
     order: VecDeque<(Timestamp, Hash256)>,
     /// The last look for answers that are too old. They are forgotten then, though they are removed later.
     looked: Timestamp,
 }
 
-struct Answer {
+struct Remembered {
     since: Timestamp,
     result: ValidationResult,
 }
@@ -56,7 +56,7 @@ impl PushMemory {
         if self.order.len() == MAX_ANSWERS {
             self.remove_oldest();
         }
-        self.answers.insert(hash, Answer { since: now, result: ValidationResult::Neutral });
+        self.answers.insert(hash, Remembered { since: now, result: ValidationResult::Neutral });
         self.order.push_back((now, hash));
     }
 

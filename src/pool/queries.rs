@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::root::Root;
-use super::{ByAge, Confirmed, Content, Pool};
+use super::{ByAge, Confirmed, Pool, PoolContent};
 use crate::model::{Address, Body, Hash256, Timestamp, Transaction};
 use crate::state;
 use crate::store::StoreError;
@@ -78,7 +78,7 @@ impl Pool {
     }
 }
 
-impl Content {
+impl PoolContent {
     /// Time and number of an account's transactions in an index, the youngest first.
     fn youngest(&self, index: &BTreeSet<ByAge>, account: &Address) -> impl Iterator<Item = (Reverse<Timestamp>, u64)> {
         let oldest = (*account, Reverse(Timestamp(i32::MIN)), u64::MAX);

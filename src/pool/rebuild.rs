@@ -5,7 +5,7 @@ use std::mem;
 
 use super::admission::check_signatures;
 use super::root::Root;
-use super::{Confirmed, Content, Pool};
+use super::{Confirmed, Pool, PoolContent};
 use crate::crypto::Verifier;
 use crate::model::{Hash256, Timestamp, Transaction};
 use crate::rules::Refusal;
@@ -13,7 +13,7 @@ use crate::store::StoreError;
 
 /// A pool's content in the making.
 pub struct Rebuild {
-    content: Content,
+    content: PoolContent,
     /// Numbers of the transactions of the pool that are still to be taken over.
     pending: VecDeque<u64>,
     /// Transactions of blocks that were replaced, still to be taken in. They come last.
@@ -46,7 +46,7 @@ impl Pool {
         // What the last rebuild had not come to is not forgotten.
         let unfinished = self.rebuild.take().map_or_else(VecDeque::new, |unfinished| unfinished.returned);
         let returned = unfinished.into_iter().chain(returned).collect();
-        let content = Content { next_number: self.content.next_number, ..Content::default() };
+        let content = PoolContent { next_number: self.content.next_number, ..PoolContent::default() };
         self.rebuild = Some(Rebuild { content, pending, returned });
     }
 
@@ -93,7 +93,7 @@ impl Pool {
     }
 }
 
-impl Content {
+impl PoolContent {
     fn remove_confirmed(&mut self, confirmed: &BTreeSet<Hash256>) {
         for number in confirmed.iter().filter_map(|hash| self.by_hash.get(hash)) {
             self.roots.remove(number);

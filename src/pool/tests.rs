@@ -9,9 +9,9 @@ use crate::crypto::{KeyPair, PrivateKey, Verifier};
 use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, NetworkByte};
-use crate::rules::Outcome;
+use crate::rules::Verdict;
 use crate::state::{Account, VestedBalance};
-use crate::store::{Identity, Options, Store, Table, Write};
+use crate::store::{ChainIdentity, Options, Store, Table, Write};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 const NOW: Timestamp = Timestamp(100_000);
@@ -71,7 +71,7 @@ impl Scene {
     fn new() -> Scene {
         let network = test_network(BYTE, address(255));
         let folder = tempfile::tempdir().unwrap();
-        let identity = Identity { name: "test".to_owned(), text: String::new() };
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 22 }).unwrap();
         let mut batch = store.begin().unwrap();
         for name in NAMES {
@@ -94,7 +94,7 @@ impl Scene {
         act(&mut self.pool, &confirmed, &mut Verifier::default())
     }
 
-    fn announce(&mut self, transaction: &Transaction) -> Outcome {
+    fn announce(&mut self, transaction: &Transaction) -> Verdict {
         self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier))
     }
 

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::context::Context;
+use super::case::Case;
 use super::result::ValidationResult::FailureInsufficientBalance;
-use super::result::{Outcome, require};
-use crate::state::{Effect, View};
+use super::result::{Verdict, require};
+use crate::state::{Effect, StateView};
 use crate::store::StoreError;
 
 /// T6: nobody's currency runs out, in the order of the movements. What comes in later does not help.
-pub fn currency_suffices<V: View>(effects: &[Effect<'_>], context: &Context<'_, V>) -> Outcome {
+pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
     let mut purses = Purses::default();
-    let balance = |address| Ok(context.state.account(address)?.balance.total());
+    let balance = |address| Ok(case.state.account(address)?.balance.total());
     for effect in effects {
         match effect {
             Effect::Transfer { from, to, amount } => {
@@ -26,12 +26,12 @@ pub fn currency_suffices<V: View>(effects: &[Effect<'_>], context: &Context<'_, 
 }
 
 /// T20: the same for other mosaics.
-pub fn mosaics_suffice<V: View>(effects: &[Effect<'_>], context: &Context<'_, V>) -> Outcome {
+pub fn mosaics_suffice<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
     let mut purses = Purses::default();
     for effect in effects {
         if let Effect::MosaicTransfer { from, to, mosaic, quantity } = effect {
             let mosaic = mosaic.as_ref();
-            purses.pay((from, mosaic), *quantity, || context.state.mosaic_balance(mosaic, from))?;
+            purses.pay((from, mosaic), *quantity, || case.state.mosaic_balance(mosaic, from))?;
             purses.receive((to, mosaic), *quantity);
         }
     }
@@ -54,7 +54,7 @@ impl<K> Default for Purses<K> {
 }
 
 impl<K: Ord> Purses<K> {
-    fn pay(&mut self, key: K, amount: u64, balance: impl FnOnce() -> Result<u64, StoreError>) -> Outcome {
+    fn pay(&mut self, key: K, amount: u64, balance: impl FnOnce() -> Result<u64, StoreError>) -> Verdict {
         let purse = self.0.entry(key).or_default();
         purse.delta -= i128::from(amount);
         if purse.delta >= 0 {

@@ -1,14 +1,14 @@
 //! What must be paid: transaction fees, rents and creation fees in the three eras (specification 02 §10).
 
-use super::context::{Context, Subject};
+use super::case::{Case, Subject};
 use super::fee_tables::{supply_adjustment, value_fee};
 use super::result::ValidationResult::FailureInsufficientFee;
-use super::result::{Exception, Outcome, Refusal, require};
+use super::result::{Exception, Refusal, Verdict, require};
 use crate::model::mosaic::MAX_QUANTITY;
 use crate::model::transaction::{AggregateModification, Transfer};
 use crate::model::units::MICRO;
 use crate::model::{Amount, Body, Mosaic, NamespaceId, Transaction};
-use crate::state::{MosaicEntry, View};
+use crate::state::{MosaicEntry, StateView};
 
 /// Most that a cosignature may pay.
 const MAX_COSIGNATURE_FEE: Amount = Amount::whole(1000);
@@ -28,11 +28,11 @@ enum Era {
 }
 
 impl Era {
-    fn of<V: View>(context: &Context<'_, V>) -> Era {
-        let forks = context.forks();
+    fn of<V: StateView>(case: &Case<'_, V>) -> Era {
+        let forks = case.forks();
         match () {
-            _ if context.is_since(forks.second_fee) => Era::Third,
-            _ if context.is_since(forks.first_fee) => Era::Second,
+            _ if case.is_since(forks.second_fee) => Era::Third,
+            _ if case.is_since(forks.first_fee) => Era::Second,
             _ => Era::First,
         }
     }
@@ -48,32 +48,32 @@ impl Era {
 }
 
 /// Least rent of a namespace.
-pub fn rental_fee<V: View>(name: &NamespaceId, context: &Context<'_, V>) -> Amount {
-    Era::of(context).pick(if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] })
+pub fn rental_fee<V: StateView>(name: &NamespaceId, case: &Case<'_, V>) -> Amount {
+    Era::of(case).pick(if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] })
 }
 
 /// Least fee for defining a mosaic, or for defining it anew.
-pub fn creation_fee<V: View>(context: &Context<'_, V>) -> Amount {
-    Era::of(context).pick([50_000, 500, 10])
+pub fn creation_fee<V: StateView>(case: &Case<'_, V>) -> Amount {
+    Era::of(case).pick([50_000, 500, 10])
 }
 
 /// T2: the fee is high enough, and that of a cosignature, which somebody else pays, is not too high.
-pub fn fee_suffices<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
-    let Subject { transaction, context, .. } = subject;
-    if context.chain().ignore_fees || subject.is_by_nemesis() {
+pub fn fee_suffices<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
+    let Subject { transaction, case, .. } = subject;
+    if case.chain().ignore_fees || subject.is_by_nemesis() {
         return Ok(());
     }
-    require(transaction.fee >= minimum_fee(transaction, context)?, FailureInsufficientFee)?;
+    require(transaction.fee >= minimum_fee(transaction, case)?, FailureInsufficientFee)?;
     let is_cosignature = matches!(transaction.body, Body::Cosignature(_));
     require(!is_cosignature || transaction.fee <= MAX_COSIGNATURE_FEE, FailureInsufficientFee)
 }
 
 /// Least fee of a transaction. Refused if it attaches a mosaic that the state does not know.
-pub fn minimum_fee<V: View>(transaction: &Transaction, context: &Context<'_, V>) -> Result<Amount, Refusal> {
-    let era = Era::of(context);
+pub fn minimum_fee<V: StateView>(transaction: &Transaction, case: &Case<'_, V>) -> Result<Amount, Refusal> {
+    let era = Era::of(case);
     let units = match (&transaction.body, era) {
-        (Body::Transfer(body), Era::First) => first_transfer_fee(body, context)?,
-        (Body::Transfer(body), _) => later_transfer_fee(body, context)?,
+        (Body::Transfer(body), Era::First) => first_transfer_fee(body, case)?,
+        (Body::Transfer(body), _) => later_transfer_fee(body, case)?,
         (Body::AggregateModification(body), Era::First | Era::Second) => modification_fee(body),
         (Body::AggregateModification(_), Era::Third) => 10,
         (_, Era::Third) => 3,
@@ -98,7 +98,7 @@ fn message_length(body: &Transfer) -> i64 {
 }
 
 /// The fee of a transfer in the first era, in whole units.
-fn first_transfer_fee<V: View>(body: &Transfer, context: &Context<'_, V>) -> Result<i64, Refusal> {
+fn first_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
     let message = match message_length(body) {
         0 => 0,
         length => 2 * (length / 16).max(1),
@@ -109,13 +109,13 @@ fn first_transfer_fee<V: View>(body: &Transfer, context: &Context<'_, V>) -> Res
     }
     let mut sum = 0i64;
     for mosaic in &body.mosaics {
-        sum = sum.wrapping_add(value(currency_value(body, mosaic, &known(mosaic, context)?)));
+        sum = sum.wrapping_add(value(currency_value(body, mosaic, &known(mosaic, case)?)));
     }
     Ok((sum.wrapping_mul(5) / 4).wrapping_add(message))
 }
 
 /// The fee of a transfer in the later eras, in units of the era.
-fn later_transfer_fee<V: View>(body: &Transfer, context: &Context<'_, V>) -> Result<i64, Refusal> {
+fn later_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
     let message = match message_length(body) {
         0 => 0,
         length => length / 32 + 1,
@@ -123,7 +123,7 @@ fn later_transfer_fee<V: View>(body: &Transfer, context: &Context<'_, V>) -> Res
     if body.mosaics.is_empty() {
         return Ok(message + stepped_fee(whole_units(body)));
     }
-    body.mosaics.iter().try_fold(message, |sum, mosaic| Ok(sum + mosaic_fee(body, mosaic, &known(mosaic, context)?)))
+    body.mosaics.iter().try_fold(message, |sum, mosaic| Ok(sum + mosaic_fee(body, mosaic, &known(mosaic, case)?)))
 }
 
 /// One for every 10,000 units, at least 1 and at most 25.
@@ -147,9 +147,9 @@ fn whole_units(body: &Transfer) -> i64 {
 }
 
 /// What the state knows of an attached mosaic.
-fn known<V: View>(mosaic: &Mosaic, context: &Context<'_, V>) -> Result<MosaicEntry, Refusal> {
+fn known<V: StateView>(mosaic: &Mosaic, case: &Case<'_, V>) -> Result<MosaicEntry, Refusal> {
     let unknown = || Exception::argument(format!("unable to find fee information for '{}'", mosaic.id));
-    Ok(context.state.mosaic(&mosaic.id)?.ok_or_else(unknown)?)
+    Ok(case.state.mosaic(&mosaic.id)?.ok_or_else(unknown)?)
 }
 
 /// Whole units of the currency that an attached mosaic stands for, as if all of the mosaic were worth all of the

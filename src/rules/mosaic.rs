@@ -1,6 +1,6 @@
 //! Rules for mosaics and their supply (specification 02 §15.3, §15.4).
 
-use super::context::{Context, Subject};
+use super::case::{Case, Subject};
 use super::fees::creation_fee;
 use super::result::ValidationResult::{
     FailureMosaicCreatorConflict, FailureMosaicInvalidCreationFee, FailureMosaicInvalidCreationFeeSink,
@@ -8,68 +8,68 @@ use super::result::ValidationResult::{
     FailureMosaicSupplyImmutable, FailureMosaicSupplyNegative, FailureMosaicUnknown, FailureNamespaceExpired,
     FailureNamespaceOwnerConflict,
 };
-use super::result::{Outcome, require};
+use super::result::{Verdict, require};
 use crate::model::transaction::{MosaicDefinitionCreation, MosaicSupplyChange, SupplyChangeKind};
 use crate::model::{Address, MosaicDefinition, NamespaceId};
-use crate::state::{MosaicEntry, View};
+use crate::state::{MosaicEntry, StateView};
 use crate::store::StoreError;
 
 /// T17: the mosaic may be defined, or defined anew.
-pub fn may_be_defined<V: View>(body: &MosaicDefinitionCreation, subject: &Subject<'_, '_, V>) -> Outcome {
-    let (context, definition) = (subject.context, &body.definition);
+pub fn may_be_defined<V: StateView>(body: &MosaicDefinitionCreation, subject: &Subject<'_, '_, V>) -> Verdict {
+    let (case, definition) = (subject.case, &body.definition);
     let namespace = &definition.id.namespace;
-    namespace_is_active(namespace, context)?;
-    let owner = context.state.namespace_owner(namespace)?;
+    namespace_is_active(namespace, case)?;
+    let owner = case.state.namespace_owner(namespace)?;
     require(owner == Some(subject.signer), FailureNamespaceOwnerConflict)?;
-    if let Some(existing) = context.state.mosaic(&definition.id)? {
-        require(may_be_redefined(&existing, definition, context)?, FailureMosaicModificationNotAllowed)?;
+    if let Some(existing) = case.state.mosaic(&definition.id)? {
+        require(may_be_redefined(&existing, definition, case)?, FailureMosaicModificationNotAllowed)?;
     }
-    require(body.creation_fee_sink == context.network.mosaic_sink(), FailureMosaicInvalidCreationFeeSink)?;
-    require(body.creation_fee >= creation_fee(context), FailureMosaicInvalidCreationFee)?;
-    levy_can_be_paid(definition, context)
+    require(body.creation_fee_sink == case.network.mosaic_sink(), FailureMosaicInvalidCreationFeeSink)?;
+    require(body.creation_fee >= creation_fee(case), FailureMosaicInvalidCreationFee)?;
+    levy_can_be_paid(definition, case)
 }
 
 /// The namespace of a mosaic is active.
-pub fn namespace_is_active<V: View>(namespace: &NamespaceId, context: &Context<'_, V>) -> Outcome {
-    let term = context.chain().blocks_per_year();
-    require(context.state.is_namespace_active(namespace, context.height, term)?, FailureNamespaceExpired)
+pub fn namespace_is_active<V: StateView>(namespace: &NamespaceId, case: &Case<'_, V>) -> Verdict {
+    let term = case.chain().blocks_per_year();
+    require(case.state.is_namespace_active(namespace, case.height, term)?, FailureNamespaceExpired)
 }
 
 /// Whether one definition may follow another: the terms change only while the creator has everything, and whether the
 /// mosaic is transferable never does.
-fn may_be_redefined<V: View>(
+fn may_be_redefined<V: StateView>(
     old: &MosaicEntry,
     new: &MosaicDefinition,
-    context: &Context<'_, V>,
+    case: &Case<'_, V>,
 ) -> Result<bool, StoreError> {
     let MosaicEntry { definition, supply } = old;
     if definition.properties == new.properties && definition.levy == new.levy {
         return Ok(definition.description != new.description);
     }
-    let creator = Address::from_public_key(&definition.creator, context.network.byte);
-    let owned = context.state.mosaic_balance(&new.id, &creator)?;
+    let creator = Address::from_public_key(&definition.creator, case.network.byte);
+    let owned = case.state.mosaic_balance(&new.id, &creator)?;
     Ok(definition.properties.transferable == new.properties.transferable
         && owned == supply * definition.properties.multiplier())
 }
 
 /// The mosaic in which a levy is paid exists and is transferable. Nothing else about a levy matters.
-fn levy_can_be_paid<V: View>(definition: &MosaicDefinition, context: &Context<'_, V>) -> Outcome {
+fn levy_can_be_paid<V: StateView>(definition: &MosaicDefinition, case: &Case<'_, V>) -> Verdict {
     let Some(levy) = &definition.levy else { return Ok(()) };
     let is_transferable = if levy.mosaic == definition.id {
         definition.properties.transferable
     } else {
-        let entry = context.state.mosaic(&levy.mosaic)?.ok_or(FailureMosaicUnknown)?;
+        let entry = case.state.mosaic(&levy.mosaic)?.ok_or(FailureMosaicUnknown)?;
         entry.definition.properties.transferable
     };
     require(is_transferable, FailureMosaicLevyNotTransferable)
 }
 
 /// T18: the supply may change by so much.
-pub fn supply_may_change<V: View>(body: &MosaicSupplyChange, subject: &Subject<'_, '_, V>) -> Outcome {
-    let context = subject.context;
-    let MosaicEntry { definition, supply } = context.state.mosaic(&body.mosaic)?.ok_or(FailureMosaicUnknown)?;
+pub fn supply_may_change<V: StateView>(body: &MosaicSupplyChange, subject: &Subject<'_, '_, V>) -> Verdict {
+    let case = subject.case;
+    let MosaicEntry { definition, supply } = case.state.mosaic(&body.mosaic)?.ok_or(FailureMosaicUnknown)?;
     let properties = definition.properties;
-    namespace_is_active(&body.mosaic.namespace, context)?;
+    namespace_is_active(&body.mosaic.namespace, case)?;
     require(definition.creator == subject.transaction.signer, FailureMosaicCreatorConflict)?;
     require(properties.supply_mutable, FailureMosaicSupplyImmutable)?;
     match body.kind {
@@ -78,7 +78,7 @@ pub fn supply_may_change<V: View>(body: &MosaicSupplyChange, subject: &Subject<'
             require(fits, FailureMosaicMaxSupplyExceeded)
         }
         SupplyChangeKind::Delete => {
-            let owned = context.state.mosaic_balance(&body.mosaic, &subject.signer)?;
+            let owned = case.state.mosaic_balance(&body.mosaic, &subject.signer)?;
             require(owned / properties.multiplier() >= body.delta, FailureMosaicSupplyNegative)
         }
     }

@@ -2,62 +2,61 @@
 
 use std::collections::BTreeSet;
 
-use super::context::Subject;
+use super::case::Subject;
 use super::result::ValidationResult::{
     FailureMultisigAccountCannotBeCosigner, FailureMultisigAlreadyACosigner, FailureMultisigInvalidCosigners,
     FailureMultisigMinCosignatoriesOutOfRange, FailureMultisigModificationMultipleDeletes,
     FailureMultisigModificationRedundantModifications, FailureMultisigNotACosigner, FailureTooManyMultisigCosigners,
     FailureTransactionNotAllowedForMultisig,
 };
-use super::result::{Outcome, require};
+use super::result::{Verdict, require};
 use crate::crypto::PublicKey;
 use crate::model::network::{MOSAIC_SINK, NAMESPACE_SINK};
 use crate::model::transaction::{AggregateModification, ModificationKind, Multisig};
 use crate::model::{Address, Body, NetworkByte, Transaction};
-use crate::state::View;
+use crate::state::StateView;
 
 /// Most cosignatories of an account.
 const MAX_COSIGNATORIES: i64 = 32;
 
 /// T9: a multisig account signs nothing itself, but for what the treasury re-issuance lists.
-pub fn multisig_account_does_not_sign<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
-    let Subject { transaction, signer, context } = subject;
-    if transaction.signature.is_none() || !context.is_multisig(signer)? {
+pub fn multisig_account_does_not_sign<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
+    let Subject { transaction, signer, case } = subject;
+    if transaction.signature.is_none() || !case.is_multisig(signer)? {
         return Ok(());
     }
-    let is_listed = || context.forks().treasury_hashes.contains(&transaction.hash());
-    require(context.is_treasury() && is_listed(), FailureTransactionNotAllowedForMultisig)
+    let is_listed = || case.forks().treasury_hashes.contains(&transaction.hash());
+    require(case.is_treasury() && is_listed(), FailureTransactionNotAllowedForMultisig)
 }
 
 /// T12: who starts a multisig transaction is a cosignatory.
-pub fn initiator_is_cosignatory<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Outcome {
-    let account = body.inner.signer_address(subject.context.network.byte);
-    let cosignatories = subject.context.state.cosignatories(&account)?;
+pub fn initiator_is_cosignatory<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
+    let account = body.inner.signer_address(subject.case.network.byte);
+    let cosignatories = subject.case.state.cosignatories(&account)?;
     require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
 }
 
 /// T13: the accounts that collect fees spend nothing. The protocol finds them on testnet only (specification 02
 /// §13.5).
-pub fn fee_sink_stays_put<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Outcome {
-    let context = subject.context;
-    let in_force =
-        context.network.byte == NetworkByte::TESTNET && context.height.0 > context.forks().treasury_reissuance;
+pub fn fee_sink_stays_put<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
+    let case = subject.case;
+    let in_force = case.network.byte == NetworkByte::TESTNET && case.height.0 > case.forks().treasury_reissuance;
     let is_sink = [NAMESPACE_SINK, MOSAIC_SINK].contains(&body.inner.signer);
     require(!(in_force && is_sink), FailureTransactionNotAllowedForMultisig)
 }
 
 /// T14: each modification is possible, and none is in vain. That version 2 exists already was T3.
-pub fn modifications_are_possible<V: View>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Outcome {
-    let (context, account) = (subject.context, &subject.signer);
-    let cosignatories = context.state.cosignatories(account)?;
+pub fn modifications_are_possible<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
+    let (case, account) = (subject.case, &subject.signer);
+    let cosignatories = case.state.cosignatories(account)?;
     let (mut added, mut deleted) = (BTreeSet::new(), BTreeSet::new());
     for modification in &body.modifications {
-        let other = Address::from_public_key(&modification.cosignatory, context.network.byte);
+        let other = Address::from_public_key(&modification.cosignatory, case.network.byte);
         let is_cosignatory = cosignatories.contains(&other);
         match modification.kind {
             ModificationKind::Add => {
                 require(!is_cosignatory, FailureMultisigAlreadyACosigner)?;
-                let is_fit = other != *account && !context.is_multisig(&other)?;
+                let is_fit = other != *account && !case.is_multisig(&other)?;
                 require(is_fit, FailureMultisigAccountCannotBeCosigner)?;
                 added.insert(other);
             }
@@ -71,12 +70,12 @@ pub fn modifications_are_possible<V: View>(body: &AggregateModification, subject
     require(deleted.len() <= 1, FailureMultisigModificationMultipleDeletes)?;
     let distinct = added.len() + deleted.len();
     require(body.modifications.len() == distinct, FailureMultisigModificationRedundantModifications)?;
-    require(!context.state.is_cosignatory(account)?, FailureMultisigAccountCannotBeCosigner)
+    require(!case.state.is_cosignatory(account)?, FailureMultisigAccountCannotBeCosigner)
 }
 
 /// T15: there will be at most 32 cosignatories, and no more signatures needed than there are.
-pub fn counts_are_in_range<V: View>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Outcome {
-    let state = subject.context.state;
+pub fn counts_are_in_range<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
+    let state = subject.case.state;
     let count = |kind| body.modifications.iter().filter(|m| m.kind == kind).count() as i64;
     let before = state.cosignatories(&subject.signer)?.len() as i64;
     let cosignatories = before + count(ModificationKind::Add) - count(ModificationKind::Delete);
@@ -87,18 +86,18 @@ pub fn counts_are_in_range<V: View>(body: &AggregateModification, subject: &Subj
 }
 
 /// T21: enough cosignatories have signed, and nobody else. One who is deleted does not count.
-pub fn signatures_are_complete<V: View>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Outcome {
-    let context = subject.context;
-    let address = |key: &PublicKey| Address::from_public_key(key, context.network.byte);
+pub fn signatures_are_complete<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
+    let case = subject.case;
+    let address = |key: &PublicKey| Address::from_public_key(key, case.network.byte);
     let account = address(&body.inner.signer);
-    let cosignatories: BTreeSet<Address> = context.state.cosignatories(&account)?.into_iter().collect();
+    let cosignatories: BTreeSet<Address> = case.state.cosignatories(&account)?.into_iter().collect();
     let mut signers: BTreeSet<Address> = body.cosignatures.iter().map(|one| address(&one.signer)).collect();
     signers.insert(subject.signer);
     require(signers.is_subset(&cosignatories), FailureMultisigInvalidCosigners)?;
     let deleted: BTreeSet<Address> = deleted_cosignatories(&body.inner).map(address).collect();
     let signed = signers.difference(&deleted).count();
     // All signers are cosignatories, so that all have signed who must if there are as many.
-    let needed = match context.state.account(&account)?.min_cosignatories as usize {
+    let needed = match case.state.account(&account)?.min_cosignatories as usize {
         needed if needed == 0 || needed == cosignatories.len() => cosignatories.difference(&deleted).count(),
         needed => needed,
     };

@@ -1,40 +1,40 @@
 //! Rules for renting namespaces (specification 02 §14).
 
-use super::context::{Context, Subject};
+use super::case::{Case, Subject};
 use super::fees::rental_fee;
 use super::result::ValidationResult::{
     FailureNamespaceAlreadyExists, FailureNamespaceExpired, FailureNamespaceInvalidRentalFee,
     FailureNamespaceInvalidRentalFeeSink, FailureNamespaceNotClaimable, FailureNamespaceOwnerConflict,
     FailureNamespaceProvisionTooEarly, FailureNamespaceUnknown,
 };
-use super::result::{Exception, Outcome, require};
+use super::result::{Exception, Verdict, require};
 use crate::model::transaction::ProvisionNamespace;
 use crate::model::{Address, Height, NamespaceId};
-use crate::state::{Lease, View};
+use crate::state::{Lease, StateView};
 
 /// Names that nobody can rent, at any level.
 const RESERVED: [&str; 11] = ["nem", "user", "account", "org", "com", "biz", "net", "edu", "mil", "gov", "info"];
 
 /// T16: the namespace may be rented. A name that is too long or too deep was refused when the effects were computed,
 /// so the protocol's own result for that cannot occur.
-pub fn may_be_rented<V: View>(body: &ProvisionNamespace, subject: &Subject<'_, '_, V>) -> Outcome {
-    let context = subject.context;
+pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &Subject<'_, '_, V>) -> Verdict {
+    let case = subject.case;
     let name = body.name().map_err(|error| Exception::argument(error.to_string()))?;
     require(!name.parts().any(|part| RESERVED.contains(&part)), FailureNamespaceNotClaimable)?;
-    require(body.rental_fee_sink == context.network.namespace_sink(), FailureNamespaceInvalidRentalFeeSink)?;
-    let leases = context.state.leases(name.root())?;
+    require(body.rental_fee_sink == case.network.namespace_sink(), FailureNamespaceInvalidRentalFeeSink)?;
+    let leases = case.state.leases(name.root())?;
     if let Some(parent) = &body.parent {
         parent_is_owned(parent, &leases, subject)?;
     }
     if let Some(newest) = leases.last().filter(|lease| lease.contains(name.as_str())) {
         require(name.is_root(), FailureNamespaceAlreadyExists)?;
-        renewal_is_due(newest, &subject.signer, context)?;
+        renewal_is_due(newest, &subject.signer, case)?;
     }
-    require(body.rental_fee >= rental_fee(&name, context), FailureNamespaceInvalidRentalFee)
+    require(body.rental_fee >= rental_fee(&name, case), FailureNamespaceInvalidRentalFee)
 }
 
-fn parent_is_owned<V: View>(parent: &NamespaceId, leases: &[Lease], subject: &Subject<'_, '_, V>) -> Outcome {
-    let (height, term) = (subject.context.height, subject.context.chain().blocks_per_year());
+fn parent_is_owned<V: StateView>(parent: &NamespaceId, leases: &[Lease], subject: &Subject<'_, '_, V>) -> Verdict {
+    let (height, term) = (subject.case.height, subject.case.chain().blocks_per_year());
     let newest = leases.last().filter(|lease| lease.contains(parent.as_str()));
     let newest = newest.ok_or(FailureNamespaceUnknown)?;
     require(leases.iter().any(|lease| lease.is_active(height, term)), FailureNamespaceExpired)?;
@@ -42,9 +42,9 @@ fn parent_is_owned<V: View>(parent: &NamespaceId, leases: &[Lease], subject: &Su
 }
 
 /// The owner may renew in the last month of the lease and ever after, others a month after its end.
-fn renewal_is_due<V: View>(lease: &Lease, signer: &Address, context: &Context<'_, V>) -> Outcome {
-    let month = context.chain().blocks_per_month();
-    let expiry = lease.height.plus(context.chain().blocks_per_year());
+fn renewal_is_due<V: StateView>(lease: &Lease, signer: &Address, case: &Case<'_, V>) -> Verdict {
+    let month = case.chain().blocks_per_month();
+    let expiry = lease.height.plus(case.chain().blocks_per_year());
     let first = if *signer == lease.owner { Height(expiry.0.saturating_sub(month)) } else { expiry.plus(month) };
-    require(context.height >= first, FailureNamespaceProvisionTooEarly)
+    require(case.height >= first, FailureNamespaceProvisionTooEarly)
 }

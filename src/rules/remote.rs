@@ -1,36 +1,36 @@
 //! Rules about accounts that harvest for others (specification 02 §5, §9.8).
 
-use super::context::{Context, Subject};
+use super::case::{Case, Subject};
 use super::result::ValidationResult::FailureTransactionNotAllowedForRemote;
-use super::result::{Outcome, require};
+use super::result::{Verdict, require};
 use crate::model::{Address, Body, NetworkByte, Transaction};
-use crate::state::{LinkPhase, LinkRole, RemoteStatus, View};
+use crate::state::{LinkPhase, LinkRole, RemoteStatus, StateView};
 use crate::store::StoreError;
 
 /// T8: neither the signer nor another account of the transaction is a remote.
-pub fn no_remote_takes_part<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
-    let Subject { transaction, signer, context } = subject;
-    require(is_usable(signer, context)?, FailureTransactionNotAllowedForRemote)?;
+pub fn no_remote_takes_part<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
+    let Subject { transaction, signer, case } = subject;
+    require(is_usable(signer, case)?, FailureTransactionNotAllowedForRemote)?;
     if matches!(transaction.body, Body::ImportanceTransfer(_)) {
         return Ok(());
     }
     let mut others = Vec::new();
-    other_accounts(transaction, signer, context.network.byte, &mut others);
+    other_accounts(transaction, signer, case.network.byte, &mut others);
     for other in &others {
-        require(is_usable(other, context)?, FailureTransactionNotAllowedForRemote)?;
+        require(is_usable(other, case)?, FailureTransactionNotAllowedForRemote)?;
     }
     Ok(())
 }
 
 /// Whether an account may take part in transactions. At first whoever was once a remote never may again.
-fn is_usable<V: View>(account: &Address, context: &Context<'_, V>) -> Result<bool, StoreError> {
-    let account = context.state.account(account)?;
+fn is_usable<V: StateView>(account: &Address, case: &Case<'_, V>) -> Result<bool, StoreError> {
+    let account = case.state.account(account)?;
     if account.links.last().is_none_or(|link| link.role == LinkRole::Owner) {
         return Ok(true);
     }
-    let status = account.remote_status(context.height, context.chain().rewrite_limit);
+    let status = account.remote_status(case.height, case.chain().rewrite_limit);
     let is_over = matches!(status, RemoteStatus::NotSet | RemoteStatus::Remote(LinkPhase::Inactive));
-    Ok(is_over && context.is_since(context.forks().mosaic_redefinition))
+    Ok(is_over && case.is_since(case.forks().mosaic_redefinition))
 }
 
 /// All accounts that a transaction concerns, its signer first.

@@ -216,10 +216,10 @@ pub enum Refusal {
 }
 
 /// Result of a check: nothing if all is well.
-pub type Outcome = Result<(), Refusal>;
+pub type Verdict = Result<(), Refusal>;
 
 /// Refuses with a result unless a condition holds.
-pub fn require(condition: bool, otherwise: ValidationResult) -> Outcome {
+pub fn require(condition: bool, otherwise: ValidationResult) -> Verdict {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }
 

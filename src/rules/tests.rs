@@ -16,7 +16,7 @@ use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
     MosaicProperties, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
-use crate::state::{Account, Lease, LinkRole, MosaicEntry, RemoteLink, VestedBalance, View};
+use crate::state::{Account, Lease, LinkRole, MosaicEntry, RemoteLink, StateView, VestedBalance};
 use crate::store::StoreError;
 
 const NOW: Timestamp = Timestamp(10_000);
@@ -39,7 +39,7 @@ struct Memory {
     hashes: BTreeSet<Hash256>,
 }
 
-impl View for Memory {
+impl StateView for Memory {
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
         Ok(self.accounts.get(address).map_or(Cow::Owned(Account::default()), Cow::Borrowed))
     }
@@ -82,14 +82,14 @@ struct Scene {
     state: Memory,
     network: Network,
     height: u64,
-    usage: Use,
+    purpose: Purpose,
 }
 
 impl Scene {
     /// Alice has 1000 units; no rule is about to change.
     fn new() -> Scene {
         let network = test_network(NetworkByte::TESTNET, address(&NEMESIS));
-        let mut scene = Scene { state: Memory::default(), network, height: HEIGHT, usage: Use::ChainPart };
+        let mut scene = Scene { state: Memory::default(), network, height: HEIGHT, purpose: Purpose::ChainPart };
         scene.pay(&ALICE, 1000);
         scene
     }
@@ -132,13 +132,13 @@ impl Scene {
         self.state.mosaics.insert(coin(), entry);
     }
 
-    fn context(&self) -> Context<'_, Memory> {
-        let Scene { state, network, height, usage } = self;
-        Context { state, network, height: Height(*height), now: NOW, usage: *usage }
+    fn case(&self) -> Case<'_, Memory> {
+        let Scene { state, network, height, purpose } = self;
+        Case { state, network, height: Height(*height), now: NOW, purpose: *purpose }
     }
 
     fn check(&self, transaction: &Transaction) -> Result<(), Refusal> {
-        check_transaction(transaction, &self.context()).map(drop)
+        check_transaction(transaction, &self.case()).map(drop)
     }
 
     /// The name of the result, without `FAILURE_`, or the text of the exception.
@@ -150,11 +150,11 @@ impl Scene {
         let hash =
             |one: &Transaction| Hashes { own: one.hash(), children: one.children().map(Transaction::hash).collect() };
         let hashes: Vec<Hashes> = block.transactions.iter().map(hash).collect();
-        short(check_block(block, &hashes, &self.context()))
+        short(check_block(block, &hashes, &self.case()))
     }
 }
 
-fn short(outcome: Outcome) -> String {
+fn short(outcome: Verdict) -> String {
     let text = outcome.map_or_else(|refusal| refusal.to_string(), |()| "SUCCESS".to_owned());
     text.trim_start_matches("FAILURE_").to_owned()
 }
@@ -241,7 +241,7 @@ fn define(definition: MosaicDefinition) -> Transaction {
 #[test]
 fn rules_come_in_their_order() {
     let mut scene = Scene::new();
-    scene.usage = Use::Pool;
+    scene.purpose = Purpose::Pool;
     scene.link(&BOB, LinkRole::Remote, &CAROL, LinkMode::Activate, 1);
     scene.make_multisig(&ALICE, &[CAROL], 0);
     scene.define(None);
@@ -276,13 +276,13 @@ fn rules_come_in_their_order() {
     expect("MOSAIC_DIVISIBILITY_VIOLATED", &mut |one, _| set(one, &|body| body.amount = Amount::whole(1)));
     expect("INSUFFICIENT_BALANCE", &mut |one, _| set(one, &|body| body.mosaics[0].quantity = 100));
     expect("SUCCESS", &mut |one, _| (one.timestamp, one.deadline) = (Timestamp(NOW.0 - 9), Timestamp(NOW.0 - 1)));
-    expect("PAST_DEADLINE", &mut |_, scene| scene.usage = Use::ChainPart);
+    expect("PAST_DEADLINE", &mut |_, scene| scene.purpose = Purpose::ChainPart);
     expect("SUCCESS", &mut |_, _| {});
 }
 
 #[test]
 fn the_pool_keeps_what_expires_now_but_not_what_has_expired() {
-    let scene = Scene { usage: Use::Pool, ..Scene::new() };
+    let scene = Scene { purpose: Purpose::Pool, ..Scene::new() };
     let until = |deadline| {
         let deadline = Timestamp(deadline);
         scene.result(&Transaction { timestamp: Timestamp(NOW.0 - 9), deadline, ..transfer(ALICE, BOB, 1, Vec::new()) })
@@ -310,13 +310,13 @@ fn a_pooled_multisig_transaction_waits_for_its_signatures() {
     let mut scene = Scene::new();
     scene.make_multisig(&ALICE, &[BOB, CAROL], 0);
     let one = multisig(BOB, transfer(ALICE, DAVE, 1, Vec::new()), &[]);
-    for (usage, expected) in [
-        (Use::Pool, "SUCCESS"),
-        (Use::Prepare, "SUCCESS"),
-        (Use::NewBlock, "MULTISIG_INVALID_COSIGNERS"),
-        (Use::ChainPart, "MULTISIG_INVALID_COSIGNERS"),
+    for (purpose, expected) in [
+        (Purpose::Pool, "SUCCESS"),
+        (Purpose::Prepare, "SUCCESS"),
+        (Purpose::NewBlock, "MULTISIG_INVALID_COSIGNERS"),
+        (Purpose::ChainPart, "MULTISIG_INVALID_COSIGNERS"),
     ] {
-        scene.usage = usage;
+        scene.purpose = purpose;
         assert_eq!(scene.result(&one), expected);
     }
     assert_eq!(scene.result(&multisig(DAVE, transfer(ALICE, DAVE, 1, Vec::new()), &[])), "MULTISIG_NOT_A_COSIGNER");
@@ -672,12 +672,12 @@ fn what_nobody_could_keep_is_refused() {
     scene.make_multisig(&ALICE, &[BOB], 0);
     let alone = cosignature(BOB, &transfer(ALICE, BOB, 1, Vec::new()));
     let wrapped = multisig(BOB, cosignature(ALICE, &transfer(ALICE, BOB, 1, Vec::new())), &[]);
-    for (usage, expected) in [
-        (Use::Pool, "SUCCESS"),
-        (Use::ChainPart, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
-        (Use::NewBlock, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
+    for (purpose, expected) in [
+        (Purpose::Pool, "SUCCESS"),
+        (Purpose::ChainPart, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
+        (Purpose::NewBlock, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
     ] {
-        scene.usage = usage;
+        scene.purpose = purpose;
         assert_eq!(scene.result(&alone), expected);
         assert_eq!(scene.result(&wrapped), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");
     }

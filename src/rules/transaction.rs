@@ -1,29 +1,29 @@
 //! The rules for a transaction, in their order (specification 02 §8.2).
 
-use super::context::{Context, Subject, Use};
-use super::result::{Outcome, Refusal};
+use super::case::{Case, Purpose, Subject};
+use super::result::{Refusal, Verdict};
 use super::{balance, common, fees, hazard, importance_transfer, mosaic, multisig, namespace, remote, transfer};
 use crate::model::{Body, Transaction};
-use crate::state::{Effect, View, effects_by};
+use crate::state::{Effect, StateView, effects_by};
 
 /// T1–T21 and U1 on a transaction and then on each direct child.
 ///
 /// Gives what the transaction does to the state, in order. That was computed on the state before it and is only right
 /// there, so it is to be carried out, if at all, before anything else is.
-pub fn check_transaction<'t, V: View>(
+pub fn check_transaction<'t, V: StateView>(
     transaction: &'t Transaction,
-    context: &Context<'_, V>,
+    case: &Case<'_, V>,
 ) -> Result<Vec<Effect<'t>>, Refusal> {
-    let subject = Subject::new(transaction, context);
+    let subject = Subject::new(transaction, case);
     let mut list = Vec::with_capacity(8);
     rules_before_effects(&subject)?;
-    effects_by(subject.signer, transaction, context.state, context.network.byte, &mut list)?;
-    balance::currency_suffices(&list, context)?; // T6
+    effects_by(subject.signer, transaction, case.state, case.network.byte, &mut list)?;
+    balance::currency_suffices(&list, case)?; // T6
     rules_on_state(&subject)?;
-    balance::mosaics_suffice(&list, context)?; // T20
+    balance::mosaics_suffice(&list, case)?; // T20
     rules_at_the_end(&subject)?;
     for child in transaction.children() {
-        let child = Subject::new(child, context);
+        let child = Subject::new(child, case);
         rules_before_effects(&child)?;
         // T6 and T20 hold: what a child moves was among the movements of the whole (specification 02 §9.6).
         rules_on_state(&child)?;
@@ -33,7 +33,7 @@ pub fn check_transaction<'t, V: View>(
     Ok(list)
 }
 
-fn rules_before_effects<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
+fn rules_before_effects<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     common::deadline_is_in_window(subject)?; // T1
     fees::fee_suffices(subject)?; // T2
     common::version_is_known(subject)?; // T3
@@ -41,7 +41,7 @@ fn rules_before_effects<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
     common::nemesis_account_rests(subject) // T5
 }
 
-fn rules_on_state<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
+fn rules_on_state<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     common::network_is_ours(subject)?; // T7
     remote::no_remote_takes_part(subject)?; // T8
     multisig::multisig_account_does_not_sign(subject)?; // T9
@@ -66,11 +66,13 @@ fn rules_on_state<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
     }
 }
 
-fn rules_at_the_end<V: View>(subject: &Subject<'_, '_, V>) -> Outcome {
-    match (subject.context.usage, &subject.transaction.body) {
+fn rules_at_the_end<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
+    match (subject.case.purpose, &subject.transaction.body) {
         // In the pool a transaction waits for its cosignatures.
-        (Use::Pool, _) => common::is_not_expired(subject), // U1
-        (Use::ChainPart | Use::NewBlock, Body::Multisig(body)) => multisig::signatures_are_complete(body, subject), // T21
+        (Purpose::Pool, _) => common::is_not_expired(subject), // U1
+        (Purpose::ChainPart | Purpose::NewBlock, Body::Multisig(body)) => {
+            multisig::signatures_are_complete(body, subject)
+        } // T21
         _ => Ok(()),
     }
 }

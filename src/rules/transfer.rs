@@ -1,54 +1,54 @@
 //! Rules for transfers (specification 02 §11, §15.5).
 
-use super::context::{Context, Subject};
+use super::case::{Case, Subject};
 use super::mosaic::namespace_is_active;
 use super::result::ValidationResult::{
     FailureMessageTooLarge, FailureMosaicDivisibilityViolated, FailureMosaicLevyUnknown, FailureMosaicNotTransferable,
     FailureMosaicUnknown, FailureTooManyMosaicTransfers,
 };
-use super::result::{Outcome, require};
+use super::result::{Verdict, require};
 use crate::model::transaction::Transfer;
 use crate::model::units::MICRO;
 use crate::model::{Address, MosaicId};
-use crate::state::View;
+use crate::state::StateView;
 
 /// Most mosaics in a transfer, `nem:xem` aside.
 const MAX_MOSAICS: usize = 10;
 
 /// T10: the message is not too long.
-pub fn message_fits<V: View>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Outcome {
+pub fn message_fits<V: StateView>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
     let length = body.message.as_ref().map_or(0, |message| message.payload.len());
-    require(length <= max_message_length(subject.context), FailureMessageTooLarge)
+    require(length <= max_message_length(subject.case), FailureMessageTooLarge)
 }
 
 /// Most bytes of a message.
-pub fn max_message_length<V: View>(context: &Context<'_, V>) -> usize {
-    let forks = context.forks();
+pub fn max_message_length<V: StateView>(case: &Case<'_, V>) -> usize {
+    let forks = case.forks();
     match () {
-        _ if context.is_since(forks.remote_account) => 1024,
-        _ if context.is_since(forks.multisig_m_of_n) => 160,
+        _ if case.is_since(forks.remote_account) => 1024,
+        _ if case.is_since(forks.multisig_m_of_n) => 160,
         _ => 96,
     }
 }
 
 /// T19: the attached mosaics exist and may move. `nem:xem` is not counted among them.
-pub fn mosaics_may_move<V: View>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Outcome {
+pub fn mosaics_may_move<V: StateView>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
     let mosaics = body.other_mosaics();
     require(mosaics.len() <= MAX_MOSAICS, FailureTooManyMosaicTransfers)?;
     require(mosaics.is_empty() || body.amount.0.is_multiple_of(MICRO), FailureMosaicDivisibilityViolated)?;
     mosaics.iter().try_for_each(|mosaic| mosaic_may_move(&mosaic.id, body, subject))
 }
 
-fn mosaic_may_move<V: View>(id: &MosaicId, body: &Transfer, subject: &Subject<'_, '_, V>) -> Outcome {
-    let context = subject.context;
-    let definition = context.state.mosaic(id)?.ok_or(FailureMosaicUnknown)?.definition;
-    namespace_is_active(&id.namespace, context)?;
+fn mosaic_may_move<V: StateView>(id: &MosaicId, body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
+    let case = subject.case;
+    let definition = case.state.mosaic(id)?.ok_or(FailureMosaicUnknown)?.definition;
+    namespace_is_active(&id.namespace, case)?;
     if !definition.properties.transferable {
-        let creator = Address::from_public_key(&definition.creator, context.network.byte);
+        let creator = Address::from_public_key(&definition.creator, case.network.byte);
         require([subject.signer, body.recipient].contains(&creator), FailureMosaicNotTransferable)?;
     }
     match definition.levy {
-        Some(levy) => require(context.state.mosaic(&levy.mosaic)?.is_some(), FailureMosaicLevyUnknown),
+        Some(levy) => require(case.state.mosaic(&levy.mosaic)?.is_some(), FailureMosaicLevyUnknown),
         None => Ok(()),
     }
 }

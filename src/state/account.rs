@@ -1,6 +1,6 @@
 //! Accounts and their remote links (specification 03 §2.2, §10).
 
-use super::bytes::{Reader, Writer};
+use super::bytes::{ByteReader, ByteWriter};
 use super::vesting::VestedBalance;
 use crate::crypto::PublicKey;
 use crate::model::transaction::LinkMode;
@@ -130,7 +130,7 @@ impl Account {
 
     /// The stored form.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::with_capacity(192));
+        let mut out = ByteWriter(Vec::with_capacity(192));
         out.u8(u8::from(self.public_key.is_some()));
         out.array(&self.public_key.map_or([0; 32], |key| key.0));
         out.u64(self.balance.height);
@@ -151,7 +151,7 @@ impl Account {
 
     /// Reads the stored form.
     pub fn from_bytes(bytes: &[u8]) -> Result<Account, StoreError> {
-        let mut input = Reader::new(bytes, "an account");
+        let mut input = ByteReader::new(bytes, "an account");
         let has_key = input.u8()? != 0;
         let key = input.array()?;
         let mut account = Account {

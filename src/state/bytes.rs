@@ -5,9 +5,9 @@ use crate::store::StoreError;
 
 /// Writes a stored form.
 #[derive(Default)]
-pub struct Writer(pub Vec<u8>);
+pub struct ByteWriter(pub Vec<u8>);
 
-impl Writer {
+impl ByteWriter {
     pub fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
@@ -30,15 +30,15 @@ impl Writer {
     }
 }
 
-/// Reads a stored form. Anything unexpected is damage, as the store holds only what [`Writer`] wrote.
-pub struct Reader<'a> {
+/// Reads a stored form. Anything unexpected is damage, as the store holds only what [`ByteWriter`] wrote.
+pub struct ByteReader<'a> {
     bytes: &'a [u8],
     what: &'static str,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8], what: &'static str) -> Reader<'a> {
-        Reader { bytes, what }
+impl<'a> ByteReader<'a> {
+    pub fn new(bytes: &'a [u8], what: &'static str) -> ByteReader<'a> {
+        ByteReader { bytes, what }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -4,7 +4,7 @@
 //! The state proper forgets what has been lost; nothing is forgotten here. What is listed as active follows the
 //! leases: it goes when they end and comes back when they are renewed, so that a page is one walk.
 
-use super::bytes::{Reader, Writer};
+use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
 use super::mosaics::{read_terms, write_terms};
 use super::namespaces::{self, Lease};
@@ -30,13 +30,13 @@ impl Provision {
     pub fn at(state: &impl Read, row: u64) -> Result<Provision, StoreError> {
         let damaged = || StoreError::Damaged("a provision");
         let bytes = state.get(Table::Provisions, &row.to_be_bytes())?.ok_or_else(damaged)?;
-        let mut input = Reader::new(bytes, "a provision");
+        let mut input = ByteReader::new(bytes, "a provision");
         let (height, owner) = (Height(input.u64()?), input.address()?);
         Ok(Provision { height, owner, name: NamespaceId::parse(input.text()?).map_err(|_| damaged())? })
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = ByteWriter::default();
         out.u64(self.height.0);
         out.array(self.owner.as_bytes());
         out.text(self.name.as_str());
@@ -48,7 +48,7 @@ impl Provision {
 pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition, StoreError> {
     let damaged = || StoreError::Damaged("a definition");
     let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.ok_or_else(damaged)?;
-    let mut input = Reader::new(bytes, "a definition");
+    let mut input = ByteReader::new(bytes, "a definition");
     let id = MosaicId::parse(input.text()?).map_err(|_| damaged())?;
     read_terms(&mut input, id)
 }
@@ -280,7 +280,7 @@ fn record_definition(
         list_definition(batch, before, false, network)?;
         List::DefinitionsIn(id.namespace.as_str()).put(batch, before, false)?;
     }
-    let mut out = Writer::default();
+    let mut out = ByteWriter::default();
     out.text(&id.to_string());
     write_terms(&mut out, definition);
     batch.insert(Table::Definitions, &row.to_be_bytes(), &out.0)?;

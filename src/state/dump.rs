@@ -54,7 +54,7 @@ fn sum_of_balances(state: &impl Read) -> Result<u64, StoreError> {
     Ok(sum)
 }
 
-type Outlinks = BTreeMap<Address, Vec<Value>>;
+type LinksBySender = BTreeMap<Address, Vec<Value>>;
 
 fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mut impl Write) -> io::Result<()> {
     let mut outlinks = outlinks_by_sender(state).map_err(io::Error::other)?;
@@ -72,8 +72,8 @@ fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mu
     Ok(())
 }
 
-fn outlinks_by_sender(state: &impl Read) -> Result<Outlinks, StoreError> {
-    let mut outlinks = Outlinks::new();
+fn outlinks_by_sender(state: &impl Read) -> Result<LinksBySender, StoreError> {
+    let mut outlinks = LinksBySender::new();
     state.each(Table::Outlinks, &[], |key, value| {
         let link = Outlink::from_entry(key, value)?;
         let entry = json!([link.height.0, link.weight, link.recipient.as_str()]);
@@ -89,7 +89,7 @@ fn account_value(
     height: Height,
     key: &[u8],
     value: &[u8],
-    outlinks: &mut Outlinks,
+    outlinks: &mut LinksBySender,
 ) -> Result<Value, StoreError> {
     let address = Address::from_stored(key.try_into().map_err(|_| StoreError::Damaged("an address"))?);
     let account = Account::from_bytes(value)?;

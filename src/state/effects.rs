@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::error::StateError;
-use super::view::View;
+use super::view::StateView;
 use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{LinkMode, Modification, SupplyChangeKind, Transfer};
 use crate::model::units::MICRO;
@@ -38,7 +38,7 @@ pub enum Effect<'t> {
 /// be that before the transaction.
 pub fn effects<'t>(
     transaction: &'t Transaction,
-    state: &impl View,
+    state: &impl StateView,
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
@@ -49,7 +49,7 @@ pub fn effects<'t>(
 pub fn effects_by<'t>(
     signer: Address,
     transaction: &'t Transaction,
-    state: &impl View,
+    state: &impl StateView,
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
@@ -102,7 +102,7 @@ pub fn effects_by<'t>(
 fn transfer_effects<'t>(
     signer: Address,
     body: &'t Transfer,
-    state: &impl View,
+    state: &impl StateView,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
     out.push(Effect::Touch(body.recipient));
@@ -137,7 +137,7 @@ fn levy_effect(
     signer: Address,
     mosaic: &MosaicId,
     quantity: u64,
-    state: &impl View,
+    state: &impl StateView,
 ) -> Result<Option<Effect<'static>>, StateError> {
     let Some(levy) = state.mosaic(mosaic)?.and_then(|entry| entry.definition.levy) else {
         return Ok(None);

@@ -5,7 +5,7 @@
 //! recalculation is forgetting its list, and neither needs the journal. Lists that no rollback can come back to are
 //! forgotten as well.
 
-use super::bytes::{Reader, Writer};
+use super::bytes::{ByteReader, ByteWriter};
 use crate::model::{Address, Height};
 use crate::store::{Batch, Read, StoreError, Table};
 
@@ -28,7 +28,7 @@ pub struct AccountImportance {
 
 /// A recalculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recalculation {
+pub struct RecalculationRecord {
     /// The grouped height at which it was made.
     pub height: Height,
     /// Accounts that were known then, the nemesis account aside.
@@ -57,7 +57,7 @@ impl AccountImportance {
         bytes
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<AccountImportance, StoreError> {
+    fn read(input: &mut ByteReader<'_>) -> Result<AccountImportance, StoreError> {
         Ok(AccountImportance {
             address: input.address()?,
             height: Height(input.u64()?),
@@ -67,20 +67,20 @@ impl AccountImportance {
     }
 }
 
-impl Recalculation {
-    fn from_bytes(height: Height, bytes: &[u8]) -> Result<Recalculation, StoreError> {
-        let mut input = Reader::new(bytes, "a recalculation");
-        Ok(Recalculation { height, handed_over: input.u64()?, eligible: input.u64()? })
+impl RecalculationRecord {
+    fn from_bytes(height: Height, bytes: &[u8]) -> Result<RecalculationRecord, StoreError> {
+        let mut input = ByteReader::new(bytes, "a recalculation");
+        Ok(RecalculationRecord { height, handed_over: input.u64()?, eligible: input.u64()? })
     }
 }
 
 /// The last recalculation; `None` before the nemesis block.
-pub fn last_recalculation(state: &impl Read) -> Result<Option<Recalculation>, StoreError> {
+pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecord>, StoreError> {
     let Some((key, _)) = state.walk(Table::Importances)?.last()? else { return Ok(None) };
     let height = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
     let height = height.ok_or(StoreError::Damaged("a recalculation's key"))?;
     let head = state.get(Table::Importances, &list_key(height))?;
-    head.map(|bytes| Recalculation::from_bytes(height, bytes)).transpose()
+    head.map(|bytes| RecalculationRecord::from_bytes(height, bytes)).transpose()
 }
 
 /// What an account had in the last recalculation; `None` if it never took part.
@@ -92,7 +92,7 @@ pub fn importance(state: &impl Read, address: &Address) -> Result<Option<Account
     let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
     let found = entries.binary_search_by(|entry| entry[..40].cmp(address.as_bytes()));
     let Ok(index) = found else { return Ok(None) };
-    AccountImportance::read(&mut Reader::new(&entries[index], "an importance")).map(Some)
+    AccountImportance::read(&mut ByteReader::new(&entries[index], "an importance")).map(Some)
 }
 
 /// The entries of one chunk of a list: that which holds, or would hold, the first address behind `after`.
@@ -107,7 +107,7 @@ pub fn chunk_after(
     key.push(0);
     let chunk = state.walk(Table::Importances)?.seek(&key)?;
     let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
-    let mut input = Reader::new(bytes, "importances");
+    let mut input = ByteReader::new(bytes, "importances");
     let mut entries = Vec::with_capacity(CHUNK);
     while !input.is_empty() {
         entries.push(AccountImportance::read(&mut input)?);
@@ -137,8 +137,8 @@ pub struct ListWriter {
 
 impl ListWriter {
     /// Begins a list. What an interrupted recalculation may have left at its height is overwritten or forgotten.
-    pub fn begin(recalculation: Recalculation, batch: &mut Batch<'_>) -> Result<ListWriter, StoreError> {
-        let mut out = Writer::default();
+    pub fn begin(recalculation: RecalculationRecord, batch: &mut Batch<'_>) -> Result<ListWriter, StoreError> {
+        let mut out = ByteWriter::default();
         out.u64(recalculation.handed_over);
         out.u64(recalculation.eligible);
         batch.put_unjournaled(Table::Importances, &list_key(recalculation.height), &out.0)?;

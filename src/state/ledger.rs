@@ -9,7 +9,7 @@ use super::error::StateError;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, ExpiryKind, ExpiryLog, Lease};
 use super::outlinks::Outlink;
-use super::view::View;
+use super::view::StateView;
 use crate::crypto::PublicKey;
 use crate::model::network::ImportanceScheme;
 use crate::model::transaction::{LinkMode, ModificationKind};
@@ -22,13 +22,13 @@ pub struct BlockContext {
     pub height: Height,
     /// Its time stamp.
     pub timestamp: Timestamp,
-    accounts: BTreeMap<Address, Open>,
+    accounts: BTreeMap<Address, OpenAccount>,
     outlinks: u32,
     log: ExpiryLog,
 }
 
 /// An account that the block has looked at, and its stored form before.
-struct Open {
+struct OpenAccount {
     account: Account,
     before: Option<Vec<u8>>,
 }
@@ -61,7 +61,7 @@ impl<W: Write> Ledger<'_, W> {
         if !self.block.accounts.contains_key(address) {
             let before = self.batch.get(Table::Accounts, address.as_bytes())?.map(<[u8]>::to_vec);
             let account = before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
-            self.block.accounts.insert(*address, Open { account, before });
+            self.block.accounts.insert(*address, OpenAccount { account, before });
         }
         let open = self.block.accounts.get_mut(address);
         Ok(&mut open.ok_or(StoreError::Damaged("an open account"))?.account)
@@ -266,16 +266,16 @@ impl<W: Write> Ledger<'_, W> {
 }
 
 /// The state in the middle of a block: its accounts are not written yet.
-impl<W: Write> View for Ledger<'_, W> {
+impl<W: Write> StateView for Ledger<'_, W> {
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
         match self.block.open_account(address) {
             Some(account) => Ok(Cow::Borrowed(account)),
-            None => View::account(self.batch, address),
+            None => StateView::account(self.batch, address),
         }
     }
 
     fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
-        View::cosignatories(self.batch, account)
+        StateView::cosignatories(self.batch, account)
     }
 
     fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
@@ -283,7 +283,7 @@ impl<W: Write> View for Ledger<'_, W> {
     }
 
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
-        View::leases(self.batch, root)
+        StateView::leases(self.batch, root)
     }
 
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {

@@ -28,8 +28,8 @@ pub use effects::{Effect, effects, effects_by};
 pub use error::StateError;
 pub use history::{HashEntry, IdCount, assign_ids, hash_entry, index_harvest, index_transaction};
 pub use importances::{
-    AccountImportance, ListWriter, Recalculation, chunk_after, each_importance, forget_above, forget_below, importance,
-    last_recalculation,
+    AccountImportance, ListWriter, RecalculationRecord, chunk_after, each_importance, forget_above, forget_below,
+    importance, last_recalculation,
 };
 pub use ledger::{BlockContext, Ledger};
 pub use mosaics::MosaicEntry;
@@ -39,4 +39,4 @@ pub use queries::{
     account, cosignatories, cosignatory_of, cosignatory_of_after, holdings_after, mosaic_definition, owned_mosaic,
 };
 pub use vesting::VestedBalance;
-pub use view::View;
+pub use view::StateView;

@@ -1,6 +1,6 @@
 //! Mosaics in the state: definitions, supplies, balances and holdings (specification 03 §13, §14).
 
-use super::bytes::{Reader, Writer};
+use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
 use crate::crypto::PublicKey;
 use crate::model::mosaic::LevyKind;
@@ -52,14 +52,14 @@ impl MosaicEntry {
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = ByteWriter::default();
         out.u64(self.supply);
         write_terms(&mut out, &self.definition);
         out.0
     }
 
     fn from_bytes(id: &MosaicId, bytes: &[u8]) -> Result<MosaicEntry, StoreError> {
-        let mut input = Reader::new(bytes, "a mosaic");
+        let mut input = ByteReader::new(bytes, "a mosaic");
         let supply = input.u64()?;
         Ok(MosaicEntry { supply, definition: read_terms(&mut input, id.clone())? })
     }
@@ -70,7 +70,7 @@ impl MosaicEntry {
 }
 
 /// Writes a definition without its id.
-pub fn write_terms(out: &mut Writer, definition: &MosaicDefinition) {
+pub fn write_terms(out: &mut ByteWriter, definition: &MosaicDefinition) {
     out.array(&definition.creator.0);
     out.text(&definition.description);
     out.u8(definition.properties.divisibility);
@@ -86,7 +86,7 @@ pub fn write_terms(out: &mut Writer, definition: &MosaicDefinition) {
 }
 
 /// Reads a definition that was written without its id, up to the end.
-pub fn read_terms(input: &mut Reader<'_>, id: MosaicId) -> Result<MosaicDefinition, StoreError> {
+pub fn read_terms(input: &mut ByteReader<'_>, id: MosaicId) -> Result<MosaicDefinition, StoreError> {
     let creator = PublicKey(input.array()?);
     let description = input.text()?.to_owned();
     let properties = MosaicProperties {

@@ -4,7 +4,7 @@
 //! Only the newest lease of a root has mosaics: a lease by the same owner continues those of the one before,
 //! a lease by another owner starts with none. So mosaics are kept per name, not per lease.
 
-use super::bytes::{Reader, Writer};
+use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
 use super::mosaics;
 use crate::model::{Address, Height, MosaicId, NamespaceId};
@@ -40,7 +40,7 @@ pub fn leases(state: &impl Read, root: &str) -> Result<Vec<Lease>, StoreError> {
 
 /// Reads the stored form of the leases of a root.
 pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>, StoreError> {
-    let mut input = Reader::new(bytes, "a namespace");
+    let mut input = ByteReader::new(bytes, "a namespace");
     let mut leases = Vec::new();
     while !input.is_empty() {
         let owner = input.address()?;
@@ -53,7 +53,7 @@ pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>, StoreError> {
 }
 
 fn put_leases(batch: &mut impl Write, root: &str, leases: &[Lease]) -> Result<(), StoreError> {
-    let mut out = Writer::default();
+    let mut out = ByteWriter::default();
     for lease in leases {
         out.array(lease.owner.as_bytes());
         out.u64(lease.height.0);
@@ -271,7 +271,7 @@ impl ExpiryLog {
         balances: &[(Address, u64)],
     ) -> Result<(), StoreError> {
         let key = [self.height.0.to_be_bytes().as_slice(), &self.entries.to_be_bytes()].concat();
-        let mut out = Writer::default();
+        let mut out = ByteWriter::default();
         out.u8(kind.code());
         out.text(&id.to_string());
         for (account, quantity) in balances {
@@ -295,7 +295,7 @@ pub struct ExpiryEntry {
 
 /// Reads an entry of the log.
 pub fn parse_log_entry(bytes: &[u8]) -> Result<ExpiryEntry, StoreError> {
-    let mut input = Reader::new(bytes, "the log of expired mosaics");
+    let mut input = ByteReader::new(bytes, "the log of expired mosaics");
     let kind = input.u8()?;
     let mosaic = input.text()?.to_owned();
     let mut balances = Vec::new();

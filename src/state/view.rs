@@ -11,7 +11,7 @@ use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, NetworkByte}
 use crate::store::{Read, StoreError, Table};
 
 /// A state that can be asked. Every question fails only if the store does.
-pub trait View {
+pub trait StateView {
     /// The account of an address; an unknown one has the default state.
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError>;
 
@@ -55,7 +55,7 @@ pub trait View {
     fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError>;
 }
 
-impl<R: Read> View for R {
+impl<R: Read> StateView for R {
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
         queries::account(self, address).map(Cow::Owned)
     }

@@ -16,28 +16,32 @@ pub struct Batch<'env> {
     transaction: RwTransaction<'env>,
     databases: &'env [Database],
     journal: Journal,
-    _turn: Turn<'env>,
+    _right: Right<'env>,
 }
 
 /// Given back when it is dropped, after the transaction.
-pub(super) struct Turn<'env>(&'env Cell<bool>);
+pub(super) struct Right<'env>(&'env Cell<bool>);
 
-impl<'env> Turn<'env> {
+impl<'env> Right<'env> {
     /// Takes the one turn there is; `None` if somebody has it.
-    pub fn take(taken: &'env Cell<bool>) -> Option<Turn<'env>> {
-        (!taken.replace(true)).then_some(Turn(taken))
+    pub fn take(taken: &'env Cell<bool>) -> Option<Right<'env>> {
+        (!taken.replace(true)).then_some(Right(taken))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Right<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
 }
 
 impl<'env> Batch<'env> {
-    pub(super) fn new(transaction: RwTransaction<'env>, databases: &'env [Database], turn: Turn<'env>) -> Batch<'env> {
-        Batch { transaction, databases, journal: Journal::default(), _turn: turn }
+    pub(super) fn new(
+        transaction: RwTransaction<'env>,
+        databases: &'env [Database],
+        right: Right<'env>,
+    ) -> Batch<'env> {
+        Batch { transaction, databases, journal: Journal::default(), _right: right }
     }
 
     /// Sets a key outside of the journal.

@@ -18,7 +18,7 @@ mod write;
 pub use batch::Batch;
 pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
 pub use error::StoreError;
-pub use open::{Access, Identity, Options, Store, exists};
+pub use open::{AccessMode, ChainIdentity, Options, Store, exists};
 pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};
 pub use reader::Reader;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
 
-use super::batch::{Batch, Turn};
+use super::batch::{Batch, Right};
 use super::error::StoreError;
 use super::read::Snapshot;
 use super::tables::Table;
@@ -39,7 +39,7 @@ impl Default for Options {
 /// Which chain a store holds. `text` describes the network completely, so that a store can be used without
 /// a configuration; `name` is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ChainIdentity {
     /// Name of the network.
     pub name: String,
     /// Everything that must be equal for the chain to be the same.
@@ -48,7 +48,7 @@ pub struct Identity {
 
 /// What a store is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessMode {
     /// To change it. One process at a time may do so.
     Exclusive,
     /// To read what is committed, beside a process that changes it.
@@ -78,7 +78,7 @@ pub fn exists(folder: &Path) -> bool {
 impl Store {
     /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or
     /// layout is not touched.
-    pub fn open(folder: &Path, identity: &Identity, options: Options) -> Result<Store, StoreError> {
+    pub fn open(folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
         std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let lock = Some(lock(folder)?);
         let environment = environment(folder, options)?;
@@ -106,13 +106,13 @@ impl Store {
     }
 
     /// Opens a store that exists, whatever its chain; gives the text of its identity too.
-    pub fn open_existing(folder: &Path, access: Access, options: Options) -> Result<(Store, String), StoreError> {
+    pub fn open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String), StoreError> {
         if !exists(folder) {
             return Err(StoreError::Empty);
         }
         let _lock = match access {
-            Access::Exclusive => Some(lock(folder)?),
-            Access::Shared => None,
+            AccessMode::Exclusive => Some(lock(folder)?),
+            AccessMode::Shared => None,
         };
         let environment = environment(folder, options)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
@@ -143,7 +143,7 @@ impl Store {
 
     /// The one writer. Fails while there is another in this process.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
-        let turn = Turn::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
+        let turn = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
         Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, turn))
     }
 
@@ -222,9 +222,9 @@ fn network_name(text: &str) -> String {
     name.unwrap_or("another network").to_owned()
 }
 
-impl Identity {
+impl ChainIdentity {
     /// The identity of a network's chain.
-    pub fn of(network: &crate::model::Network) -> Identity {
-        Identity { name: network.name.clone(), text: crate::codec::network_to_text(network) }
+    pub fn of(network: &crate::model::Network) -> ChainIdentity {
+        ChainIdentity { name: network.name.clone(), text: crate::codec::network_to_text(network) }
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::{Identity, Options, Store};
+    use crate::store::{ChainIdentity, Options, Store};
 
     const TABLE: Table = Table::Accounts;
 
@@ -121,7 +121,7 @@ mod tests {
             place in keys(),
         ) {
             let folder = tempfile::tempdir().unwrap();
-            let store = Store::open(folder.path(), &Identity { name: "test".to_owned(), text: String::new() }, Options::default()).unwrap();
+            let store = Store::open(folder.path(), &ChainIdentity { name: "test".to_owned(), text: String::new() }, Options::default()).unwrap();
             let mut batch = store.begin().unwrap();
             let mut map = BTreeMap::new();
             for (key, value) in &base {

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use super::packet::nobody;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Amount, Hash256, Height, MosaicId, Network, NetworkByte, Timestamp, Transaction};
-use crate::rules::{self, Context, Refusal, Use};
-use crate::state::{Account, Lease, MosaicEntry, View};
+use crate::rules::{self, Case, Purpose, Refusal};
+use crate::state::{Account, Lease, MosaicEntry, StateView};
 use crate::store::StoreError;
 
 /// What is known of the chain from outside: some mosaics, and nothing else. Fees depend on nothing else.
 struct Told(Vec<MosaicEntry>);
 
-impl View for Told {
+impl StateView for Told {
     fn account(&self, _: &Address) -> Result<Cow<'_, Account>, StoreError> {
         Ok(Cow::Owned(Account::default()))
     }
@@ -54,7 +54,7 @@ impl View for Told {
 }
 
 /// Calls `ask` with circumstances in which all forks have happened.
-fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Context<'_, Told>) -> T) -> T {
+fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Case<'_, Told>) -> T) -> T {
     let byte = NetworkByte::MAINNET;
     let network = Network {
         name: String::new(),
@@ -64,14 +64,14 @@ fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Context<'_, Told>) -> T) 
         total_amount: Amount::whole(8_999_999_999),
         chain: ChainParameters::after_all_forks(),
     };
-    let (height, now, usage) = (Height(2), Timestamp(0), Use::Pool);
-    ask(&Context { state: &Told(mosaics.to_vec()), network: &network, height, now, usage })
+    let (height, now, purpose) = (Height(2), Timestamp(0), Purpose::Pool);
+    ask(&Case { state: &Told(mosaics.to_vec()), network: &network, height, now, purpose })
 }
 
 /// Least fee of a transaction, that of an inner one aside. `mosaics` are those that it attaches, `nem:xem` need not be
 /// among them; refused if another is missing.
 pub fn minimum(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Refusal> {
-    today(mosaics, |context| rules::minimum_fee(transaction, context))
+    today(mosaics, |case| rules::minimum_fee(transaction, case))
 }
 
 /// Most bytes of a message.

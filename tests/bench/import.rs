@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use clap::Parser;
-use nisd::chain::{Intake, IntakeOptions, Progress, SignatureCheck, check_block_signature, nemesis_block};
+use nisd::chain::{Intake, IntakeOptions, IntakeProgress, SignatureCheck, check_block_signature, nemesis_block};
 use nisd::cli::{Cli, Command};
 use nisd::codec::block_file::BlockFile;
 use nisd::codec::{Context, Form};
@@ -153,9 +153,9 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
         loop {
             let begun = Instant::now();
             match intake.step(Timestamp(i32::MAX - 100)).expect("a good chain") {
-                Progress::Working => {}
-                Progress::Committed { .. } => commit_time += begun.elapsed().as_secs_f64(),
-                Progress::Done => break,
+                IntakeProgress::Working => {}
+                IntakeProgress::Committed { .. } => commit_time += begun.elapsed().as_secs_f64(),
+                IntakeProgress::Done => break,
             }
         }
     });

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nisd::crypto::PublicKey;
-use nisd::importance::{Importances, Progress, ProofOfImportance, Settings};
+use nisd::importance::{CalculationProgress, Importances, ProofOfImportance, Settings};
 use nisd::model::{Address, Amount, Height, NetworkByte};
 
 /// Units of work in a slice, worth about 0.1 ms in most phases and half a millisecond in the dearest.
@@ -75,7 +75,7 @@ fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
         let begun = Instant::now();
         let progress = calculation.step(BUDGET).expect("importances");
         timed(begun);
-        if progress == Progress::Done {
+        if progress == CalculationProgress::Done {
             break;
         }
     }

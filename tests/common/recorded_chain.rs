@@ -6,12 +6,12 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use nisd::chain::{Intake, IntakeError, IntakeOptions, Progress};
+use nisd::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress};
 use nisd::codec::block_file::BlockFile;
 use nisd::config::{self, Settings};
 use nisd::model::{Block, Hash256, Height, Network, Timestamp};
 use nisd::state::digest;
-use nisd::store::{Identity, Options, Store, StoredBlock, tip};
+use nisd::store::{ChainIdentity, Options, Store, StoredBlock, tip};
 use serde_json::Value;
 
 use crate::common::{shared, tiny};
@@ -85,7 +85,7 @@ impl Chain {
 
     /// An empty store for it.
     pub fn store(&self, folder: &Path) -> Store {
-        Store::open(folder, &Identity::of(&self.network), Options::default()).unwrap()
+        Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap()
     }
 
     /// Takes in the recorded blocks up to a height, by all rules.
@@ -102,7 +102,7 @@ impl Chain {
     ) -> Result<(), IntakeError> {
         let options = IntakeOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
         let mut intake = Intake::new(store, &self.network, self.nemesis.clone(), files, options).unwrap();
-        while intake.step(LATE)? != Progress::Done {}
+        while intake.step(LATE)? != IntakeProgress::Done {}
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 #![allow(dead_code)] // not every test uses everything
 
-use nisd::chain::comparison::{Comparison, LastBlock, Outcome as Compared, Step};
-use nisd::chain::{ChainPart, Outcome, PartProgress, check_block_signature, check_pushed, pushed_part};
+use nisd::chain::comparison::{Comparison, Finding, LastBlock, Step};
+use nisd::chain::{ChainPart, PartOutcome, PartProgress, check_block_signature, check_pushed, pushed_part};
 use nisd::codec::Context;
 use nisd::crypto::Verifier;
 use nisd::model::{Block, Hash256, Height, Timestamp};
@@ -78,7 +78,7 @@ pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
 }
 
 /// Works on a part until it is decided.
-pub fn judge(mut part: Box<ChainPart<'_>>, now: Timestamp) -> Outcome {
+pub fn judge(mut part: Box<ChainPart<'_>>, now: Timestamp) -> PartOutcome {
     loop {
         match part.step(now).unwrap() {
             PartProgress::Working(next) => part = next,
@@ -88,7 +88,7 @@ pub fn judge(mut part: Box<ChainPart<'_>>, now: Timestamp) -> Outcome {
 }
 
 /// A block is pushed: the text of the result, and what came of the block as a chain part if it went that far.
-pub fn push(local: Local<'_>, block: Block, now: Timestamp) -> (String, Option<Outcome>) {
+pub fn push(local: Local<'_>, block: Block, now: Timestamp) -> (String, Option<PartOutcome>) {
     let (store, network) = (local.store, &local.chain.network);
     let refused = |refusal: Refusal| match refusal {
         Refusal::Result(result) => (text_of(Ok(result)), None),
@@ -177,9 +177,9 @@ impl Remote {
 /// What a synchronisation came to.
 pub struct Synchronisation {
     /// What the comparison came to.
-    pub comparison: Compared,
+    pub comparison: Finding,
     /// What came of the blocks, if they were asked for.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<PartOutcome>,
 }
 
 fn last_block(block: &Block) -> LastBlock {
@@ -216,7 +216,7 @@ pub fn synchronise(local: Local<'_>, remote: &Remote, now: Timestamp) -> Synchro
     };
     drop(snapshot);
     let outcome = match compared {
-        Compared::RemoteIsNotSynced(fork) => {
+        Finding::RemoteIsNotSynced(fork) => {
             let part = ChainPart::new(store, network, fork.common, remote.blocks_after(local, fork.common)).unwrap();
             Some(judge(Box::new(part), now))
         }

@@ -4,7 +4,7 @@ use super::ChainView;
 use crate::api::views::Namespace;
 use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
 use crate::state::catalogue::{self, List, Provision};
-use crate::state::{self, View};
+use crate::state::{self, StateView};
 use crate::store::{Read, StoreError, Table};
 
 /// A part of a long list.

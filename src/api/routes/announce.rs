@@ -10,7 +10,7 @@ use crate::codec::{Form, ReadError, Source, limits, transaction};
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::Transaction;
 use crate::model::transaction::wire_network;
-use crate::rules::{self, Context, Outcome, Refusal, Use, ValidationResult};
+use crate::rules::{self, Case, Purpose, Refusal, ValidationResult, Verdict};
 
 /// Most transactions of an account that are shown.
 const MAX_SHOWN: usize = 25;
@@ -88,14 +88,14 @@ pub fn prepare(call: &mut Call<'_>) -> Result<(), Failure> {
     call.budget.spend(cost::JUDGEMENT);
     let (view, now) = (call.view, call.now.network);
     let (state, network) = (view.snapshot, view.network);
-    let context = Context { state, network, height: view.height.next(), now, usage: Use::Prepare };
-    match result_of(rules::check_transaction(&transaction, &context).map(drop))? {
+    let case = Case { state, network, height: view.height.next(), now, purpose: Purpose::Prepare };
+    match result_of(rules::check_transaction(&transaction, &case).map(drop))? {
         ValidationResult::Success => call.send(&Data(&transaction.signed_bytes())),
         refusal => Err(Failure::argument(refusal.name())),
     }
 }
 
-fn result_of(outcome: Outcome) -> Result<ValidationResult, Failure> {
+fn result_of(outcome: Verdict) -> Result<ValidationResult, Failure> {
     match outcome {
         Ok(()) => Ok(ValidationResult::Success),
         Err(Refusal::Result(result)) => Ok(result),

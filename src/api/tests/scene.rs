@@ -22,9 +22,9 @@ use crate::net::http::{Reply, RequestReader};
 use crate::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
 use crate::rules::{self, Refusal, ValidationResult};
 use crate::state::{
-    Account, AccountImportance, Ledger, LinkRole, ListWriter, Recalculation, RemoteLink, VestedBalance, effects,
+    Account, AccountImportance, Ledger, LinkRole, ListWriter, RecalculationRecord, RemoteLink, VestedBalance, effects,
 };
-use crate::store::{Identity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, tip};
+use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, tip};
 
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
 pub const NOW: Now = Now { network: Timestamp(3240), network_millis: 3_240_001 };
@@ -147,7 +147,7 @@ impl Scene {
     pub fn empty() -> Scene {
         let network = test_network(NETWORK, address(NEMESIS));
         let folder = tempfile::tempdir().unwrap();
-        let identity = Identity { name: "test".to_owned(), text: String::new() };
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 28 }).unwrap();
         let scene = Scene { network, store, status: NodeStatus::NoRemoteNode, _folder: folder };
         scene.put_rich(1);
@@ -216,7 +216,7 @@ impl Scene {
 
     pub fn put_importance(&self, byte: u8, importance: f64) {
         self.write(|batch| {
-            let recalculation = Recalculation { height: Height(1), handed_over: 1, eligible: 1 };
+            let recalculation = RecalculationRecord { height: Height(1), handed_over: 1, eligible: 1 };
             let mut list = ListWriter::begin(recalculation, batch).unwrap();
             let entry = AccountImportance { address: address(byte), height: Height(1), importance, page_rank: 0.0 };
             list.push(entry, batch).unwrap();
@@ -334,7 +334,7 @@ impl Default for TestNode {
 }
 
 impl Actions for TestNode {
-    fn announce(&mut self, transaction: Transaction) -> rules::Outcome {
+    fn announce(&mut self, transaction: Transaction) -> rules::Verdict {
         self.announced.push(transaction);
         match self.result.clone() {
             Answers::Result(ValidationResult::Success) => Ok(()),

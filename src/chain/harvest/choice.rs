@@ -6,7 +6,7 @@ use crate::chain::apply::apply_transaction;
 use crate::model::network::Forks;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Body, Hash256, Height, Network, Timestamp, Transaction};
-use crate::rules::{Context, Refusal, Use, check_block_content, check_transaction};
+use crate::rules::{Case, Purpose, Refusal, check_block_content, check_transaction};
 use crate::state::{BlockContext, Ledger};
 use crate::store::{Changes, Overlay, Snapshot, StoreError};
 
@@ -93,8 +93,8 @@ impl Choice {
         let Choice { height, timestamp, ref mut draft, .. } = *self;
         let mut overlay = Overlay::new(base, &mut draft.changes);
         let mut ledger = Ledger { batch: &mut overlay, block: &mut draft.block, network };
-        let context = Context { state: &ledger, network, height, now: timestamp, usage: Use::NewBlock };
-        let effects = check_transaction(&transaction, &context)?;
+        let case = Case { state: &ledger, network, height, now: timestamp, purpose: Purpose::NewBlock };
+        let effects = check_transaction(&transaction, &case)?;
         check_block_content(draft.chosen.iter().chain([&transaction]).map(Rc::as_ref))?;
         let count = draft.count + transaction.self_and_children().count();
         if count > network.chain.max_transactions_per_block as usize {

@@ -7,7 +7,7 @@ use crate::codec::Form;
 use crate::crypto::{KeyPair, PublicKey};
 use crate::model::transaction::{Hashes, wire_version};
 use crate::model::{Address, Block, BlockKind, Height, Network, Timestamp, Transaction};
-use crate::rules::{Context, Use, check_block};
+use crate::rules::{Case, Purpose, check_block};
 use crate::store::{Read, StoredBlock};
 
 /// Where and when a block is to be made.
@@ -88,7 +88,7 @@ pub fn create(
         transactions,
     };
     block.signature = Some(key.sign(&block.to_bytes(Form::NonVerifiable)));
-    let context = Context { state, network, height: block.height, now: block.timestamp, usage: Use::NewBlock };
-    check_block(&block, hashes, &context).map_err(|refusal| BlockError::by_rule(refusal, None))?;
+    let case = Case { state, network, height: block.height, now: block.timestamp, purpose: Purpose::NewBlock };
+    check_block(&block, hashes, &case).map_err(|refusal| BlockError::by_rule(refusal, None))?;
     Ok(block)
 }

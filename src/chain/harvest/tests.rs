@@ -18,9 +18,9 @@ use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Mosaic, MosaicId, Network, NetworkByte, Timestamp,
     Transaction,
 };
-use crate::rules::{Context, Refusal, Use, ValidationResult, check_transaction};
-use crate::state::{Account, AccountImportance, LinkRole, ListWriter, Recalculation, RemoteLink, VestedBalance};
-use crate::store::{Identity, Options, Snapshot, Store, StoredBlock, Table, Write, block_key};
+use crate::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
+use crate::state::{Account, AccountImportance, LinkRole, ListWriter, RecalculationRecord, RemoteLink, VestedBalance};
+use crate::store::{ChainIdentity, Options, Snapshot, Store, StoredBlock, Table, Write, block_key};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 /// Time of the blocks that are made; the block before them has 0.
@@ -58,7 +58,7 @@ impl Scene {
     fn new() -> Scene {
         let network = test_network(BYTE, address(255));
         let folder = tempfile::tempdir().unwrap();
-        let identity = Identity { name: "test".to_owned(), text: String::new() };
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 22 }).unwrap();
         let scene = Scene { network, accounts: BTreeMap::new(), store, _folder: folder };
         for height in LAST.0 - 60..=LAST.0 {
@@ -137,7 +137,7 @@ impl Scene {
         let mut addresses: Vec<Address> = names.iter().map(|name| address(*name)).collect();
         addresses.sort();
         let count = addresses.len() as u64;
-        let list = Recalculation { height: LAST.next().grouped(), handed_over: count, eligible: count };
+        let list = RecalculationRecord { height: LAST.next().grouped(), handed_over: count, eligible: count };
         let mut writer = ListWriter::begin(list, &mut batch).unwrap();
         for address in addresses {
             let height = at.grouped();
@@ -281,9 +281,9 @@ fn a_transaction_for_which_the_protocol_has_no_result_does_not_stop_the_others()
         body.mosaics = vec![Mosaic { id: MosaicId::parse("no:such").unwrap(), quantity: 1 }];
     }
     let state = scene.state();
-    let context =
-        Context { state: &state, network: &scene.network, height: LAST.next(), now: NOW, usage: Use::NewBlock };
-    let refusal = check_transaction(&unknown, &context).unwrap_err();
+    let case =
+        Case { state: &state, network: &scene.network, height: LAST.next(), now: NOW, purpose: Purpose::NewBlock };
+    let refusal = check_transaction(&unknown, &case).unwrap_err();
     assert!(matches!(refusal, Refusal::Exception(_)), "{refusal}");
     assert_eq!(scene.chosen(&[unknown, transfer(2, 3, 2)]), [1]);
 }

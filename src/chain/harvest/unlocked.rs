@@ -6,7 +6,7 @@ use std::ops::Bound;
 use crate::crypto::KeyPair;
 use crate::model::{Address, Amount, Height, Network};
 use crate::rules::may_not_harvest;
-use crate::state::{LinkRole, View};
+use crate::state::{LinkRole, StateView};
 use crate::store::StoreError;
 
 /// The least vested balance of an account that harvests.
@@ -44,7 +44,7 @@ impl UnlockResult {
 pub fn may_be_unlocked(
     address: &Address,
     height: Height,
-    state: &impl View,
+    state: &impl StateView,
     network: &Network,
 ) -> Result<UnlockResult, StoreError> {
     let account = state.account(address)?;
@@ -83,7 +83,7 @@ impl Unlocked {
         &mut self,
         pair: Box<KeyPair>,
         height: Height,
-        state: &impl View,
+        state: &impl StateView,
         network: &Network,
     ) -> Result<UnlockResult, StoreError> {
         let address = address_of(&pair, network);
@@ -99,7 +99,7 @@ impl Unlocked {
         &mut self,
         pair: Box<KeyPair>,
         height: Height,
-        state: &impl View,
+        state: &impl StateView,
         network: &Network,
     ) -> Result<UnlockResult, StoreError> {
         let address = address_of(&pair, network);
@@ -112,7 +112,7 @@ impl Unlocked {
     }
 
     /// Lets those accounts of the configuration harvest that now may.
-    pub fn retry(&mut self, height: Height, state: &impl View, network: &Network) -> Result<(), StoreError> {
+    pub fn retry(&mut self, height: Height, state: &impl StateView, network: &Network) -> Result<(), StoreError> {
         let mut index = 0;
         while let Some((address, pair)) = self.waiting.get(index) {
             if self.examine(address, pair, height, state, network)? == UnlockResult::Success {
@@ -135,7 +135,7 @@ impl Unlocked {
         address: &Address,
         pair: &KeyPair,
         height: Height,
-        state: &impl View,
+        state: &impl StateView,
         network: &Network,
     ) -> Result<UnlockResult, StoreError> {
         if !self.contains(address) && i64::try_from(self.count()) == Ok(i64::from(self.limit)) {
@@ -154,7 +154,7 @@ impl Unlocked {
     }
 
     /// Stops the accounts that may not harvest at a height. Those of the configuration are tried again.
-    pub fn prune(&mut self, height: Height, state: &impl View, network: &Network) -> Result<(), StoreError> {
+    pub fn prune(&mut self, height: Height, state: &impl StateView, network: &Network) -> Result<(), StoreError> {
         let mut ended = Vec::new();
         for address in self.keys.keys() {
             if may_be_unlocked(address, height, state, network)? != UnlockResult::Success {

@@ -11,7 +11,7 @@ use super::{FetchError, FetchId, Response};
 
 /// A request on its way.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct Pending {
     pub id: FetchId,
     pub head: Vec<u8>,
     pub body: Rc<[u8]>,
@@ -25,11 +25,11 @@ pub struct Exchange {
 
 /// A connection. It is made for a request, and serves one at a time.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ClientConnection {
     /// The host's place in the pool.
     pub host: usize,
     /// The request; none between requests.
-    pub exchange: Option<Exchange>,
+    pub pending: Option<Pending>,
     /// When the attempt to connect ends, or the time without a request, if it is in either.
     pub due: Option<Instant>,
     stage: Stage,
@@ -47,11 +47,11 @@ enum Stage {
     Open { sent: usize, reader: ResponseReader },
 }
 
-impl Connection {
+impl ClientConnection {
     /// A connection to be made.
-    pub fn new(host: usize, exchange: Exchange) -> Self {
+    pub fn new(host: usize, pending: Pending) -> Self {
         let stage = Stage::Naming { is_asked: false };
-        Self { host, exchange: Some(exchange), due: None, stage, is_reused: false }
+        Self { host, pending: Some(pending), due: None, stage, is_reused: false }
     }
 
     /// Whether the addresses of its host are wanted. True once.
@@ -99,14 +99,14 @@ impl Connection {
     }
 
     /// Hands a request to a connection that stands and has none.
-    pub fn assign(&mut self, exchange: Exchange) {
-        self.exchange = Some(exchange);
+    pub fn assign(&mut self, pending: Pending) {
+        self.pending = Some(pending);
         self.is_reused = true;
         self.begin();
     }
 
     fn begin(&mut self) {
-        let body_limit = self.exchange.as_ref().map_or(0, |exchange| exchange.body_limit);
+        let body_limit = self.pending.as_ref().map_or(0, |pending| pending.body_limit);
         self.stage = Stage::Open { sent: 0, reader: ResponseReader::new(body_limit) };
     }
 
@@ -117,7 +117,7 @@ impl Connection {
 
     /// What is left to be sent, in two parts.
     pub fn unsent(&self) -> [&[u8]; 2] {
-        let (Stage::Open { sent, .. }, Some(Exchange { head, body, .. })) = (&self.stage, &self.exchange) else {
+        let (Stage::Open { sent, .. }, Some(Pending { head, body, .. })) = (&self.stage, &self.pending) else {
             return [&[], &[]];
         };
         let of_head = head.get(*sent..).unwrap_or_default();
@@ -135,7 +135,7 @@ impl Connection {
     /// Takes what has arrived. The answer, as soon as it is complete.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Complete>, FetchError> {
         let is_sent = self.unsent().iter().all(|part| part.is_empty());
-        let (Stage::Open { reader, .. }, Some(_)) = (&mut self.stage, &self.exchange) else {
+        let (Stage::Open { reader, .. }, Some(_)) = (&mut self.stage, &self.pending) else {
             return Err(FetchError::NotHttp("it was not asked for"));
         };
         let complete = reader.receive(bytes)?;
@@ -155,7 +155,7 @@ impl Connection {
     /// closed it before it saw the request.
     pub fn may_repeat(&self) -> bool {
         let has_begun = matches!(&self.stage, Stage::Open { reader, .. } if reader.has_begun());
-        let allowed = self.exchange.as_ref().is_some_and(|exchange| exchange.is_idempotent && !exchange.is_repeated);
+        let allowed = self.pending.as_ref().is_some_and(|pending| pending.is_idempotent && !pending.is_repeated);
         self.is_reused && !has_begun && allowed
     }
 
@@ -172,8 +172,8 @@ impl Connection {
 mod tests {
     use super::*;
 
-    fn exchange() -> Exchange {
-        Exchange {
+    fn pending() -> Pending {
+        Pending {
             id: FetchId(1),
             head: b"head".to_vec(),
             body: b"body".as_slice().into(),
@@ -189,8 +189,8 @@ mod tests {
         ([127, 0, 0, last], 1).into()
     }
 
-    fn open() -> Connection {
-        let mut connection = Connection::new(0, exchange());
+    fn open() -> ClientConnection {
+        let mut connection = ClientConnection::new(0, pending());
         connection.named([address(1)].into());
         connection.connected();
         connection
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn addresses_are_tried_in_turn_and_asked_for_once() {
-        let mut connection = Connection::new(0, exchange());
+        let mut connection = ClientConnection::new(0, pending());
         assert!(connection.take_question() && !connection.take_question());
         connection.named([address(1), address(2)].into());
         assert_eq!(connection.take_attempt(), Some(address(1)));
@@ -238,13 +238,13 @@ mod tests {
         assert!(!open().may_repeat(), "a new connection");
         let mut connection = open();
         connection.receive(ANSWER).unwrap();
-        connection.assign(exchange());
+        connection.assign(pending());
         assert!(connection.may_repeat());
         connection.receive(b"H").unwrap();
         assert!(!connection.may_repeat(), "the answer has begun");
-        connection.assign(Exchange { is_idempotent: false, ..exchange() });
+        connection.assign(Pending { is_idempotent: false, ..pending() });
         assert!(!connection.may_repeat());
-        connection.assign(Exchange { is_repeated: true, ..exchange() });
+        connection.assign(Pending { is_repeated: true, ..pending() });
         assert!(!connection.may_repeat());
     }
 
@@ -259,7 +259,7 @@ mod tests {
         connection.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").unwrap();
         assert!(matches!(connection.end(None), Err(FetchError::NotHttp(_))));
         let mut idle = open();
-        idle.exchange = None;
+        idle.pending = None;
         assert!(idle.receive(b"x").is_err(), "nothing was asked for");
     }
 }

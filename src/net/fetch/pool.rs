@@ -1,8 +1,9 @@
 //! Which request goes to which connection, and what it may cost.
 //!
 //! The pool says what is wanted from outside (names, connections to be made and closed) and is told what came of it.
-//! Connections are named by their slot. A slot is used again only after its end was told by [`Pool::next_closed`],
-//! which therefore has to be asked after each call that may close one, before anything else is done.
+//! Connections are named by their slot. A slot is used again only after its end was told by
+//! [`ConnectionPool::next_closed`], which therefore has to be asked after each call that may close one, before anything
+//! else is done.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use slab::Slab;
 
-use super::connection::{Connection, Exchange};
+use super::connection::{ClientConnection, Pending};
 use super::response::Complete;
 use super::{Endpoint, Fetch, FetchError, FetchId, FetchLimits, RequestHead, Response};
 
@@ -22,14 +23,14 @@ const MAX_ADDRESSES: usize = 4;
 const DUE_PER_CALL: usize = 16;
 
 /// A request that has come to its end.
-pub type Outcome = (FetchId, Result<Response, FetchError>);
+pub type Fetched = (FetchId, Result<Response, FetchError>);
 
 /// A server, as long as there is a request to it or a connection.
 #[derive(Debug)]
 struct Host {
     endpoint: Endpoint,
     /// Requests without a connection.
-    waiting: VecDeque<Exchange>,
+    waiting: VecDeque<Pending>,
     /// Connections, idle ones and those being made included.
     connections: usize,
     /// Slots of connections without a request, the one used last at the end.
@@ -41,19 +42,19 @@ struct Host {
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Location {
     Waiting { host: usize },
     Connection { slot: usize },
 }
 
 /// All requests to other servers and their connections.
 #[derive(Debug)]
-pub struct Pool {
+pub struct ConnectionPool {
     limits: FetchLimits,
     hosts: Slab<Host>,
     hosts_by_endpoint: HashMap<Endpoint, usize>,
-    connections: Slab<Connection>,
-    places: HashMap<FetchId, Place>,
+    connections: Slab<ClientConnection>,
+    locations: HashMap<FetchId, Location>,
     /// Requests that wait for a connection.
     waiting: usize,
     /// Hosts that have requests and no connection for lack of room, in the order in which they are to get one.
@@ -68,20 +69,20 @@ pub struct Pool {
     attempts_wanted: VecDeque<usize>,
     assigned: VecDeque<usize>,
     closed: VecDeque<usize>,
-    done: VecDeque<Outcome>,
+    done: VecDeque<Fetched>,
     /// Bytes of answers in the making, and of those that are done and not fetched yet.
     held_bytes: usize,
     done_bytes: usize,
 }
 
-impl Pool {
+impl ConnectionPool {
     pub fn new(limits: FetchLimits) -> Self {
         Self {
             limits,
             hosts: Slab::new(),
             hosts_by_endpoint: HashMap::new(),
             connections: Slab::new(),
-            places: HashMap::new(),
+            locations: HashMap::new(),
             waiting: 0,
             starving: VecDeque::new(),
             deadlines: BTreeSet::new(),
@@ -112,10 +113,10 @@ impl Pool {
             return self.done.push_back((id, Err(FetchError::Busy)));
         }
         let (deadline, is_repeated) = (now + time, false);
-        host.waiting.push_back(Exchange { id, head, body, body_limit, time, deadline, is_idempotent, is_repeated });
+        host.waiting.push_back(Pending { id, head, body, body_limit, time, deadline, is_idempotent, is_repeated });
         self.waiting += 1;
         self.deadlines.insert((deadline, id));
-        self.places.insert(id, Place::Waiting { host: slot });
+        self.locations.insert(id, Location::Waiting { host: slot });
         self.serve(slot);
     }
 
@@ -162,7 +163,7 @@ impl Pool {
     /// [`attempt_failed`](Self::attempt_failed) unless the connection is closed before.
     pub fn next_attempt(&mut self) -> Option<(usize, SocketAddr)> {
         while let Some(slot) = self.attempts_wanted.pop_front() {
-            if let Some(address) = self.connections.get_mut(slot).and_then(Connection::take_attempt) {
+            if let Some(address) = self.connections.get_mut(slot).and_then(ClientConnection::take_attempt) {
                 return Some((slot, address));
             }
         }
@@ -200,12 +201,12 @@ impl Pool {
 
     /// Whether a connection is being made.
     pub fn is_connecting(&self, slot: usize) -> bool {
-        self.connections.get(slot).is_some_and(Connection::is_connecting)
+        self.connections.get(slot).is_some_and(ClientConnection::is_connecting)
     }
 
     /// What a connection has to send, in two parts.
     pub fn unsent(&self, slot: usize) -> [&[u8]; 2] {
-        self.connections.get(slot).map_or([&[], &[]], Connection::unsent)
+        self.connections.get(slot).map_or([&[], &[]], ClientConnection::unsent)
     }
 
     /// So many bytes of it have been sent.
@@ -241,10 +242,10 @@ impl Pool {
         let before = connection.held_bytes();
         let result = connection.end(cause);
         self.held_bytes = self.held_bytes + connection.held_bytes() - before;
-        let exchange = self.close(slot);
-        match exchange {
-            Some(exchange) if may_repeat => self.repeat(host, exchange),
-            Some(exchange) => self.finish(exchange, result),
+        let pending = self.close(slot);
+        match pending {
+            Some(pending) if may_repeat => self.repeat(host, pending),
+            Some(pending) => self.finish(pending, result),
             None => {}
         }
         self.serve(host);
@@ -256,7 +257,7 @@ impl Pool {
     }
 
     /// A request that has come to its end.
-    pub fn next_done(&mut self) -> Option<Outcome> {
+    pub fn next_done(&mut self) -> Option<Fetched> {
         let done = self.done.pop_front()?;
         self.done_bytes -= body_bytes(&done);
         Some(done)
@@ -266,8 +267,8 @@ impl Pool {
     pub fn deal_with_due(&mut self, now: Instant) {
         for _ in 0..DUE_PER_CALL {
             if let Some((_, id)) = self.deadlines.first().copied().filter(|(due, _)| *due <= now) {
-                if let Some(exchange) = self.give_up(id) {
-                    let time = exchange.time;
+                if let Some(pending) = self.give_up(id) {
+                    let time = pending.time;
                     self.done.push_back((id, Err(FetchError::TimedOut(time))));
                 }
             } else if let Some((_, slot)) = self.attempts.first().copied().filter(|(due, _)| *due <= now) {
@@ -389,18 +390,18 @@ impl Pool {
     }
 
     /// The next request of a host leaves the queue.
-    fn next_waiting(&mut self, host: usize, slot: usize) -> Option<Exchange> {
-        let exchange = self.hosts.get_mut(host)?.waiting.pop_front()?;
+    fn next_waiting(&mut self, host: usize, slot: usize) -> Option<Pending> {
+        let pending = self.hosts.get_mut(host)?.waiting.pop_front()?;
         self.waiting -= 1;
-        self.places.insert(exchange.id, Place::Connection { slot });
-        Some(exchange)
+        self.locations.insert(pending.id, Location::Connection { slot });
+        Some(pending)
     }
 
     /// Makes a connection for the next request of a host.
     fn open(&mut self, host: usize) {
         let slot = self.connections.vacant_key();
-        if let Some(exchange) = self.next_waiting(host, slot) {
-            self.connections.insert(Connection::new(host, exchange));
+        if let Some(pending) = self.next_waiting(host, slot) {
+            self.connections.insert(ClientConnection::new(host, pending));
             self.questions.push_back(slot);
             if let Some(host) = self.hosts.get_mut(host) {
                 host.connections += 1;
@@ -411,10 +412,10 @@ impl Pool {
     /// Hands the next request of a host to an idle connection.
     fn assign(&mut self, host: usize, slot: usize) {
         self.forget_timer(slot);
-        if let Some(exchange) = self.next_waiting(host, slot)
+        if let Some(pending) = self.next_waiting(host, slot)
             && let Some(connection) = self.connections.get_mut(slot)
         {
-            connection.assign(exchange);
+            connection.assign(pending);
             self.assigned.push_back(slot);
         }
     }
@@ -432,7 +433,7 @@ impl Pool {
     /// An answer is complete.
     fn answered(&mut self, slot: usize, complete: Complete, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (host, exchange) = (connection.host, connection.exchange.take());
+        let (host, pending) = (connection.host, connection.pending.take());
         // A host that needs a connection takes precedence over one that may need this connection again.
         if complete.is_kept && self.starving.is_empty() {
             let due = now + self.limits.idle_time;
@@ -444,8 +445,8 @@ impl Pool {
         } else {
             self.close(slot);
         }
-        if let Some(exchange) = exchange {
-            self.finish(exchange, Ok(complete.response));
+        if let Some(pending) = pending {
+            self.finish(pending, Ok(complete.response));
         }
         self.serve(host);
     }
@@ -454,51 +455,51 @@ impl Pool {
     fn fail(&mut self, slot: usize, error: FetchError) {
         let Some(connection) = self.connections.get(slot) else { return };
         let host = connection.host;
-        if let Some(exchange) = self.close(slot) {
-            self.finish(exchange, Err(error));
+        if let Some(pending) = self.close(slot) {
+            self.finish(pending, Err(error));
         }
         self.serve(host);
     }
 
     /// Lets a request wait for a new connection, before all others.
-    fn repeat(&mut self, host: usize, exchange: Exchange) {
+    fn repeat(&mut self, host: usize, pending: Pending) {
         if let Some(place) = self.hosts.get_mut(host) {
-            self.places.insert(exchange.id, Place::Waiting { host });
+            self.locations.insert(pending.id, Location::Waiting { host });
             self.waiting += 1;
-            place.waiting.push_front(Exchange { is_repeated: true, ..exchange });
+            place.waiting.push_front(Pending { is_repeated: true, ..pending });
         }
     }
 
-    fn finish(&mut self, exchange: Exchange, result: Result<Response, FetchError>) {
-        self.forget(&exchange);
-        let done = (exchange.id, result);
+    fn finish(&mut self, pending: Pending, result: Result<Response, FetchError>) {
+        self.forget(&pending);
+        let done = (pending.id, result);
         self.done_bytes += body_bytes(&done);
         self.done.push_back(done);
     }
 
-    fn forget(&mut self, exchange: &Exchange) {
-        self.places.remove(&exchange.id);
-        self.deadlines.remove(&(exchange.deadline, exchange.id));
+    fn forget(&mut self, pending: &Pending) {
+        self.locations.remove(&pending.id);
+        self.deadlines.remove(&(pending.deadline, pending.id));
     }
 
     /// Takes a request out, wherever it is.
-    fn give_up(&mut self, id: FetchId) -> Option<Exchange> {
-        let (host, exchange) = match *self.places.get(&id)? {
-            Place::Connection { slot } => (self.connections.get(slot)?.host, self.close(slot)?),
-            Place::Waiting { host } => {
+    fn give_up(&mut self, id: FetchId) -> Option<Pending> {
+        let (host, pending) = match *self.locations.get(&id)? {
+            Location::Connection { slot } => (self.connections.get(slot)?.host, self.close(slot)?),
+            Location::Waiting { host } => {
                 let waiting = &mut self.hosts.get_mut(host)?.waiting;
-                let index = waiting.iter().position(|exchange| exchange.id == id)?;
+                let index = waiting.iter().position(|pending| pending.id == id)?;
                 self.waiting -= 1;
                 (host, waiting.remove(index)?)
             }
         };
-        self.forget(&exchange);
+        self.forget(&pending);
         self.serve(host);
-        Some(exchange)
+        Some(pending)
     }
 
     /// Ends a connection. The request that it had.
-    fn close(&mut self, slot: usize) -> Option<Exchange> {
+    fn close(&mut self, slot: usize) -> Option<Pending> {
         self.forget_timer(slot);
         let connection = self.connections.try_remove(slot)?;
         self.held_bytes -= connection.held_bytes();
@@ -507,7 +508,7 @@ impl Pool {
             host.connections -= 1;
             host.idle.retain(|idle| *idle != slot);
         }
-        connection.exchange
+        connection.pending
     }
 
     fn forget_timer(&mut self, slot: usize) {
@@ -518,7 +519,7 @@ impl Pool {
     }
 }
 
-fn body_bytes((_, result): &Outcome) -> usize {
+fn body_bytes((_, result): &Fetched) -> usize {
     result.as_ref().map_or(0, |response| response.body.capacity())
 }
 

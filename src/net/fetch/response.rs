@@ -26,9 +26,9 @@ pub struct ResponseReader {
 
 #[derive(Debug)]
 enum Stage {
-    Head(HeadReader),
+    ResponseHead(HeadReader),
     Body {
-        head: Head,
+        head: ResponseHead,
         body: Vec<u8>,
     },
     /// A response has been handed out, or an error.
@@ -37,7 +37,7 @@ enum Stage {
 
 /// What is remembered of a head.
 #[derive(Debug)]
-struct Head {
+struct ResponseHead {
     status: u16,
     framing: Framing,
     /// The server will take another request on this connection.
@@ -64,13 +64,13 @@ pub struct Complete {
 impl ResponseReader {
     /// A reader for a response to a GET or POST whose body may have this many bytes.
     pub fn new(body_limit: usize) -> Self {
-        Self { body_limit, stage: Stage::Head(HeadReader::default()) }
+        Self { body_limit, stage: Stage::ResponseHead(HeadReader::default()) }
     }
 
     /// Takes what has arrived. The response, as soon as it is complete; nothing may be handed in after it, or after an
     /// error.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<Complete>, FetchError> {
-        while let Stage::Head(reader) = &mut self.stage {
+        while let Stage::ResponseHead(reader) = &mut self.stage {
             let Some((head, used)) = reader.receive(bytes, self.body_limit)? else {
                 return Ok(None);
             };
@@ -95,11 +95,11 @@ impl ResponseReader {
     /// The server has closed its side, after all that was handed in: the response, if it ends so.
     pub fn close(&mut self) -> Result<Response, FetchError> {
         match &self.stage {
-            Stage::Head(reader) => {
+            Stage::ResponseHead(reader) => {
                 reader.parse(self.body_limit)?;
                 Err(FetchError::NotHttp("it ends early"))
             }
-            Stage::Body { head: Head { framing: Framing::UntilClosed, .. }, .. } => {
+            Stage::Body { head: ResponseHead { framing: Framing::UntilClosed, .. }, .. } => {
                 self.complete(false).map(|complete| complete.response).ok_or(FetchError::NotHttp("it ends early"))
             }
             _ => Err(FetchError::NotHttp("it ends early")),
@@ -108,13 +108,13 @@ impl ResponseReader {
 
     /// Whether anything has arrived.
     pub fn has_begun(&self) -> bool {
-        !matches!(&self.stage, Stage::Head(reader) if reader.left == HEAD_LIMIT)
+        !matches!(&self.stage, Stage::ResponseHead(reader) if reader.left == HEAD_LIMIT)
     }
 
     /// Bytes of memory held.
     pub fn held_bytes(&self) -> usize {
         match &self.stage {
-            Stage::Head(reader) => reader.bytes.capacity(),
+            Stage::ResponseHead(reader) => reader.bytes.capacity(),
             Stage::Body { body, .. } => body.capacity(),
             Stage::Over => 0,
         }
@@ -202,7 +202,7 @@ impl Default for HeadReader {
 
 impl HeadReader {
     /// Takes what has arrived. A head as soon as it is complete, and how many of `bytes` belong to it.
-    fn receive(&mut self, bytes: &[u8], body_limit: usize) -> Result<Option<(Head, usize)>, FetchError> {
+    fn receive(&mut self, bytes: &[u8], body_limit: usize) -> Result<Option<(ResponseHead, usize)>, FetchError> {
         let before = self.bytes.len();
         let taken = bytes.get(..self.left).unwrap_or(bytes);
         append(&mut self.bytes, taken, HEAD_LIMIT);
@@ -229,11 +229,11 @@ impl HeadReader {
     }
 
     /// The head that is there, and its length, if it is complete.
-    fn parse(&self, body_limit: usize) -> Result<Option<(Head, usize)>, FetchError> {
+    fn parse(&self, body_limit: usize) -> Result<Option<(ResponseHead, usize)>, FetchError> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         match response.parse(&self.bytes) {
-            Ok(httparse::Status::Complete(length)) => Ok(Some((Head::of(&response, body_limit)?, length))),
+            Ok(httparse::Status::Complete(length)) => Ok(Some((ResponseHead::of(&response, body_limit)?, length))),
             Ok(httparse::Status::Partial) => Ok(None),
             Err(httparse::Error::TooManyHeaders) => Err(FetchError::TooLarge),
             Err(_) => Err(FetchError::NotHttp("its head is malformed")),
@@ -247,8 +247,8 @@ fn may_end(bytes: &[u8], searched: usize) -> bool {
     fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
 
-impl Head {
-    fn of(response: &httparse::Response<'_, '_>, body_limit: usize) -> Result<Head, FetchError> {
+impl ResponseHead {
+    fn of(response: &httparse::Response<'_, '_>, body_limit: usize) -> Result<ResponseHead, FetchError> {
         let status = response.code.unwrap_or_default();
         if status == 101 {
             return Err(FetchError::NotHttp("it changes the protocol, which was not asked for"));
@@ -262,7 +262,7 @@ impl Head {
             Some(0) => has_token(headers, "Connection", "keep-alive"),
             _ => !has_token(headers, "Connection", "close"),
         };
-        Ok(Head { status, framing, is_kept })
+        Ok(ResponseHead { status, framing, is_kept })
     }
 }
 

@@ -13,8 +13,8 @@ use mio::event::Event;
 use mio::net::{TcpStream, UdpSocket};
 use mio::{Interest, Registry, Token};
 
-use super::names::{Asked, Resolver};
-use super::pool::{Outcome, Pool};
+use super::names::{Datagram, Resolver};
+use super::pool::{ConnectionPool, Fetched};
 use super::{Fetch, FetchId, Fetching};
 
 /// Size of the buffer all reads go to.
@@ -31,7 +31,7 @@ const MESSAGES_PER_TURN: usize = 4;
 const SHORT_IS_EXHAUSTED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// A connection's socket.
-struct Line {
+struct ConnectionSocket {
     socket: TcpStream,
     may_read: bool,
     may_write: bool,
@@ -73,13 +73,13 @@ pub struct FetchStats {
 /// [`work`](Self::work) and takes the outcomes from [`next_done`](Self::next_done). It waits no longer than
 /// [`next_due`](Self::next_due) says, and not at all while [`has_work`](Self::has_work).
 pub struct Fetcher {
-    pool: Pool,
+    pool: ConnectionPool,
     resolver: Resolver,
     first_token: usize,
     /// Connections have the first tokens, questions those behind.
     max_lines: usize,
     max_questions: usize,
-    lines: Vec<Option<Line>>,
+    lines: Vec<Option<ConnectionSocket>>,
     questions: Vec<Option<QuestionSocket>>,
     /// Tokens, from 0, of sockets with something to do.
     ready: VecDeque<usize>,
@@ -95,7 +95,7 @@ impl Fetcher {
         let (max_lines, max_questions) = (limits.connections, limits.queries);
         Self {
             resolver: Resolver::new(names, &seed, limits.queries, limits.cached_names),
-            pool: Pool::new(limits),
+            pool: ConnectionPool::new(limits),
             first_token,
             max_lines,
             max_questions,
@@ -175,7 +175,7 @@ impl Fetcher {
     }
 
     /// A request that has come to its end.
-    pub fn next_done(&mut self) -> Option<Outcome> {
+    pub fn next_done(&mut self) -> Option<Fetched> {
         let done = self.pool.next_done()?;
         self.stats.ended += 1;
         Some(done)
@@ -237,7 +237,7 @@ impl Fetcher {
                 Ok(socket) => {
                     if let Some(place) = self.lines.get_mut(slot) {
                         let (may_read, may_write, read_closed, is_queued) = (false, false, false, false);
-                        *place = Some(Line { socket, may_read, may_write, read_closed, is_queued });
+                        *place = Some(ConnectionSocket { socket, may_read, may_write, read_closed, is_queued });
                     }
                 }
                 Err(error) => {
@@ -334,7 +334,7 @@ impl Fetcher {
     }
 }
 
-impl Line {
+impl ConnectionSocket {
     /// Whether the connection stands; an error if it cannot.
     fn is_connected(&self) -> io::Result<bool> {
         if let Some(error) = self.socket.take_error()? {
@@ -349,7 +349,7 @@ impl Line {
 
     /// Writes what is to be sent, as far as the socket takes it. An error is left to reading, which finds it again,
     /// after an answer that may have come before it.
-    fn write(&mut self, pool: &mut Pool, slot: usize) {
+    fn write(&mut self, pool: &mut ConnectionPool, slot: usize) {
         while self.may_write {
             let parts = pool.unsent(slot).map(IoSlice::new);
             let wanted: usize = parts.iter().map(|part| part.len()).sum();
@@ -403,7 +403,7 @@ fn connect(address: SocketAddr, registry: &Registry, token: Token) -> io::Result
 
 /// Sends a question by a socket of its own, with a port that the system chooses at random and that only the server
 /// can send to.
-fn send_question(asked: &Asked, registry: &Registry, token: Token) -> io::Result<UdpSocket> {
+fn send_question(asked: &Datagram, registry: &Registry, token: Token) -> io::Result<UdpSocket> {
     let any: SocketAddr = match asked.server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

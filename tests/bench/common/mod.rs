@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nisd::chain::{Intake, IntakeOptions, Progress};
+use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
 use nisd::codec::block_file::BlockFile;
 use nisd::config::Settings;
 use nisd::model::{Amount, Height, Timestamp};
@@ -198,9 +198,9 @@ pub fn take_in(
     loop {
         let begun = Instant::now();
         match intake.step(LATE).expect("a good chain") {
-            Progress::Working => steps.push(begun.elapsed().as_secs_f64()),
-            Progress::Committed { .. } => {}
-            Progress::Done => return steps,
+            IntakeProgress::Working => steps.push(begun.elapsed().as_secs_f64()),
+            IntakeProgress::Committed { .. } => {}
+            IntakeProgress::Done => return steps,
         }
     }
 }

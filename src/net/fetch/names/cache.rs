@@ -10,12 +10,12 @@ const SHORTEST: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What is known of a name: its addresses, IPv4 and IPv6 in turn and never none, or why there are none.
-pub type Known = Result<Rc<[IpAddr]>, &'static str>;
+pub type Resolution = Result<Rc<[IpAddr]>, &'static str>;
 
 /// The answers to questions about names, each until it is too old.
 #[derive(Debug)]
 pub struct Cache {
-    entries: HashMap<String, (Known, Instant)>,
+    entries: HashMap<String, (Resolution, Instant)>,
     max_entries: usize,
 }
 
@@ -26,13 +26,13 @@ impl Cache {
     }
 
     /// What is known of a name.
-    pub fn get(&self, name: &str, now: Instant) -> Option<Known> {
+    pub fn get(&self, name: &str, now: Instant) -> Option<Resolution> {
         self.entries.get(name).filter(|(_, until)| now < *until).map(|(known, _)| known.clone())
     }
 
     /// Remembers what was found out about a name, and said to hold for so long. If the cache is full, what is the next
     /// to become too old is forgotten.
-    pub fn put(&mut self, name: String, known: Known, lifetime: Duration, now: Instant) {
+    pub fn put(&mut self, name: String, known: Resolution, lifetime: Duration, now: Instant) {
         let lifetime = match known {
             Ok(_) => lifetime.clamp(SHORTEST, LONGEST),
             Err(_) => lifetime,
@@ -51,7 +51,7 @@ impl Cache {
 mod tests {
     use super::*;
 
-    fn known(last: u8) -> Known {
+    fn known(last: u8) -> Resolution {
         Ok([IpAddr::from([127, 0, 0, last])].into())
     }
 

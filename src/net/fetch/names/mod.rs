@@ -6,4 +6,4 @@ mod message;
 mod resolver;
 
 pub use configuration::NameConfiguration;
-pub(super) use resolver::{Asked, Resolver};
+pub(super) use resolver::{Datagram, Resolver};

@@ -15,7 +15,7 @@ use sha3::{Shake128, Shake128Reader};
 use slab::Slab;
 
 use super::NameConfiguration;
-use super::cache::{Cache, Known};
+use super::cache::{Cache, Resolution};
 use super::message::{self, Family, Said};
 
 /// How long the addresses of one family wait for those of the other.
@@ -28,7 +28,7 @@ const NO_ANSWER: Duration = Duration::from_secs(5);
 
 /// A question to be sent to a name server by a new socket.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct Datagram {
     /// The socket's slot.
     pub slot: usize,
     /// Where to; nobody else may answer.
@@ -48,7 +48,7 @@ struct Lookup {
 
 /// A question under way.
 #[derive(Debug)]
-struct Query {
+struct OpenQuestion {
     lookup: u64,
     family: Family,
     id: u16,
@@ -73,10 +73,10 @@ pub struct Resolver {
     last_lookup: u64,
     /// Questions that wait for their turn.
     waiting: VecDeque<(u64, Family)>,
-    queries: Slab<Query>,
+    queries: Slab<OpenQuestion>,
     unsent: VecDeque<usize>,
     closed: VecDeque<usize>,
-    found: VecDeque<(usize, Known)>,
+    found: VecDeque<(usize, Resolution)>,
 }
 
 impl Resolver {
@@ -124,7 +124,7 @@ impl Resolver {
     }
 
     /// What was found for somebody who has asked.
-    pub fn next_found(&mut self) -> Option<(usize, Known)> {
+    pub fn next_found(&mut self) -> Option<(usize, Resolution)> {
         self.found.pop_front()
     }
 
@@ -145,14 +145,14 @@ impl Resolver {
     }
 
     /// A question to be sent.
-    pub fn next_question(&mut self) -> Option<Asked> {
+    pub fn next_question(&mut self) -> Option<Datagram> {
         while let Some(slot) = self.unsent.pop_front() {
             let Some(query) = self.queries.get_mut(slot).filter(|query| !query.is_sent) else { continue };
             query.is_sent = true;
             let server = self.configuration.servers.get(query.server).copied();
             let name = self.lookups.get(&query.lookup).map_or("", |lookup| &lookup.name);
             if let (Some(server), Some(bytes)) = (server, message::question(query.id, name, query.family)) {
-                return Some(Asked { slot, server, bytes });
+                return Some(Datagram { slot, server, bytes });
             }
         }
         None
@@ -189,7 +189,7 @@ impl Resolver {
 
     /// Deals with the questions that were not answered in time.
     pub fn deal_with_due(&mut self, now: Instant) {
-        let due = |(slot, query): (usize, &Query)| (query.until <= now).then_some(slot);
+        let due = |(slot, query): (usize, &OpenQuestion)| (query.until <= now).then_some(slot);
         let due: Vec<usize> = self.queries.iter().filter_map(due).collect();
         for slot in due {
             self.attempt_failed(slot, "no name server answers", now);
@@ -212,7 +212,8 @@ impl Resolver {
             && let Some((lookup, family)) = self.waiting.pop_front()
         {
             let server = self.server;
-            let query = Query { lookup, family, id: 0, attempt: 0, server, is_sent: false, until: now, wrong: 0 };
+            let query =
+                OpenQuestion { lookup, family, id: 0, attempt: 0, server, is_sent: false, until: now, wrong: 0 };
             let slot = self.queries.insert(query);
             self.begin_attempt(slot, now);
         }
@@ -292,7 +293,7 @@ impl Resolver {
 }
 
 /// What both families together mean, and for how long.
-fn outcome(said: &[Said]) -> (Known, Duration) {
+fn outcome(said: &[Said]) -> (Resolution, Duration) {
     let of = |wanted: fn(&IpAddr) -> bool| {
         let addresses = said.iter().filter_map(|said| match said {
             Said::Addresses(addresses, _) => Some(addresses.iter().copied().filter(wanted)),

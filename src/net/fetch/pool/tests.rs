@@ -9,7 +9,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A pool, the time, and the ids given so far.
 struct Bench {
-    pool: Pool,
+    pool: ConnectionPool,
     now: Instant,
     last: u64,
 }
@@ -29,7 +29,7 @@ fn fetch(host: &str) -> Fetch {
 
 impl Bench {
     fn new(limits: FetchLimits) -> Self {
-        Self { pool: Pool::new(limits), now: Instant::now(), last: 0 }
+        Self { pool: ConnectionPool::new(limits), now: Instant::now(), last: 0 }
     }
 
     fn start(&mut self, fetch: Fetch) -> FetchId {
@@ -89,7 +89,7 @@ impl Bench {
 
     fn done(&mut self) -> Vec<(u64, String)> {
         let done = std::iter::from_fn(|| self.pool.next_done());
-        let told = |(id, result): Outcome| match result {
+        let told = |(id, result): Fetched| match result {
             Ok(response) => (id.0, response.status.to_string()),
             Err(error) => (id.0, format!("{error:?}").split('(').next().unwrap_or_default().to_owned()),
         };
@@ -100,7 +100,7 @@ impl Bench {
     fn assert_empty(&mut self) {
         let pool = &self.pool;
         assert!(pool.hosts.is_empty() && pool.hosts_by_endpoint.is_empty() && pool.connections.is_empty());
-        assert!(pool.places.is_empty() && pool.starving.is_empty());
+        assert!(pool.locations.is_empty() && pool.starving.is_empty());
         assert_eq!((pool.waiting, pool.held_bytes(), pool.next_due()), (0, 0, None));
     }
 }
@@ -394,7 +394,7 @@ impl Bench {
         assert_eq!(pool.hosts.iter().map(|(_, host)| host.connections).sum::<usize>(), pool.connections.len());
         assert_eq!(pool.hosts.iter().map(|(_, host)| host.waiting.len()).sum::<usize>(), pool.waiting);
         let held: usize = pool.connections.iter().map(|(_, connection)| connection.held_bytes()).sum();
-        assert_eq!((held, pool.places.len()), (pool.held_bytes, pool.deadlines.len()));
+        assert_eq!((held, pool.locations.len()), (pool.held_bytes, pool.deadlines.len()));
         assert!(held <= pool.limits.held_bytes);
     }
 }

@@ -21,7 +21,7 @@ impl Bench {
         Self { resolver: Resolver::new(configuration, &[7; 32], 4, 10), now: Instant::now() }
     }
 
-    fn questions(&mut self) -> Vec<Asked> {
+    fn questions(&mut self) -> Vec<Datagram> {
         std::iter::from_fn(|| self.resolver.next_question()).collect()
     }
 
@@ -40,13 +40,13 @@ impl Bench {
         self.resolver.deal_with_due(self.now);
     }
 
-    fn answer(&mut self, asked: &Asked, make: impl FnOnce(&mut Packet<'_>)) {
+    fn answer(&mut self, asked: &Datagram, make: impl FnOnce(&mut Packet<'_>)) {
         let bytes = reply(&asked.bytes, make);
         self.resolver.received(asked.slot, &bytes, self.now);
     }
 
     /// Answers with one address of the family asked for.
-    fn answer_well(&mut self, asked: &Asked) {
+    fn answer_well(&mut self, asked: &Datagram) {
         let is_v4 = family(asked) == TYPE::A;
         let data = if is_v4 { RData::A(A::from(V4)) } else { RData::AAAA(AAAA::from(V6)) };
         self.answer(asked, |packet| add(packet, "node.example", 60, data));
@@ -64,7 +64,7 @@ fn add(packet: &mut Packet<'_>, name: &'static str, ttl: u32, data: RData<'stati
     packet.answers.push(ResourceRecord::new(Name::new(name).unwrap(), CLASS::IN, ttl, data));
 }
 
-fn family(asked: &Asked) -> TYPE {
+fn family(asked: &Datagram) -> TYPE {
     match Packet::parse(&asked.bytes).unwrap().questions[0].qtype {
         QTYPE::TYPE(found) => found,
         other => panic!("{other:?}"),

@@ -1,13 +1,13 @@
-//! Under which circumstances something is checked (specification 02 §8.1).
+//! The case in which something is checked.
 
 use crate::model::network::{ChainParameters, Forks};
 use crate::model::{Address, Height, Network, Timestamp, Transaction};
-use crate::state::{RemoteStatus, View};
+use crate::state::{RemoteStatus, StateView};
 use crate::store::StoreError;
 
 /// What a check is for; it decides which rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum Purpose {
     /// Taking blocks in.
     ChainPart,
     /// Choosing transactions for a new block.
@@ -18,8 +18,8 @@ pub enum Use {
     Prepare,
 }
 
-/// Where and when something is checked.
-pub struct Context<'a, V> {
+/// The case that is judged: on which state, when, and for what.
+pub struct Case<'a, V> {
     /// The state before the thing that is checked.
     pub state: &'a V,
     /// The network.
@@ -29,10 +29,10 @@ pub struct Context<'a, V> {
     /// Current network time.
     pub now: Timestamp,
     /// What the check is for.
-    pub usage: Use,
+    pub purpose: Purpose,
 }
 
-impl<'a, V: View> Context<'a, V> {
+impl<'a, V: StateView> Case<'a, V> {
     /// Parameters of the chain.
     pub fn chain(&self) -> &'a ChainParameters {
         &self.network.chain
@@ -55,7 +55,7 @@ impl<'a, V: View> Context<'a, V> {
 
     /// Whether a time is further ahead than clocks may differ.
     pub fn is_in_future(&self, time: Timestamp) -> bool {
-        /// Seconds (specification 02 §2.2).
+        /// Seconds.
         const TOLERANCE: i64 = 10;
         i64::from(time.0) > i64::from(self.now.0) + TOLERANCE
     }
@@ -77,18 +77,18 @@ pub struct Subject<'a, 't, V> {
     pub transaction: &'t Transaction,
     /// Its signer.
     pub signer: Address,
-    /// The circumstances.
-    pub context: &'a Context<'a, V>,
+    /// The case it is judged in.
+    pub case: &'a Case<'a, V>,
 }
 
-impl<'a, 't, V: View> Subject<'a, 't, V> {
-    /// A transaction under its circumstances.
-    pub fn new(transaction: &'t Transaction, context: &'a Context<'a, V>) -> Subject<'a, 't, V> {
-        Subject { transaction, signer: transaction.signer_address(context.network.byte), context }
+impl<'a, 't, V: StateView> Subject<'a, 't, V> {
+    /// A transaction in its case.
+    pub fn new(transaction: &'t Transaction, case: &'a Case<'a, V>) -> Subject<'a, 't, V> {
+        Subject { transaction, signer: transaction.signer_address(case.network.byte), case }
     }
 
     /// Whether the nemesis account signed it.
     pub fn is_by_nemesis(&self) -> bool {
-        self.signer == self.context.network.nemesis_signer
+        self.signer == self.case.network.nemesis_signer
     }
 }

@@ -7,12 +7,12 @@ pub const TREE_COST: u32 = 16;
 
 /// Units of work left in a slice; one unit is about one visited element.
 #[derive(Debug)]
-pub struct Budget(u32);
+pub struct Allowance(u32);
 
-impl Budget {
-    /// A budget of `units`, at least one, so that every slice makes progress.
-    pub fn new(units: u32) -> Budget {
-        Budget(units.max(1))
+impl Allowance {
+    /// An allowance of `units`, at least one, so that every slice makes progress.
+    pub fn new(units: u32) -> Allowance {
+        Allowance(units.max(1))
     }
 
     /// Whether nothing is left.
@@ -47,18 +47,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_never_empty_at_first_and_is_overdrawn_by_the_last_piece_only() {
-        let mut budget = Budget::new(0);
-        assert!(budget.spend(5));
-        assert!(budget.is_spent() && !budget.spend(1));
-        assert_eq!(budget.take(3), 0);
+    fn an_allowance_is_never_empty_at_first_and_is_overdrawn_by_the_last_piece_only() {
+        let mut allowance = Allowance::new(0);
+        assert!(allowance.spend(5));
+        assert!(allowance.is_spent() && !allowance.spend(1));
+        assert_eq!(allowance.take(3), 0);
     }
 
     #[test]
     fn ranges_are_passed_piece_by_piece() {
         let (mut at, mut passed) = (0, Vec::new());
         while at < 7 {
-            passed.extend(Budget::new(3).advance(&mut at, 7));
+            passed.extend(Allowance::new(3).advance(&mut at, 7));
         }
         assert_eq!(passed, [0, 1, 2, 3, 4, 5, 6]);
     }
