@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use common::exchange::{Exchange as Recorded, read_file};
 use common::{loudly, shared};
+use nisd::api::views::ClockState;
 use nisd::api::{Actions, Api, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo};
 use nisd::chain::harvest::UnlockResult;
 use nisd::crypto::{KeyPair, PublicKey};
@@ -19,7 +20,11 @@ use nisd::rules::{Refusal, ValidationResult, Verdict};
 use nisd::store::{Store, StoreError};
 use recorded_chain::{Chain, tip_of};
 
-const NOW: Now = Now { network: Timestamp(3240), network_millis: 3_240_000 };
+const NOW: Now = Now {
+    network: Timestamp(3240),
+    network_millis: 3_240_000,
+    clock: ClockState { chain_ahead: 0, jumps: 0, is_distrusted: false },
+};
 /// More than any answer takes.
 const PLENTY: u32 = u32::MAX;
 

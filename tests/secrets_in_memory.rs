@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::daemon::Node;
+use common::http_client::{Client, post};
 use serde_json::{Map, Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,5 +77,56 @@ fn a_configured_key_lies_in_memory_once() {
             occurrences(process, file.to_str().expect("a path")) > 0,
             "nothing is found, not even the command line"
         );
+    }
+}
+
+#[test]
+fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("devnet");
+    let node = Node::start(&["--data", data.to_str().expect("a path")]);
+    let process = node.process.id();
+    let body = |text: &str| format!("{{\"value\":\"{text}\"}}");
+    let head = "POST /account/unlock HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let requests = [
+        post("/account/unlock", &body(KEY)),
+        post("/account/lock", &body(KEY)),
+        post("/local/account/isunlocked", &body(KEY)),
+        post("/account/isunlocked", &body(KEY)),
+        // Malformed behind the key, of the wrong length, and for routes that know no key.
+        post("/account/unlock", &format!("{{\"value\":\"{KEY}\",\"x\":")),
+        post("/account/unlock", &format!("{{\"x\":[1,{{\"y\":\"{KEY}\"}}],\"value\":7}}")),
+        post("/account/unlock", &body(&format!("{KEY}zz"))),
+        post("/transaction/prepare-announce", &format!("{{\"transaction\":{{}},\"privateKey\":\"{KEY}\"}}")),
+        post("/chain/height", &body(KEY)),
+        post("/no/such/path", &body(KEY)),
+    ];
+    for request in requests {
+        let mut client = Client::connect(node.http);
+        client.send(&request);
+        client.answer();
+        assert_nowhere(process, &request);
+    }
+    // Refused by the node, and given up by the client, in the middle.
+    let declared = |length: usize| format!("{head}Content-Length: {length}\r\n\r\n{{\"value\":\"{KEY}\"");
+    let mut client = Client::connect(node.http);
+    client.send(declared(1_000_000));
+    assert_eq!(client.answer().status, 413);
+    assert_nowhere(process, "a request that is too large");
+    let mut client = Client::connect(node.http);
+    client.send(declared(200));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(occurrences(process, KEY) > 0, "while the body is not complete the key must be somewhere");
+    drop(client);
+    assert_nowhere(process, "a request that is given up");
+}
+
+/// Waits a moment for the node to be done with a connection.
+#[track_caller]
+fn assert_nowhere(process: u32, request: &str) {
+    let begun = std::time::Instant::now();
+    while occurrences(process, KEY) + occurrences(process, &KEY[PART]) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the key was left behind by {request}");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

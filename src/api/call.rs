@@ -12,7 +12,7 @@ use super::query;
 use super::reply::Writer;
 use super::rights;
 use super::settings::Settings;
-use super::views::View;
+use super::views::{ClockState, View};
 use crate::codec::binary::BinarySource;
 use crate::codec::digits;
 use crate::codec::json::JsonSource;
@@ -39,6 +39,8 @@ pub struct Now {
     pub network: Timestamp,
     /// The same in milliseconds.
     pub network_millis: i64,
+    /// Whether that clock can be believed.
+    pub clock: ClockState,
 }
 
 /// Something that can be the body of a request. It may hold a private key: what it is read from is wiped, and it has to

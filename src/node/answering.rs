@@ -19,7 +19,7 @@ impl Node<'_> {
     fn answer_http(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
         let connection = exchange.connection;
         let network_millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
-        let moment = Now { network: self.time(now), network_millis };
+        let moment = Now { network: self.time(now), network_millis, clock: self.clock_state(now) };
         // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
         if !self.may_announce()
             && !exchange.is_refused

@@ -19,12 +19,13 @@ pub struct ClockWatch {
     /// Unix time at the start of the node, as the last look had it.
     start: i64,
     cautious_until: Duration,
+    jumps: u32,
 }
 
 impl ClockWatch {
     /// Begins to watch.
     pub fn new(now: Moment) -> ClockWatch {
-        ClockWatch { start: start_of(now), cautious_until: Duration::ZERO }
+        ClockWatch { start: start_of(now), cautious_until: Duration::ZERO, jumps: 0 }
     }
 
     /// How far the clock has jumped since the last look, in milliseconds, if it has.
@@ -33,8 +34,14 @@ impl ClockWatch {
         let jump = start - std::mem::replace(&mut self.start, start);
         (jump.abs() > MOST_DRIFT_MILLIS).then(|| {
             self.cautious_until = now.running + CAUTION;
+            self.jumps = self.jumps.saturating_add(1);
             jump
         })
+    }
+
+    /// How often the clock has jumped.
+    pub fn jumps(&self) -> u32 {
+        self.jumps
     }
 
     /// Until when nothing is to be harvested; a moment that has passed if the clock is steady.

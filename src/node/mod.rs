@@ -86,6 +86,8 @@ pub struct Node<'s> {
     /// When the operator is told again that the chain is ahead of the clock.
     tell_ahead_at: Duration,
     trouble: Trouble,
+    /// Bytes of any body at most, by the settings.
+    most_body_bytes: usize,
     /// Fresh each time it is asked for.
     entropy: u64,
     /// Released at the beginning of each turn, so that the store can use old pages again.
@@ -120,6 +122,7 @@ impl<'s> Node<'s> {
             clock_watch: ClockWatch::new(now),
             tell_ahead_at: Duration::ZERO,
             trouble: Trouble::default(),
+            most_body_bytes: settings.limits.body_size,
             entropy: u64::from_le_bytes(*half),
             reader: Reader::new(store),
         })
@@ -184,7 +187,8 @@ impl Machine for Node<'_> {
     }
 
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
-        if listener == HTTP { self.api.body_limit(method, path) } else { PORT_BODY_LIMIT }
+        let limit = if listener == HTTP { self.api.body_limit(method, path) } else { PORT_BODY_LIMIT };
+        limit.min(self.most_body_bytes)
     }
 }
 

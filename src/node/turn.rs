@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::import::Imported;
 use super::{Desk, Node};
+use crate::api::views::ClockState;
 use crate::api::{Budget, ChainView};
 use crate::chain::Switch;
 use crate::clock::ClockMode;
@@ -166,8 +167,17 @@ impl Node<'_> {
         }
     }
 
+    /// What the node thinks of its clock.
+    pub(super) fn clock_state(&self, now: Moment) -> ClockState {
+        ClockState {
+            chain_ahead: self.seconds_ahead(now),
+            jumps: self.clock_watch.jumps(),
+            is_distrusted: self.clock.mode() == ClockMode::System && now.running < self.clock_watch.cautious_until(),
+        }
+    }
+
     /// How far the last block is ahead of the clock; negative if it is not.
-    pub(super) fn seconds_ahead(&self, now: Moment) -> i32 {
+    fn seconds_ahead(&self, now: Moment) -> i32 {
         self.tip_time.0.saturating_sub(self.time(now).0)
     }
 }

@@ -44,6 +44,7 @@ pub const ROUTES: &[Route] = &[
     post("/account/mosaic/owned/definition/batch", mosaic::owned_definitions_of_all).with_large_bodies(),
     get("/node/info", node::info),
     get("/node/extended-info", node::extended_info),
+    get("/node/clock", node::clock),
     get("/time-sync/network-time", node::network_time),
     get("/heartbeat", status::heartbeat),
     get("/status", status::status),

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 
+use crate::api::views::ClockState;
 use crate::api::{Actions, Api, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo};
 use crate::chain::apply;
 use crate::chain::harvest::UnlockResult;
@@ -27,7 +28,11 @@ use crate::state::{
 use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, tip};
 
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
-pub const NOW: Now = Now { network: Timestamp(3240), network_millis: 3_240_001 };
+pub const NOW: Now = Now {
+    network: Timestamp(3240),
+    network_millis: 3_240_001,
+    clock: ClockState { chain_ahead: 3, jumps: 2, is_distrusted: true },
+};
 /// Far more than any answer of these tests takes.
 pub const PLENTY: u32 = 10_000_000;
 /// The account that has all the money at first.

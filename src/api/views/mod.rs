@@ -7,7 +7,7 @@ mod transaction;
 
 pub use account::{AccountInfo, AccountMeta, AccountPair, AccountWithGap, MultisigInfo, RemoteStatus, UnlockedInfo};
 pub use mosaic::{DefinitionAndSupply, MosaicSupply, Namespace, Numbered};
-pub use node::{ExtendedInfo, NetworkTime, NodeDescription, NodeStatus};
+pub use node::{ClockState, ExtendedInfo, NetworkTime, NodeClock, NodeDescription, NodeStatus};
 pub use transaction::{AnnounceResult, BlockWithGap, TransactionMeta, TransactionPair, Unconfirmed};
 
 use crate::codec::text::cut_units;

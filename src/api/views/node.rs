@@ -119,3 +119,35 @@ impl View for NetworkTime {
         sink.i64("receiveTimeStamp", self.millis);
     }
 }
+
+/// What the node thinks of its clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockState {
+    /// How far the last block is ahead of the clock, in seconds; negative if it is not.
+    pub chain_ahead: i32,
+    /// How often the clock has jumped since the start.
+    pub jumps: u32,
+    /// Nothing is harvested, as the clock has jumped lately.
+    pub is_distrusted: bool,
+}
+
+/// The node's clock, and what the node thinks of it.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeClock {
+    /// Network time.
+    pub time: Timestamp,
+    /// Whether it can be believed.
+    pub state: ClockState,
+}
+
+impl View for NodeClock {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.i32("networkTime", self.time.0);
+        sink.i32("chainAheadSeconds", self.state.chain_ahead);
+        sink.i64("clockJumps", i64::from(self.state.jumps));
+        sink.string(
+            "harvesting",
+            Some(if self.state.is_distrusted { "waits for the clock" } else { "follows the clock" }),
+        );
+    }
+}
