@@ -175,7 +175,7 @@ impl Reactor {
         let now = Instant::now();
         let is_idle = self.server.stats().connections == 0 && !self.listeners.has_failed();
         let sweep = (!is_idle).then_some(self.next_sweep);
-        let running = [self.server.wake_at(), self.server.next_regained()].map(|at| at.map(|at| self.started + at));
+        let running = [self.server.wake_at(), self.server.next_regained()].map(|at| self.started.checked_add(at?));
         let due = [sweep, fetcher.next_due()].into_iter().chain(running).flatten().min();
         due.map_or(patience, |due| due.saturating_duration_since(now).min(patience))
     }
