@@ -1,4 +1,4 @@
-//! Recalculating importances after the blocks that call for it (specification 04 §3, §13).
+//! Recalculating importances after the blocks that call for it.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -40,7 +40,8 @@ enum Stage {
     Done,
 }
 
-/// The grouped height at which importances are due after a block, if they are (specification 04 §3.2).
+/// The grouped height for which importances are calculated after a block; `None` if none are due: they are after the
+/// first block and after every 359th.
 pub fn due_after(height: Height) -> Option<Height> {
     let next = height.next().grouped();
     (height == Height::NEMESIS || next != height.grouped()).then_some(next)

@@ -35,8 +35,8 @@ impl fmt::Debug for Hash256 {
     }
 }
 
-/// A hash as it travels inside an entity: any length up to the limit of a byte string is readable there
-/// (specification 01 §11); a wrong length simply never matches anything.
+/// A hash as it travels inside an entity: any length up to the limit of a byte string is readable there; a wrong length
+/// simply never matches anything.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WireHash(pub Vec<u8>);
 

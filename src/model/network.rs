@@ -1,5 +1,4 @@
-//! What distinguishes one NEM network from another (specification 01 §6) and the parameters of its
-//! chain (specification 02 §1, 03 §1).
+//! What distinguishes one NEM network from another and the parameters of its chain.
 
 use super::address::{Address, NetworkByte};
 use super::hash::Hash256;
@@ -43,8 +42,7 @@ pub struct ChainParameters {
     pub importance: ImportanceScheme,
     /// How received amounts vest.
     pub vesting: Vesting,
-    /// Whether late blocks become easier (`STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`, specification
-    /// 02 §4.5).
+    /// Whether late blocks become easier (`STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`).
     pub stabilize_block_times: bool,
     /// Heights at which rules change.
     pub forks: Forks,
@@ -66,7 +64,7 @@ impl ChainParameters {
         self.blocks_per_day() * 365
     }
 
-    /// Most blocks, or hashes of blocks, in one synchronisation attempt (specification 02 §2.2).
+    /// Most blocks, or hashes of blocks, in one synchronisation attempt.
     pub fn max_blocks_per_sync(&self) -> u64 {
         /// Blocks beyond those that may be rolled back.
         const ADDITIONAL: u64 = 40;
@@ -205,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_parameters_have_the_derived_values_of_the_specification() {
+    fn the_default_parameters_have_these_derived_values() {
         let chain = ChainParameters::after_all_forks();
         assert_eq!(
             (chain.blocks_per_day(), chain.blocks_per_month(), chain.blocks_per_year()),

@@ -1,4 +1,4 @@
-//! Unconfirmed transactions (specification 08 §2–6).
+//! Unconfirmed transactions.
 //!
 //! The pool holds transactions in memory, and a state of its own in which all of them were carried out on top of the
 //! last block: what is received unconfirmed can be spent unconfirmed. After every change of the chain that state is
@@ -50,7 +50,7 @@ pub struct Confirmed<'a> {
 pub struct Pool {
     content: PoolContent,
     rebuild: Option<Rebuild>,
-    /// What was answered lately.
+    /// Answers given lately.
     memory: PushMemory,
     /// Transactions that have come in and nobody was told of yet.
     arrivals: VecDeque<Rc<Transaction>>,
@@ -110,9 +110,9 @@ impl Pool {
         !self.arrivals.is_empty()
     }
 
-    /// A transaction that has come in and nobody was told of yet, the oldest first (specification 07 §10.3). It is as it
-    /// came in, from wherever it did: a multisig transaction without what was attached since, a cosignature by itself.
-    /// What is merely taken over when the pool is built anew has come in before.
+    /// A transaction that has come in and nobody was told of yet, the oldest first. It is as it came in, from wherever
+    /// it did: a multisig transaction without what was attached since, a cosignature by itself. What is merely taken
+    /// over when the pool is built anew has come in before.
     pub fn next_arrival(&mut self) -> Option<Rc<Transaction>> {
         self.arrivals.pop_front()
     }

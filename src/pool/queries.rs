@@ -1,4 +1,4 @@
-//! What is asked of the pool (specification 08 §6).
+//! What is asked of the pool.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

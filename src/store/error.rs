@@ -18,9 +18,9 @@ pub enum StoreError {
     InUse,
     /// This process is changing it already. Asking twice is a mistake of the program.
     BeingChanged,
-    /// There is no chain in the folder.
+    /// There is no store in the folder.
     Empty,
-    /// Reading was told to stop.
+    /// Reading was interrupted by [`crate::store::Store::stop_when`].
     Interrupted,
     /// A value cannot be read back: the file is damaged.
     Damaged(&'static str),

@@ -143,8 +143,8 @@ impl Store {
 
     /// The one writer. Fails while there is another in this process.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
-        let turn = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
-        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, turn))
+        let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
+        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, right))
     }
 
     /// Bytes of the file that hold pages.
