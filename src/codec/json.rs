@@ -39,11 +39,6 @@ const fn bucket(name: &str) -> u8 {
 }
 
 impl JsonSink {
-    /// Appends to a buffer.
-    pub fn appending(out: Vec<u8>) -> JsonSink {
-        JsonSink { out, ..JsonSink::default() }
-    }
-
     /// The JSON text of one entity.
     pub fn document(write: impl FnOnce(&mut JsonSink)) -> Vec<u8> {
         let mut sink = JsonSink::default();
@@ -64,11 +59,6 @@ impl JsonSink {
         std::mem::swap(&mut self.out, out);
         self.entity(write);
         std::mem::swap(&mut self.out, out);
-    }
-
-    /// What was written.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.out
     }
 
     fn finish(&mut self, start: usize, first: usize) {

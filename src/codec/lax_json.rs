@@ -58,14 +58,6 @@ impl Value {
         };
         members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
-
-    /// The text of a string.
-    pub fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::String(text) => Some(text),
-            _ => None,
-        }
-    }
 }
 
 impl Wipe for Value {

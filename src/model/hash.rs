@@ -40,13 +40,6 @@ impl fmt::Debug for Hash256 {
 #[derive(Clone, PartialEq, Eq)]
 pub struct WireHash(pub Vec<u8>);
 
-impl WireHash {
-    /// The proper hash, if the length is right.
-    pub fn to_hash(&self) -> Option<Hash256> {
-        Hash256::try_from(self.0.as_slice()).ok()
-    }
-}
-
 impl From<Hash256> for WireHash {
     fn from(hash: Hash256) -> Self {
         WireHash(hash.0.to_vec())

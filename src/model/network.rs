@@ -71,11 +71,6 @@ impl ChainParameters {
         self.rewrite_limit.saturating_add(ADDITIONAL)
     }
 
-    /// Blocks in a synchronisation attempt for which no number is asked.
-    pub fn default_blocks_per_sync(&self) -> u64 {
-        self.max_blocks_per_sync() / 4
-    }
-
     /// The defaults, on a chain that has all forks behind it.
     pub fn after_all_forks() -> ChainParameters {
         ChainParameters {
@@ -90,16 +85,6 @@ impl ChainParameters {
             stabilize_block_times: false,
             forks: Forks::behind(),
         }
-    }
-
-    /// Transactions in a synchronisation attempt for which no number is asked.
-    pub fn default_transactions_per_sync(&self) -> u32 {
-        self.max_transactions / 2
-    }
-
-    /// Fewest transactions that a synchronisation attempt may be limited to.
-    pub fn min_transactions_per_sync(&self) -> u32 {
-        self.max_transactions_per_block
     }
 }
 
@@ -209,7 +194,6 @@ mod tests {
             (chain.blocks_per_day(), chain.blocks_per_month(), chain.blocks_per_year()),
             (1440, 43_200, 525_600)
         );
-        assert_eq!((chain.max_blocks_per_sync(), chain.default_blocks_per_sync()), (400, 100));
-        assert_eq!((chain.min_transactions_per_sync(), chain.default_transactions_per_sync()), (120, 5_000));
+        assert_eq!(chain.max_blocks_per_sync(), 400);
     }
 }

@@ -139,16 +139,6 @@ impl ValidationResult {
     pub fn is_success(self) -> bool {
         self.kind() == ResultKind::Success
     }
-
-    /// Whether the thing was not needed.
-    pub fn is_neutral(self) -> bool {
-        self.kind() == ResultKind::Neutral
-    }
-
-    /// Whether the thing is not valid.
-    pub fn is_failure(self) -> bool {
-        self.kind() == ResultKind::Failure
-    }
 }
 
 impl fmt::Display for ValidationResult {

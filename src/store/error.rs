@@ -18,7 +18,7 @@ pub enum StoreError {
     InUse,
     /// This process is changing it already. Asking twice is a mistake of the program.
     BeingChanged,
-    /// There is no store in the folder.
+    /// There is no chain in the folder.
     Empty,
     /// Reading was interrupted by [`crate::store::Store::stop_when`].
     Interrupted,
