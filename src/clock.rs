@@ -64,8 +64,8 @@ impl NetworkClock {
         NetworkClock { mode, started: monotonic_millis }
     }
 
-    /// Network time in milliseconds since the network's epoch, given the system's Unix time and the loop's
-    /// monotonic clock, both in milliseconds (specification 02 §3). Negative before the epoch.
+    /// Network time in milliseconds since the network's epoch, given the system's Unix time and the loop's monotonic
+    /// clock, both in milliseconds. Negative before the epoch.
     pub fn millis(&self, unix_millis: i64, monotonic_millis: u64) -> i64 {
         match self.mode {
             ClockMode::System => unix_millis.saturating_sub(EPOCH_UNIX_MILLIS),
@@ -77,7 +77,7 @@ impl NetworkClock {
         }
     }
 
-    /// Network time as a time stamp, rounded to the nearest second (specification 01 §7).
+    /// Network time as a time stamp, rounded to the nearest second.
     pub fn now(&self, unix_millis: i64, monotonic_millis: u64) -> Timestamp {
         let seconds = self.millis(unix_millis, monotonic_millis).saturating_add(500).div_euclid(1000);
         Timestamp(i32::try_from(seconds.max(0)).unwrap_or(i32::MAX))

@@ -1,4 +1,7 @@
 //! `nisd`: a full NEM (NIS1) node in one thread.
+//!
+//! What NIS1 does was taken from a specification of its protocol that is not part of this project; the tests hold the
+//! node to recordings of it.
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use nisd::chain::{ChainPart, Intake, IntakeOptions, PartOutcome, PartProgress, IntakeProgress, Validity, rollback};
+use nisd::chain::{ChainPart, Intake, IntakeOptions, IntakeProgress, PartOutcome, PartProgress, Validity, rollback};
 use nisd::codec::block_file::BlockFile;
 use nisd::codec::{Context, Form};
 use nisd::config::{self, Settings};

@@ -1,5 +1,5 @@
-//! Putting one block onto a chain: its proof, its transactions by all rules, its rewards, and the importances that
-//! are due after it (specification 02 §18.3). One piece of work at a time.
+//! Putting one block onto a chain: its proof, its transactions by all rules, its rewards, and the importances that are
+//! due after it. One piece of work at a time.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::rules::{self, Case, Purpose, ValidationResult};
 use crate::state::{self, BlockContext, Ledger};
 use crate::store::{Batch, Read, StoredBlock, Write};
 
-/// What a block is judged by, besides the state.
+/// What judging a block takes, besides the state.
 pub struct Conditions<'a> {
     /// The network.
     pub network: &'a Network,
@@ -49,7 +49,7 @@ enum Stage {
     Recalculating(Box<(Recalculation, Settled)>, Proof),
 }
 
-/// What comes of a piece of work.
+/// What follows a piece of work.
 enum Next {
     /// There is more to do.
     Stage(Stage),
@@ -57,7 +57,7 @@ enum Next {
     Stored(StoredBlock),
 }
 
-/// What the place of a block in the chain decides.
+/// What follows from the place of a block in the chain.
 #[derive(Clone, Copy)]
 struct Proof {
     hash: Hash256,
@@ -140,8 +140,7 @@ impl Admission {
         Ok(state::forget_above(batch, in_force)?)
     }
 
-    /// Checks height, signature and proof (specification 02 §18.3 steps 3.1–3.4). The hash of the block before is
-    /// ours, whatever the block says.
+    /// Checks height, signature and proof. The hash of the block before is ours, whatever the block says.
     fn place(
         &mut self,
         batch: &Batch<'_>,
@@ -265,9 +264,8 @@ impl Admission {
     }
 }
 
-/// Importance with which an account signs a block at a height, in whole units (specification 02 §4.3). One that was
-/// computed for another height counts as none: such an account lost its eligibility, and the protocol's network
-/// never accepts its blocks.
+/// Importance with which an account signs a block at a height, in whole units. One that was computed for another height
+/// counts as none: such an account lost its eligibility, and the protocol's network never accepts its blocks.
 pub fn harvesting_importance(
     state: &impl Read,
     signer: &Address,

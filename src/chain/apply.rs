@@ -1,4 +1,4 @@
-//! Applying a verified block to the state (specification 03 §5).
+//! Applying a verified block to the state.
 
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, NetworkByte, Transaction};
@@ -26,7 +26,7 @@ pub fn apply_transaction(
     effects.iter().try_for_each(|effect| ledger.apply(effect))
 }
 
-/// Remembers every key that a transaction carries (specification 03 §8).
+/// Remembers every key that a transaction carries.
 fn reveal_keys(ledger: &mut Ledger<'_, impl Write>, transaction: &Transaction) -> Result<(), StateError> {
     ledger.reveal(&transaction.signer)?;
     match &transaction.body {

@@ -42,7 +42,7 @@ impl<R: Read> io::Read for StoredBlocks<'_, R> {
     }
 }
 
-/// Where a store differs from what its blocks give.
+/// Where a store differs from what results from its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// What is known of the block at this height.

@@ -1,15 +1,14 @@
-//! Which of two chains is to be followed: comparing with the chain of a remote node, answer by answer
-//! (specification 02 §18.4, §19).
+//! Which of two chains is to be followed: comparing with the chain of a remote node, answer by answer.
 //!
-//! The caller asks the remote for its score, hands the answer to a [`Comparison`], asks what the [`Step`] says, and
-//! so on until there is an [`Finding`]. A remote that does not answer, or not in a readable way, ends the comparison
-//! without an outcome.
+//! The caller asks the remote for its score, hands the answer to a [`Comparison`], asks what the [`Step`] says, and so
+//! on until there is a [`Finding`]. A remote that does not answer, or not in a readable way, ends the comparison
+//! without one.
 
 use crate::crypto::Signature;
 use crate::model::network::ChainParameters;
 use crate::model::{Hash256, Height};
 
-/// What a comparison has come to (specification 02 §19).
+/// What a comparison has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Nothing is known.
@@ -36,14 +35,14 @@ pub enum Finding {
     RemoteLiedAboutChainScore,
 }
 
-/// What is remembered of dealing with a node (specification 02 §6.3).
+/// What is remembered of dealing with a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interaction {
-    /// It was of use.
+    /// The node was useful.
     Success,
-    /// It neither helped nor harmed.
+    /// The node was neither useful nor harmful.
     Neutral,
-    /// It harmed.
+    /// The node was harmful.
     Failure,
 }
 
@@ -56,7 +55,7 @@ pub struct Fork {
     pub consistent: bool,
 }
 
-/// Set in the codes of outcomes that no honest node causes.
+/// Set in the codes of findings that no honest node causes.
 const EVIL: u32 = 0x8000_0000;
 
 impl Finding {
@@ -136,7 +135,7 @@ pub enum Step {
     AskHashes,
     /// The remote is to be asked for its block after the common one.
     AskBlockAfter(Fork),
-    /// It is over.
+    /// The comparison is over.
     Done(Finding),
 }
 
@@ -212,10 +211,10 @@ impl Comparison {
     }
 }
 
-/// What becomes of valid blocks of a remote (specification 02 §18.4, §18.6).
+/// What becomes of valid blocks of a remote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// There is nothing in them: they count as invalid.
+    /// They add nothing to the score, and count as invalid.
     Nothing,
     /// They are not better than ours above the common block.
     Keep,
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_have_their_numbers_and_consequences() {
+    fn findings_have_their_numbers_and_consequences() {
         let fork = Fork { common: Height(1), consistent: true };
         let (neutral, failure) = (Some(Interaction::Neutral), Some(Interaction::Failure));
         let table = [

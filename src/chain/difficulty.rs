@@ -1,4 +1,4 @@
-//! The difficulty of a block (specification 02 §4.2).
+//! The difficulty of a block.
 
 use std::collections::VecDeque;
 

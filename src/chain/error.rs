@@ -16,12 +16,11 @@ pub enum BlockError {
     Unreadable(ReadError),
     /// It has another height than the one after the last block.
     Height { expected: Height, found: Height },
-    /// It names another block before it.
+    /// It names another block as the one before it.
     Parent,
     /// A rule refuses it, or the transaction in it with this index.
     Refused(ValidationResult, Option<usize>),
-    /// The protocol has no result for what is wrong with it, or with the transaction in it with this index
-    /// (specification 02 §6.4).
+    /// It, or the transaction in it with this index, is wrong in a way for which NIS1 has a text instead of a result.
     Exception(Exception, Option<usize>),
     /// Its time stamps make the difficulty impossible.
     NoTimePasses,
@@ -76,7 +75,7 @@ fn concerned(f: &mut fmt::Formatter<'_>, transaction: Option<usize>) -> fmt::Res
     transaction.map_or(Ok(()), |index| write!(f, "its transaction {index}: "))
 }
 
-/// Words for the results that concern the block itself; the names of the others say enough.
+/// Words for the results that concern the block itself; for the others the name is enough.
 fn explanation(result: ValidationResult) -> Option<&'static str> {
     match result {
         ValidationResult::FailureBlockUnexpectedHeight => Some("its height is not the next one"),

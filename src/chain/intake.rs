@@ -53,7 +53,7 @@ pub enum IntakeError {
 impl fmt::Display for IntakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The block may be fine.
+            // The store failed, not the block.
             IntakeError::Block(height, BlockError::Store(error)) => write!(f, "at height {height}: {error}"),
             IntakeError::Block(height, error) => write!(f, "the block at height {height} is refused: {error}"),
             IntakeError::File(height, error) => write!(f, "after height {height}: {error}"),

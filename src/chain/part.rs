@@ -1,5 +1,4 @@
-//! Judging a chain part as a whole: blocks that are to follow one of ours, and may replace ours above it
-//! (specification 02 §18, §19).
+//! Judging a chain part as a whole: blocks that are to follow one of ours, and may replace ours above it.
 //!
 //! All work is done in one batch. It is committed if the part is valid and better, and dropped otherwise, so that the
 //! chain is never between two states.
@@ -26,7 +25,7 @@ pub enum Validity {
     Valid,
     /// The first thing that is wrong with it.
     Refused(ValidationResult),
-    /// It means something that cannot be; in the protocol's words where it has any.
+    /// It asks for something impossible; in NIS1's words where it has any.
     Exception(Exception),
 }
 
@@ -35,7 +34,7 @@ pub enum Validity {
 pub struct PartOutcome {
     /// What the rules say.
     pub validity: Validity,
-    /// Scores of our blocks above the common one and of the part, if it is valid (specification 02 §4.6).
+    /// Scores of our blocks above the common one and of the part, if it is valid.
     pub scores: Option<(i64, i64)>,
     /// What our chain has become, if the part was better.
     pub switch: Option<Switch>,
@@ -51,7 +50,7 @@ pub struct Switch {
     /// Hashes of the direct transactions of the part.
     pub confirmed: BTreeSet<Hash256>,
     /// Direct transactions of our replaced blocks that the part does not hold, in the order in which they go back to
-    /// the unconfirmed ones (specification 02 §18.4).
+    /// the unconfirmed ones.
     pub returned: Vec<Transaction>,
 }
 
@@ -60,7 +59,7 @@ impl PartOutcome {
         PartOutcome { validity, scores: None, switch: None }
     }
 
-    /// The result if the part was a block that was pushed or harvested (specification 02 §18.4).
+    /// The result if the part was a block that was pushed or harvested.
     pub fn of_push(&self) -> Result<ValidationResult, &Exception> {
         match (&self.validity, self.scores) {
             (Validity::Exception(exception), _) => Err(exception),
@@ -72,7 +71,7 @@ impl PartOutcome {
         }
     }
 
-    /// The result if the part was asked for because its sender reported a better chain (specification 02 §18.6).
+    /// The result if the part was asked for because its sender reported a better chain.
     pub fn of_synchronisation(&self) -> Result<ValidationResult, &Exception> {
         match &self.validity {
             Validity::Exception(exception) => Err(exception),
@@ -113,7 +112,7 @@ enum Stage {
 pub enum PartProgress<'s> {
     /// Work goes on.
     Working(Box<ChainPart<'s>>),
-    /// It is decided. What the outcome tells is durable.
+    /// The part is judged. What the outcome tells is durable.
     Done(PartOutcome),
 }
 
@@ -206,7 +205,7 @@ impl<'s> ChainPart<'s> {
         Ok(Stage::Checking(blocks, None, checked))
     }
 
-    /// Difficulties come before everything else (specification 02 §4.2, §18.2).
+    /// Difficulties come before everything else.
     fn check_difficulties(&self, blocks: &VecDeque<Block>) -> Result<(), BlockError> {
         let mut window = ChainHead::load_at(&self.batch, self.common)?.window;
         for block in blocks {
@@ -273,7 +272,7 @@ impl<'s> ChainPart<'s> {
     /// A valid part replaces our blocks if its score is higher: of equals the first seen stays.
     fn decide(self: Box<Self>) -> Result<PartOutcome, StoreError> {
         let last = tip(&self.batch)?.ok_or(StoreError::Empty)?;
-        // Sums of the protocol wrap at 64 bits.
+        // As in NIS1, sums wrap at 64 bits.
         let (ours, theirs) = (self.ours as i64, (last.score - self.base) as i64);
         let mut outcome = PartOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), switch: None };
         if decide(ours, theirs) == Decision::Switch {

@@ -1,4 +1,4 @@
-//! Single blocks that a peer pushes or that this node harvested (specification 02 §18.1).
+//! Single blocks that a peer pushes or that this node harvested.
 
 use super::harvest::Harvested;
 use super::part::ChainPart;
@@ -69,7 +69,7 @@ fn boxed(part: Result<ChainPart<'_>, RollbackError>) -> Result<Box<ChainPart<'_>
     match part {
         Ok(part) => Ok(Box::new(part)),
         Err(RollbackError::Store(error)) => Err(error.into()),
-        // One block is never better than more of ours than may be rewritten.
+        // Blocks of ours deeper than the rewrite limit are never replaced.
         Err(RollbackError::NotBelow { .. } | RollbackError::TooDeep { .. }) => Err(ValidationResult::Neutral.into()),
     }
 }

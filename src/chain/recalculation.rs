@@ -1,4 +1,4 @@
-//! Recalculating importances after the blocks that call for it (specification 04 §3, §13).
+//! Recalculating importances after the blocks that call for it.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -8,7 +8,7 @@ use super::error::BlockError;
 use crate::importance::{Calculation, CalculationProgress, Importance, Settings};
 use crate::model::{Address, Amount, Height, Network};
 use crate::state::{self, Account, AccountImportance, ListWriter, Outlink};
-use crate::store::{Batch, Entry, Read, StoreError, Table};
+use crate::store::{Batch, Read, StoreError, Table};
 
 /// Accounts, outlinks or results that are dealt with in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -40,7 +40,8 @@ enum Stage {
     Done,
 }
 
-/// The grouped height at which importances are due after a block, if they are (specification 04 §3.2).
+/// The grouped height for which importances are calculated after a block; `None` if none are due: they are after the
+/// first block and after every 359th.
 pub fn due_after(height: Height) -> Option<Height> {
     let next = height.next().grouped();
     (height == Height::NEMESIS || next != height.grouped()).then_some(next)
@@ -76,18 +77,17 @@ impl Recalculation {
         batch: &Batch<'_>,
         network: &Network,
     ) -> Result<Stage, BlockError> {
-        let mut walk = batch.walk(Table::Accounts)?;
-        let mut entry = walk.seek(from)?;
-        for _ in 0..ENTRIES_PER_STEP {
-            let Some((_, value)) = entry else {
-                let settings = Settings::new(self.height, network.chain.blocks_per_day(), count);
-                let calculation = Calculation::new(network.chain.importance, settings);
-                return Ok(Stage::Accounts(Box::new(calculation), Vec::new()));
-            };
+        let next = visit_some(batch, Table::Accounts, from, |_, value| {
             count += u64::from(Account::from_bytes(value)?.first_height < self.height.0);
-            entry = walk.next()?;
-        }
-        Ok(Stage::Counting(count, key_of(entry)))
+            Ok(())
+        })?;
+        Ok(match next {
+            Some(key) => Stage::Counting(count, key),
+            None => {
+                let settings = Settings::new(self.height, network.chain.blocks_per_day(), count);
+                Stage::Accounts(Box::new(Calculation::new(network.chain.importance, settings)), Vec::new())
+            }
+        })
     }
 
     fn read_accounts(
@@ -97,13 +97,7 @@ impl Recalculation {
         batch: &Batch<'_>,
         network: &Network,
     ) -> Result<Stage, BlockError> {
-        let mut walk = batch.walk(Table::Accounts)?;
-        let mut entry = walk.seek(from)?;
-        for _ in 0..ENTRIES_PER_STEP {
-            let Some((key, value)) = entry else {
-                let first = self.height.minus(network.chain.blocks_per_month());
-                return Ok(Stage::Outlinks(calculation, first.0.to_be_bytes().to_vec()));
-            };
+        let next = visit_some(batch, Table::Accounts, from, |key, value| {
             let address = Address::from_stored(key.try_into().map_err(|_| StoreError::Damaged("an address"))?);
             let account = Account::from_bytes(value)?;
             if account.is_known() && address != network.nemesis_signer {
@@ -111,9 +105,15 @@ impl Recalculation {
                 calculation.add_account(address, vested, Height(account.first_height));
                 self.handed_over += 1;
             }
-            entry = walk.next()?;
-        }
-        Ok(Stage::Accounts(calculation, key_of(entry)))
+            Ok(())
+        })?;
+        Ok(match next {
+            Some(key) => Stage::Accounts(calculation, key),
+            None => {
+                let first = self.height.minus(network.chain.blocks_per_month());
+                Stage::Outlinks(calculation, first.0.to_be_bytes().to_vec())
+            }
+        })
     }
 
     fn calculate(&self, mut calculation: Box<Calculation>, batch: &mut Batch<'_>) -> Result<Stage, BlockError> {
@@ -129,21 +129,34 @@ impl Recalculation {
     }
 }
 
-/// The key at which a walk goes on: that of the present entry, or one behind all addresses and heights.
-fn key_of(entry: Option<Entry<'_>>) -> Vec<u8> {
-    entry.map_or_else(|| vec![0xff], |(key, _)| key.to_vec())
+/// Calls `visit` with as many entries of a table as one step deals with, beginning at a key. The key at which the next
+/// step begins; `None` once the end is reached.
+fn visit_some(
+    batch: &Batch<'_>,
+    table: Table,
+    from: &[u8],
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let mut walk = batch.walk(table)?;
+    let mut entry = walk.seek(from)?;
+    for _ in 0..ENTRIES_PER_STEP {
+        let Some((key, value)) = entry else { return Ok(None) };
+        visit(key, value)?;
+        entry = walk.next()?;
+    }
+    Ok(entry.map(|(key, _)| key.to_vec()))
 }
 
 fn read_outlinks(mut calculation: Box<Calculation>, from: &[u8], batch: &Batch<'_>) -> Result<Stage, BlockError> {
-    let mut walk = batch.walk(Table::Outlinks)?;
-    let mut entry = walk.seek(from)?;
-    for _ in 0..ENTRIES_PER_STEP {
-        let Some((key, value)) = entry else { return Ok(Stage::Calculating(calculation)) };
+    let next = visit_some(batch, Table::Outlinks, from, |key, value| {
         let outlink = Outlink::from_entry(key, value)?;
         calculation.add_outlink(outlink.height, &outlink.sender, &outlink.recipient, outlink.weight);
-        entry = walk.next()?;
-    }
-    Ok(Stage::Outlinks(calculation, key_of(entry)))
+        Ok(())
+    })?;
+    Ok(match next {
+        Some(key) => Stage::Outlinks(calculation, key),
+        None => Stage::Calculating(calculation),
+    })
 }
 
 fn write(mut merge: Box<Merge>, mut writer: ListWriter, batch: &mut Batch<'_>) -> Result<Stage, BlockError> {

@@ -20,8 +20,8 @@ pub struct SignatureCheck {
 }
 
 impl SignatureCheck {
-    /// Begins with the first transaction. Signatures in the block of the treasury re-issuance are not checked:
-    /// instead its transactions must be those that the network agreed on (specification 02 §20.2, B9).
+    /// Begins with the first transaction. Signatures in the block of the treasury re-issuance are not checked: instead
+    /// its transactions must be those that the network agreed on.
     pub fn new(block: &Block, network: &Network, trusted: bool) -> SignatureCheck {
         let treasury = block.height > Height::NEMESIS && block.height.0 == network.chain.forks.treasury_reissuance;
         let hashes = Vec::with_capacity(block.transactions.len());

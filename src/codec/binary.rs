@@ -1,4 +1,4 @@
-//! The binary format (specification 01 §8).
+//! The binary format.
 
 use std::borrow::Cow;
 
@@ -222,7 +222,7 @@ impl<'a> Source<'a> for BinarySource<'a> {
             Cow::Borrowed(text) => text::cut_units(text, units),
             Cow::Owned(mut text) => {
                 let cut = text::cut_units(&text, units).into_owned();
-                // It may be a secret.
+                // The text may be a secret.
                 wipe::text(&mut text);
                 Cow::Owned(cut)
             }

@@ -1,4 +1,4 @@
-//! Blocks on the wire (specification 01 §12).
+//! Blocks on the wire.
 
 use super::binary::{BinarySink, BinarySource};
 use super::sink::{Form, Sink};

@@ -1,4 +1,4 @@
-//! The JSON format (specification 01 §9).
+//! The JSON format.
 
 use std::borrow::Cow;
 
@@ -26,8 +26,7 @@ struct Member {
     end: usize,
 }
 
-/// Place of a name in the hash table (specification 06 §4.6). Sixteen buckets, as no object has more than
-/// twelve members.
+/// Place of a name in NIS1's hash table. It has sixteen buckets, as no object has more than twelve members.
 const fn bucket(name: &str) -> u8 {
     let bytes = name.as_bytes();
     let mut hash = 0u32;
@@ -40,11 +39,6 @@ const fn bucket(name: &str) -> u8 {
 }
 
 impl JsonSink {
-    /// Appends to a buffer.
-    pub fn appending(out: Vec<u8>) -> JsonSink {
-        JsonSink { out, ..JsonSink::default() }
-    }
-
     /// The JSON text of one entity.
     pub fn document(write: impl FnOnce(&mut JsonSink)) -> Vec<u8> {
         let mut sink = JsonSink::default();
@@ -65,11 +59,6 @@ impl JsonSink {
         std::mem::swap(&mut self.out, out);
         self.entity(write);
         std::mem::swap(&mut self.out, out);
-    }
-
-    /// What was written.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.out
     }
 
     fn finish(&mut self, start: usize, first: usize) {
@@ -174,11 +163,11 @@ pub struct JsonSource<'a> {
     order: Option<std::slice::Iter<'a, Value>>,
 }
 
-/// Name of the member that demands an order of the others (specification 01 §9.3).
+/// Name of the member that demands an order of the others.
 const ORDER_MEMBER: &str = "_propertyOrderArray";
 
 impl<'a> JsonSource<'a> {
-    /// Reads from an object; class A if the value is something else.
+    /// Reads from an object. Fails with [`ReadError::Argument`] if the value is something else.
     pub fn new(value: &'a Value, context: Context) -> Result<JsonSource<'a>, ReadError> {
         match value {
             Value::Object(members) => Ok(JsonSource::of(members, context, 0)),
@@ -236,7 +225,7 @@ impl<'a> Source<'a> for JsonSource<'a> {
     }
 
     fn i32(&mut self, label: &'static str) -> Result<Option<i32>, ReadError> {
-        // Larger numbers lose their upper half (specification 01 §9.3).
+        // As in NIS1, larger numbers lose their upper half.
         Ok(self.i64(label)?.map(|value| value as i32))
     }
 

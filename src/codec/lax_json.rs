@@ -1,7 +1,7 @@
 //! A permissive JSON reader for HTTP bodies and websocket payloads.
 //!
-//! NIS1's own parser takes far more than JSON, and wallets rely on it: some send single-quoted
-//! text. The grammar is that of RFC 8259, plus (specification 07 §8.1, 01 §9.3):
+//! NIS1's own parser takes far more than JSON, and wallets rely on it: some send single-quoted text. The grammar is
+//! that of RFC 8259, plus:
 //!
 //! - strings in `'…'` or `"…"`, with the escapes `\'` and `\xHH`; unknown escapes are dropped;
 //! - keys without quotes, up to the `:`, and values without quotes, up to the `,` or the bracket
@@ -57,14 +57,6 @@ impl Value {
             return None;
         };
         members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
-    }
-
-    /// The text of a string.
-    pub fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::String(text) => Some(text),
-            _ => None,
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Entities as bytes and as JSON, and all limits on what is read (specification 01 §8–§16).
+//! Entities as bytes and as JSON, and all limits on what is read.
 //!
 //! Each entity is described once, against [`Source`] and [`Sink`]; the two formats are implementations of
 //! these. A hash or a signature is always over what was written again, never over what was read.

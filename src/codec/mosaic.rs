@@ -1,4 +1,4 @@
-//! Mosaic ids, attachments, definitions and levies on the wire (specification 01 §11, §13.8).
+//! Mosaic ids, attachments, definitions and levies on the wire.
 
 use super::digits;
 use super::sink::Sink;
@@ -24,8 +24,7 @@ pub fn write_mosaic_id(sink: &mut impl Sink, id: &MosaicId) {
     sink.string("name", Some(id.name()));
 }
 
-/// Names longer than the limit of a text are cut wherever they are written (specification 01 §17 Q7). They
-/// are ASCII, so units are bytes.
+/// Names longer than the limit of a text are cut wherever they are written. They are ASCII, so that a unit is a byte.
 pub fn cut_name(name: &str) -> &str {
     &name[..name.len().min(limits::TEXT_UNITS)]
 }
@@ -42,7 +41,7 @@ pub fn write_mosaic(sink: &mut impl Sink, mosaic: &Mosaic) {
     sink.u64("quantity", mosaic.quantity);
 }
 
-/// Reads a definition. Properties are brought into their normal form (specification 01 §15).
+/// Reads a definition. Properties are brought into their normal form.
 pub fn read_definition<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicDefinition, ReadError> {
     let creator = source.public_key("creator")?;
     let id = source.need_object("id", read_mosaic_id)?;
@@ -94,7 +93,7 @@ fn read_flag(text: Option<&str>, default: bool) -> Result<bool, ReadError> {
         None => Ok(default),
         Some(text) if is(text, "TRUE") => Ok(true),
         Some(text) if is(text, "FALSE") => Ok(false),
-        // The protocol lets this pass here and fails as soon as the entity is hashed; nothing lies between.
+        // NIS1 reads this, and fails as soon as the entity is hashed, which it is before anything else.
         Some(_) => Err(ReadError::NotABoolean),
     }
 }

@@ -1,6 +1,6 @@
 //! Writing of entities, whatever the format.
 
-/// Whether an entity is written with its own signature and cosignatures (specification 01 §10).
+/// Whether an entity is written with its own signature and cosignatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Everything: what travels between nodes and what the interface shows.

@@ -6,7 +6,7 @@ use std::fmt;
 use super::text;
 use crate::model::{Address, Amount, Height, Network, NetworkByte, Timestamp, WireHash};
 
-/// Limits that cut what is read (specification 01 §8.4), and one that refuses.
+/// Limits that cut what is read, and one that refuses.
 pub mod limits {
     /// Bytes kept of any byte string, and of the UTF-8 form of any text in the binary format.
     pub const BYTES: usize = 2048;
@@ -20,26 +20,26 @@ pub mod limits {
 
 const SERIALIZATION: &str = "org.nem.core.serialization.SerializationException";
 
-/// Why an entity could not be read; the classes of specification 01 §1.
+/// Why an entity could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// A: a value is not allowed.
+    /// A value is not allowed.
     Argument(String),
-    /// A: a text should be a number.
+    /// A text should be a number.
     NotANumber(String),
-    /// A: an amount or a quantity is negative.
+    /// An amount or a quantity is negative.
     Negative(Measure, i64),
-    /// U: an address is not valid on this network; the text as read, in upper case.
+    /// An address is not valid on this network; the text as read, in upper case.
     UnknownAddress(String),
-    /// M: a required field is null.
+    /// A required field is null.
     Missing(&'static str),
-    /// T: a field has another type or an impossible value.
+    /// A field has another type or an impossible value.
     Incompatible(&'static str),
-    /// S: the bytes are not a serialised entity, or a nested entity in binary is wrong.
+    /// The bytes are not a serialised entity, or a nested entity in binary is wrong.
     Serialization(String),
-    /// S: a text should be `true` or `false`.
+    /// A text should be `true` or `false`.
     NotABoolean,
-    /// I: something else; the text is ours.
+    /// Something else; the text is this node's own.
     Internal(String),
 }
 
@@ -54,7 +54,7 @@ pub enum Measure {
 
 impl ReadError {
     /// The failure to read an entity inside which this one happened, in the binary format: the text tells the name of
-    /// the former failure too, once for each level (specification 01 §1).
+    /// the former failure too, once for each level.
     pub fn nested(self) -> ReadError {
         let name = match &self {
             ReadError::Argument(_) => "java.lang.IllegalArgumentException",
@@ -63,13 +63,13 @@ impl ReadError {
             ReadError::Negative(Measure::Quantity, _) => "org.nem.core.model.primitive.NegativeQuantityException",
             ReadError::Missing(_) => "org.nem.core.serialization.MissingRequiredPropertyException",
             ReadError::Serialization(_) => SERIALIZATION,
-            // It does not tell which.
+            // The text does not tell the address.
             ReadError::UnknownAddress(_) => {
                 return ReadError::Serialization("java.util.MissingResourceException: invalid address".to_owned());
             }
-            // Its name is not known.
+            // NIS1's name for it is not known.
             ReadError::Incompatible(_) => return ReadError::Serialization(self.to_string()),
-            // Its text is the same at every level.
+            // The text is the same at every level.
             ReadError::NotABoolean | ReadError::Internal(_) => return self,
         };
         ReadError::Serialization(format!("{name}: {self}"))
@@ -80,7 +80,8 @@ impl ReadError {
         ReadError::Serialization("unexpected end of stream reached".to_owned())
     }
 
-    /// The class as one letter.
+    /// The class as one letter: A an argument, U an unknown address, M something missing, T a wrong type, S a wrong
+    /// serialisation, I something internal.
     pub fn class(&self) -> char {
         match self {
             ReadError::Argument(_) | ReadError::NotANumber(_) | ReadError::Negative(..) => 'A',
@@ -134,7 +135,7 @@ impl std::error::Error for ReadError {}
 pub struct Context {
     /// First byte of valid addresses.
     pub network: NetworkByte,
-    /// The account whose transactions are free of fees (specification 01 §17 Q1).
+    /// The account whose transactions are free of fees.
     pub nemesis_signer: Address,
     /// Whether the input comes from the node's own store, so that it was checked and brought into its normal form
     /// before.

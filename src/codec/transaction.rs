@@ -1,4 +1,4 @@
-//! Transactions on the wire (specification 01 §10, §13).
+//! Transactions on the wire.
 
 use super::binary::{BinarySink, BinarySource};
 use super::mosaic::{
@@ -122,7 +122,7 @@ fn write_modifications(sink: &mut impl Sink, body: &AggregateModification, newer
     }
 }
 
-/// Reads the fields of a transaction and normalises it (specification 01 §15).
+/// Reads the fields of a transaction and normalises it.
 pub fn read<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Transaction, ReadError> {
     let code = source.need_i32("type")?;
     if !kind::ALL.contains(&code) {
@@ -162,7 +162,7 @@ fn unknown_kind(code: i32) -> ReadError {
     ReadError::Argument(format!("Unknown transaction type: {code}"))
 }
 
-/// The nemesis account pays no fees, whatever its transactions say (specification 01 §17 Q1).
+/// The fee that counts: the nemesis account pays none, whatever its transactions say.
 fn effective_fee(fee: Amount, signer: &PublicKey, context: &Context) -> Amount {
     let free = fee > Amount::ZERO
         && !context.trusted
@@ -188,8 +188,8 @@ fn read_message<'a, S: Source<'a>>(source: &mut S) -> Result<Message, ReadError>
     Ok(Message { kind, payload: source.need_bytes("payload")?.into_owned() })
 }
 
-/// Adds up mosaics with the same id and brings them into the order of the wire: that of the text
-/// `namespace:name : quantity` (specification 01 §13.2, §17 Q4).
+/// Adds up mosaics with the same id and brings them into the order of the wire: that of the text `namespace:name :
+/// quantity`.
 fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
     mosaics.sort_by(|a, b| a.id.cmp(&b.id));
     let mut merged: Vec<Mosaic> = Vec::with_capacity(mosaics.len());
@@ -238,7 +238,7 @@ fn read_modifications<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<
     })
 }
 
-/// By kind, then by address; ties keep their order (specification 01 §13.4).
+/// By kind, then by address; ties keep their order.
 fn sort_modifications(mut modifications: Vec<Modification>, network: NetworkByte) -> Vec<Modification> {
     modifications.sort_by_cached_key(|modification| {
         (modification.kind, Address::from_public_key(&modification.cosignatory, network))
@@ -260,8 +260,8 @@ fn read_multisig<'a, S: Source<'a>>(source: &mut S, form: Form, signer: &PublicK
     Ok(Multisig { inner, cosignatures })
 }
 
-/// Checks the cosignatures of a transaction, drops those of its initiator `signer`, keeps one per cosigner and
-/// orders them by address (specification 01 §13.6).
+/// Checks the cosignatures of a transaction, drops those of its initiator `signer`, keeps one per cosigner and orders
+/// them by address.
 fn normalise_cosignatures(
     list: Vec<Transaction>,
     inner: &Transaction,

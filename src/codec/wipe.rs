@@ -20,7 +20,7 @@ pub fn bytes(bytes: &mut Vec<u8>) {
 
 /// What [`Wiped`] knows how to erase.
 pub trait Wipe {
-    /// Erases it.
+    /// Overwrites the value.
     fn wipe(&mut self);
 }
 

@@ -1,4 +1,4 @@
-//! Which accounts take part, and their order (specification 04 §4, §5.4).
+//! Which accounts take part, and their order.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ pub struct Accounts {
     vested: Vec<u64>,
     /// Per account the height or the place that orders it.
     places: Vec<u64>,
-    /// Accounts of the first filter.
+    /// Accounts that were counted, whether they take part or not.
     all: u64,
-    /// Those of them, and the nemesis account, that are as young as can be.
+    /// Those of them, and the nemesis account, whose first height is the last block's.
     young: u64,
 }
 
@@ -62,7 +62,7 @@ impl Accounts {
         }
     }
 
-    /// Accounts of the first filter, N_all.
+    /// Accounts that were counted, whether they take part or not.
     pub fn all(&self) -> u64 {
         self.all
     }

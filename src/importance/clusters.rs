@@ -1,4 +1,4 @@
-//! Clusters, hubs and outliers (specification 04 §9).
+//! Clusters, hubs and outliers.
 
 use super::allowance::Allowance;
 use super::grouped::Cursor;

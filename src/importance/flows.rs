@@ -1,11 +1,11 @@
-//! Net flows between accounts and what they make of an account (specification 04 §6.3, §6.4).
+//! Net flows between accounts and what they make of an account.
 
 use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Groups};
 use super::hash_order::{HashOrder, Visit};
 use super::outlinks::Outlinks;
 
-/// What counts of a score below zero.
+/// The share of a score below zero that counts.
 const NEGATIVE_WEIGHT: f64 = 0.6;
 
 /// What follows from the outlinks, by index of account.

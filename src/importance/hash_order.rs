@@ -1,6 +1,6 @@
-//! The order in which the reference platform's hash tables are iterated (specification 04 §5.2).
+//! The order in which the reference platform's hash tables are iterated.
 //!
-//! It decides in which order a few sums are made, and with that their last bits.
+//! A few sums are made in this order, which decides their last bits.
 
 use crate::model::Address;
 

@@ -1,4 +1,4 @@
-//! Sparse matrices, and the outlink matrix (specification 04 §2, §7).
+//! Sparse matrices, and the outlink matrix.
 
 use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Regroup};

@@ -1,4 +1,4 @@
-//! The importance of accounts (specification 04): proof of importance and proof of stake.
+//! The importance of accounts: proof of importance and proof of stake.
 //!
 //! A calculation is first fed with accounts and movements, then stepped until it is done, each step doing no
 //! more work than it is allowed, so that it can run between the other duties of a node. The results are those
@@ -47,8 +47,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings for a height of a chain; `known_accounts` is the number of all account states before the block
-    /// at that height (§5.4), 0 at height 1.
+    /// Settings for a height of a chain; `known_accounts` is the number of all account states before the block at that
+    /// height, 0 at height 1.
     pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> Settings {
         let order = AccountOrder::HashTables { known_accounts };
         Settings { height, blocks_per_day, order, thresholds: Thresholds::default() }
@@ -58,9 +58,9 @@ impl Settings {
 /// Limits of what counts in the graph. The protocol's are the default; others are for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
-    /// Least net flow between two accounts, in micro-units, that counts (§7).
+    /// Least net flow between two accounts, in micro-units, that counts.
     pub min_flow: f64,
-    /// Similarity that similar neighbours exceed (§8).
+    /// Similarity that similar neighbours exceed.
     pub similarity: f64,
 }
 
@@ -84,7 +84,7 @@ pub enum CalculationProgress {
 pub struct Importances {
     /// The grouped height.
     pub height: Height,
-    /// Accounts that the calculation was given, N_all (§4.1), also called the last vector size.
+    /// Accounts that the calculation was given; NIS1 calls this the last vector size.
     pub handed_over: u64,
     /// Iterations that the page rank took; 0 for proof of stake.
     pub iterations: u32,
@@ -103,7 +103,7 @@ pub struct Importance {
     pub page_rank: f64,
 }
 
-/// Why there are no importances (§3.4). A calculation that has failed is of no further use.
+/// Why there are no importances. A calculation that has failed is of no further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportanceError {
     /// No account has enough vested balance.
@@ -148,7 +148,7 @@ impl Calculation {
         }
     }
 
-    /// Hands over an account of the first filter (§4.1), the next in ascending order of address.
+    /// Hands over a known account other than that of the nemesis block, the next in ascending order of address.
     pub fn add_account(&mut self, address: Address, vested: Amount, first_height: Height) {
         match self {
             Calculation::Importance(calculation) => calculation.add_account(address, vested, first_height),
@@ -156,7 +156,7 @@ impl Calculation {
         }
     }
 
-    /// Hands over a recorded movement (§6.2); all accounts come before. Proof of stake ignores it.
+    /// Hands over a recorded movement; all accounts come before. Proof of stake ignores it.
     pub fn add_outlink(&mut self, height: Height, sender: &Address, recipient: &Address, weight: u64) {
         if let Calculation::Importance(calculation) = self {
             calculation.add_outlink(height, sender, recipient, weight);

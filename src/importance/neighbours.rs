@@ -1,4 +1,4 @@
-//! Neighbours in the outlink graph and which of them are similar (specification 04 §8).
+//! Neighbours in the outlink graph and which of them are similar.
 
 use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Groups};

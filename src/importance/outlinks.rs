@@ -1,4 +1,4 @@
-//! Movements between accounts as weighted outlinks (specification 04 §6.2).
+//! Movements between accounts as weighted outlinks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The proof-of-importance calculation from its input to its results (specification 04 §4–12).
+//! The proof-of-importance calculation from its input to its results.
 
 use std::mem;
 
@@ -37,9 +37,9 @@ pub struct ProofOfImportance {
 /// What has been found about the graph of the accounts, by their indices.
 #[derive(Debug, Default)]
 pub struct Graph {
-    /// The outlink matrix (§7).
+    /// The outlink matrix.
     pub matrix: OutlinkMatrix,
-    /// Clusters and proximity (§8–10).
+    /// Clusters and proximity.
     pub structure: Structure,
 }
 
@@ -81,15 +81,15 @@ impl ProofOfImportance {
         }
     }
 
-    /// Hands over an account of the first filter (§4.1), the next in ascending order of address; `vested` is
-    /// its vested balance at the height of the calculation.
+    /// Hands over a known account other than that of the nemesis block, the next in ascending order of address;
+    /// `vested` is its vested balance at the height of the calculation.
     pub fn add_account(&mut self, address: Address, vested: Amount, first_height: Height) {
         assert!(self.is_fed() && self.recorded.is_empty(), "accounts come before movements");
         self.accounts.add(address, vested, first_height, self.settings.height);
     }
 
-    /// Hands over a movement with its recorded weight (§6.2), in the order of recording. Those outside the
-    /// window and those of accounts that take no part are left out.
+    /// Hands over a movement with its recorded weight, in the order of recording. Those outside the window and those of
+    /// accounts that take no part are left out.
     pub fn add_outlink(&mut self, height: Height, sender: &Address, recipient: &Address, weight: u64) {
         assert!(self.is_fed(), "movements come before the first step");
         let age = Age::new(height, self.settings.height, self.settings.blocks_per_day);
@@ -213,7 +213,7 @@ impl ProofOfImportance {
         &self.graph
     }
 
-    /// Outlink scores by index of account (§6.4), once the calculation is done.
+    /// Outlink scores by index of account, once the calculation is done.
     pub fn outlink_scores(&self) -> &[f64] {
         &self.flows.scores
     }

@@ -1,4 +1,4 @@
-//! How much the outlinks of a node favour the blocks that they lead to (specification 04 §10).
+//! How much the outlinks of a node favour the blocks that they lead to.
 
 use super::allowance::Allowance;
 use super::clusters::Clusters;

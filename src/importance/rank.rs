@@ -1,4 +1,4 @@
-//! The power iteration (specification 04 §11).
+//! The power iteration.
 
 use super::allowance::Allowance;
 use super::grouped::Cursor;
@@ -9,7 +9,7 @@ use super::structure::Structure;
 const TELEPORTATION: f64 = 0.7;
 /// Weight of the proximity: the inter-level teleportation probability.
 const INTER_LEVEL: f64 = 0.1;
-/// What remains; not exactly 0.2.
+/// The rest. Computed, since in doubles it is not exactly 0.2.
 const INVERSE: f64 = (1.0 - TELEPORTATION) - INTER_LEVEL;
 
 /// Most iterations.
@@ -53,7 +53,7 @@ enum Stage {
 pub struct NotConverged;
 
 impl PowerIteration {
-    /// Over a graph of `nodes` nodes; `all` accounts passed the first filter.
+    /// Over a graph of `nodes` nodes; the calculation was given `all` accounts.
     pub fn new(nodes: usize, blocks: usize, all: u64) -> PowerIteration {
         PowerIteration {
             tolerance: TOLERANCE / all as f64,
@@ -69,7 +69,7 @@ impl PowerIteration {
         }
     }
 
-    /// Iterations done, which the first step is not.
+    /// Iterations done; the first step does not count as one.
     pub fn iterations(&self) -> u32 {
         self.steps.saturating_sub(1)
     }
@@ -125,7 +125,7 @@ impl PowerIteration {
     /// Whether the step just made is the last; if not, begins the next.
     fn close_step(&mut self) -> Result<bool, NotConverged> {
         self.steps += 1;
-        // The first step is only compared with the second.
+        // The first step is never the last, however little it has changed.
         if self.steps > 1 && self.sum <= self.tolerance {
             return Ok(true);
         }

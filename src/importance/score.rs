@@ -1,4 +1,4 @@
-//! The final score (specification 04 §12).
+//! The final score.
 
 use super::allowance::Allowance;
 use super::clusters::ClusterRole;

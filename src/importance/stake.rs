@@ -1,4 +1,4 @@
-//! Proof of stake (specification 04 §15).
+//! Proof of stake.
 
 use super::allowance::Allowance;
 use super::{CalculationProgress, Importance, Importances};
@@ -18,7 +18,7 @@ impl ProofOfStake {
         ProofOfStake { results: Importances { height, ..Importances::default() }, ..ProofOfStake::default() }
     }
 
-    /// Hands over an account of the first filter (§4.1), the next in ascending order of address.
+    /// Hands over a known account other than that of the nemesis block, the next in ascending order of address.
     pub fn add_account(&mut self, address: Address, vested: Amount) {
         assert!(self.accounts.last().is_none_or(|(last, _)| *last < address), "accounts come in ascending order");
         self.accounts.push((address, vested));

@@ -1,4 +1,4 @@
-//! From the outlink matrix to the blocks of its graph and the proximity matrix (specification 04 §8–10).
+//! From the outlink matrix to the blocks of its graph and the proximity matrix.
 
 use super::allowance::Allowance;
 use super::clusters::{Clustering, Clusters};

@@ -1,4 +1,4 @@
-//! Account addresses (specification 01 §5).
+//! Account addresses.
 
 use std::borrow::Borrow;
 use std::cell::RefCell;

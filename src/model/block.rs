@@ -1,4 +1,4 @@
-//! Blocks (specification 01 §12).
+//! Blocks.
 
 use std::str::FromStr;
 

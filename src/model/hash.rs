@@ -35,17 +35,10 @@ impl fmt::Debug for Hash256 {
     }
 }
 
-/// A hash as it travels inside an entity: any length up to the limit of a byte string is readable there
-/// (specification 01 §11); a wrong length simply never matches anything.
+/// A hash as it travels inside an entity: any length up to the limit of a byte string is readable there; a wrong length
+/// simply never matches anything.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WireHash(pub Vec<u8>);
-
-impl WireHash {
-    /// The proper hash, if the length is right.
-    pub fn to_hash(&self) -> Option<Hash256> {
-        Hash256::try_from(self.0.as_slice()).ok()
-    }
-}
 
 impl From<Hash256> for WireHash {
     fn from(hash: Hash256) -> Self {

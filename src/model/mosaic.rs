@@ -1,4 +1,4 @@
-//! Mosaics: names, attachments, definitions and levies (specification 01 §11, §13.8; 03 §13).
+//! Mosaics: names, attachments, definitions and levies.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl MosaicId {
         Ok(MosaicId { namespace, name: name.to_owned() })
     }
 
-    /// Reads the text form `namespace:name` (specification 06 §5).
+    /// Reads the text form `namespace:name`.
     pub fn parse(text: &str) -> Result<MosaicId, MosaicIdError> {
         let in_namespace = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-');
         let is_namespace = |text: &str| !text.is_empty() && text.bytes().all(in_namespace);
@@ -193,7 +193,7 @@ pub struct MosaicDefinition {
 }
 
 impl MosaicDefinition {
-    /// The definition of the built-in `nem:xem` (specification 03 §2.4).
+    /// The definition of the built-in `nem:xem`.
     pub fn xem() -> MosaicDefinition {
         MosaicDefinition {
             creator: NAMESPACE_SINK,

@@ -1,4 +1,4 @@
-//! Names of namespaces (specification 01 §11).
+//! Names of namespaces.
 
 use std::fmt;
 

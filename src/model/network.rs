@@ -1,5 +1,4 @@
-//! What distinguishes one NEM network from another (specification 01 §6) and the parameters of its
-//! chain (specification 02 §1, 03 §1).
+//! What distinguishes one NEM network from another and the parameters of its chain.
 
 use super::address::{Address, NetworkByte};
 use super::hash::Hash256;
@@ -43,8 +42,7 @@ pub struct ChainParameters {
     pub importance: ImportanceScheme,
     /// How received amounts vest.
     pub vesting: Vesting,
-    /// Whether late blocks become easier (`STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`, specification
-    /// 02 §4.5).
+    /// Whether late blocks become easier (`STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`).
     pub stabilize_block_times: bool,
     /// Heights at which rules change.
     pub forks: Forks,
@@ -66,16 +64,11 @@ impl ChainParameters {
         self.blocks_per_day() * 365
     }
 
-    /// Most blocks, or hashes of blocks, in one synchronisation attempt (specification 02 §2.2).
+    /// Most blocks, or hashes of blocks, in one synchronisation attempt.
     pub fn max_blocks_per_sync(&self) -> u64 {
         /// Blocks beyond those that may be rolled back.
         const ADDITIONAL: u64 = 40;
         self.rewrite_limit.saturating_add(ADDITIONAL)
-    }
-
-    /// Blocks in a synchronisation attempt for which no number is asked.
-    pub fn default_blocks_per_sync(&self) -> u64 {
-        self.max_blocks_per_sync() / 4
     }
 
     /// The defaults, on a chain that has all forks behind it.
@@ -92,16 +85,6 @@ impl ChainParameters {
             stabilize_block_times: false,
             forks: Forks::behind(),
         }
-    }
-
-    /// Transactions in a synchronisation attempt for which no number is asked.
-    pub fn default_transactions_per_sync(&self) -> u32 {
-        self.max_transactions / 2
-    }
-
-    /// Fewest transactions that a synchronisation attempt may be limited to.
-    pub fn min_transactions_per_sync(&self) -> u32 {
-        self.max_transactions_per_block
     }
 }
 
@@ -205,13 +188,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_parameters_have_the_derived_values_of_the_specification() {
+    fn the_default_parameters_have_these_derived_values() {
         let chain = ChainParameters::after_all_forks();
         assert_eq!(
             (chain.blocks_per_day(), chain.blocks_per_month(), chain.blocks_per_year()),
             (1440, 43_200, 525_600)
         );
-        assert_eq!((chain.max_blocks_per_sync(), chain.default_blocks_per_sync()), (400, 100));
-        assert_eq!((chain.min_transactions_per_sync(), chain.default_transactions_per_sync()), (120, 5_000));
+        assert_eq!(chain.max_blocks_per_sync(), 400);
     }
 }

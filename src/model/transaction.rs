@@ -1,4 +1,4 @@
-//! The eight kinds of transactions (specification 01 §13).
+//! The eight kinds of transactions.
 
 use super::address::{Address, NetworkByte};
 use super::hash::{Hash256, WireHash};
@@ -123,7 +123,7 @@ impl Transaction {
         }
     }
 
-    /// The direct children: cosignatures, then the inner transaction (specification 02 §1).
+    /// The direct children: cosignatures, then the inner transaction.
     pub fn children(&self) -> impl Iterator<Item = &Transaction> {
         self.cosignatures().iter().chain(self.inner())
     }
@@ -165,7 +165,7 @@ pub fn wire_network(version: i32) -> NetworkByte {
     NetworkByte((version >> 24) as u8)
 }
 
-/// The version field of an entity of a network (specification 01 §6).
+/// The version field of an entity of a network.
 pub fn wire_version(network: NetworkByte, entity_version: i32) -> i32 {
     (i32::from(network.0) << 24) | (entity_version & ENTITY_VERSION_MASK)
 }
@@ -185,7 +185,7 @@ pub struct Transfer {
 
 impl Transfer {
     /// The attached mosaics other than `nem:xem`, in the order of their plain names. That is the order in which they
-    /// move and are checked; the wire has one of its own (specification 03 §4.2).
+    /// move and are checked; the wire has one of its own.
     pub fn other_mosaics(&self) -> Vec<&Mosaic> {
         let mut mosaics: Vec<&Mosaic> = self.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem()).collect();
         mosaics.sort_by_cached_key(|mosaic| mosaic.id.to_string());
@@ -284,7 +284,7 @@ pub enum ModificationKind {
     Add,
     /// 2: delete.
     Delete,
-    /// 3: readable, never valid (specification 01 §17 Q9).
+    /// 3: readable, never valid.
     Unknown,
 }
 

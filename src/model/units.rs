@@ -5,7 +5,7 @@ use std::fmt;
 /// Micro-units of a whole unit of the native currency.
 pub const MICRO: u64 = 1_000_000;
 
-/// A block height; the nemesis block has height 1 (specification 01 §11).
+/// A block height; the nemesis block has height 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Height(pub u64);
 
@@ -23,8 +23,7 @@ impl Height {
         Height(self.0.saturating_sub(blocks).max(1))
     }
 
-    /// The height whose importances are in force at this one: they change every 359 blocks (specification 04
-    /// §3.1).
+    /// The height whose importances are in force at this one: they change every 359 blocks.
     pub fn grouped(self) -> Height {
         const GROUPING: u64 = 359;
         Height((self.0.saturating_sub(1) / GROUPING * GROUPING).max(1))
@@ -62,7 +61,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Seconds since the network's epoch, 2015-03-29 00:06:25 UTC (specification 01 §7); never negative.
+/// Seconds since the network's epoch, 2015-03-29 00:06:25 UTC; never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i32);
 
@@ -70,7 +69,7 @@ pub struct Timestamp(pub i32);
 pub const EPOCH_UNIX_MILLIS: i64 = 1_427_587_585_000;
 
 impl Timestamp {
-    /// The time stamp nearest to a moment of Unix time, halves rounded up (specification 01 §7).
+    /// The time stamp nearest to a moment of Unix time, halves rounded up.
     pub fn from_unix_millis(millis: i64) -> Timestamp {
         let seconds = (millis - EPOCH_UNIX_MILLIS + 500).div_euclid(1000);
         Timestamp(seconds.clamp(0, i64::from(i32::MAX)) as i32)

@@ -1,4 +1,4 @@
-//! Ways into the pool (specification 08 §3.3, §3.4).
+//! Ways into the pool.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::Overlay;
 
 impl Pool {
-    /// Answers a transaction that was announced or pushed, from memory if it has come before (specification 08 §3.2).
-    /// What is accepted is to be passed on to other nodes.
+    /// Answers a transaction that was announced or pushed, from memory if it has come before. What is accepted is to be
+    /// passed on to other nodes.
     pub fn announce(
         &mut self,
         transaction: Transaction,
@@ -32,7 +32,7 @@ impl Pool {
         match &outcome {
             Ok(()) => self.memory.set(&hash, ValidationResult::Success),
             Err(Refusal::Result(result)) => self.memory.set(&hash, *result),
-            // Neutral stays in the memory.
+            // What is remembered is neutral already.
             Err(_) => {}
         }
         outcome
@@ -152,8 +152,8 @@ impl PoolContent {
         check_transaction(transaction, &case)
     }
 
-    /// At the height of the last block, not the next, as the network does; but never at that of the nemesis block,
-    /// where receipts are vested at once and only once (specification 08 §3.4, §21 no. 21).
+    /// Carries out effects at the height of the last block, not of the next, as NIS1 does; but never at that of the
+    /// nemesis block, where all that is received is vested at once.
     fn carry_out(&mut self, effects: &[Effect<'_>], confirmed: &Confirmed<'_>) -> Verdict {
         let height = confirmed.height.max(Height::NEMESIS.next());
         let mut overlay = Overlay::new(confirmed.snapshot, &mut self.changes);

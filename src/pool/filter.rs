@@ -1,5 +1,4 @@
-//! The fee-and-importance filter: the fuller the pool, the more a transaction must pay, or its account be worth
-//! (specification 08 §3.5).
+//! The fee-and-importance filter: the fuller the pool, the more a transaction must pay, or its account be worth.
 
 use super::root::Root;
 use super::{BLOCKS_WORTH, Confirmed, MAX_BYTES, PoolContent};
@@ -56,7 +55,7 @@ fn allowed(importance: f64, fee: u64, count: u64, per_block: u64) -> i64 {
 mod tests {
     use super::*;
 
-    /// The table of specification 08 §3.5: rows by count, columns by fee.
+    /// Rows by count, columns by fee.
     #[test]
     fn an_account_without_importance_may_have_as_many_as_the_table_says() {
         let fees = [50_000, 100_000, 150_000, 500_000, 1_000_000, 5_000_000, 10_000_000];

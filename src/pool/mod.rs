@@ -1,4 +1,4 @@
-//! Unconfirmed transactions (specification 08 §2–6).
+//! Unconfirmed transactions.
 //!
 //! The pool holds transactions in memory, and a state of its own in which all of them were carried out on top of the
 //! last block: what is received unconfirmed can be spent unconfirmed. After every change of the chain that state is
@@ -17,7 +17,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-pub use queries::{ShortId, short_id};
 pub use root::Root;
 
 use self::push_memory::PushMemory;
@@ -50,7 +49,7 @@ pub struct Confirmed<'a> {
 pub struct Pool {
     content: PoolContent,
     rebuild: Option<Rebuild>,
-    /// What was answered lately.
+    /// Answers given lately.
     memory: PushMemory,
     /// Transactions that have come in and nobody was told of yet.
     arrivals: VecDeque<Rc<Transaction>>,
@@ -100,19 +99,14 @@ impl Pool {
         self.content.roots.is_empty()
     }
 
-    /// Bytes of all transactions and of the state that they make.
-    pub fn bytes(&self) -> usize {
-        self.content.bytes + self.content.changes.bytes()
-    }
-
     /// Whether a transaction has come in that nobody was told of yet.
     pub fn has_arrivals(&self) -> bool {
         !self.arrivals.is_empty()
     }
 
-    /// A transaction that has come in and nobody was told of yet, the oldest first (specification 07 §10.3). It is as it
-    /// came in, from wherever it did: a multisig transaction without what was attached since, a cosignature by itself.
-    /// What is merely taken over when the pool is built anew has come in before.
+    /// A transaction that has come in and nobody was told of yet, the oldest first. It is as it came in, from wherever
+    /// it did: a multisig transaction without what was attached since, a cosignature by itself. What is merely taken
+    /// over when the pool is built anew has come in before.
     pub fn next_arrival(&mut self) -> Option<Rc<Transaction>> {
         self.arrivals.pop_front()
     }

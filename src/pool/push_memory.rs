@@ -1,7 +1,7 @@
-//! What was answered to transactions that came in lately (specification 08 §3.2).
+//! What was answered to transactions that came in lately.
 //!
 //! The key is the hash, which covers no signature: so a transaction that came in with a wrong signature is answered as
-//! such for a while even if it comes again with the right one. That is how the network answers.
+//! such for a while even if it comes again with the right one. NIS1 answers so too.
 
 use std::collections::{BTreeMap, VecDeque};
 

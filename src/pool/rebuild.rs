@@ -1,4 +1,4 @@
-//! Building the pool's state anew after a change of the chain, or without what has expired (specification 08 §5).
+//! Building the pool's state anew after a change of the chain, or without what has expired.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;

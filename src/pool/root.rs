@@ -54,7 +54,7 @@ impl Root {
     }
 
     /// Whether a cosignature belongs to this multisig transaction; that its signer is a cosignatory is for the caller
-    /// to find out (specification 08 §4.2).
+    /// to find out.
     pub fn matches(&self, cosignature: &Transaction, network: NetworkByte) -> bool {
         let (Body::Multisig(multisig), Body::Cosignature(body)) = (&self.transaction.body, &cosignature.body) else {
             return false;

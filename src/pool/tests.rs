@@ -11,7 +11,7 @@ use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, NetworkByte};
 use crate::rules::Verdict;
 use crate::state::{Account, VestedBalance};
-use crate::store::{ChainIdentity, Options, Store, Table, Write};
+use crate::store::{Store, Table, Write, test_store};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 const NOW: Timestamp = Timestamp(100_000);
@@ -70,9 +70,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let network = test_network(BYTE, address(255));
-        let folder = tempfile::tempdir().unwrap();
-        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
-        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 22 }).unwrap();
+        let (store, folder) = test_store();
         let mut batch = store.begin().unwrap();
         for name in NAMES {
             let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(100).0 };

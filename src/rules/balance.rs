@@ -1,4 +1,4 @@
-//! Whether accounts can pay (specification 02 §9.6, §15.6).
+//! Whether accounts can pay.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::result::{Verdict, require};
 use crate::state::{Effect, StateView};
 use crate::store::StoreError;
 
-/// T6: nobody's currency runs out, in the order of the movements. What comes in later does not help.
+/// T6: nobody's currency runs out, in the order of the movements: what an account receives later does not count.
 pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
     let mut purses = Purses::default();
     let balance = |address| Ok(case.state.account(address)?.balance.total());

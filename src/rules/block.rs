@@ -1,4 +1,4 @@
-//! The rules for a block, in their order (specification 02 §16).
+//! The rules for a block, in their order.
 
 use super::block_content::{mosaics_do_not_conflict, one_modification_per_account};
 use super::blocked_keys::may_not_harvest;
@@ -15,8 +15,9 @@ use crate::model::transaction::{Hashes, entity_version, wire_network};
 use crate::model::{Address, Block, Hash256};
 use crate::state::StateView;
 
-/// B1–B11. In a chain part the state is that after the block's transactions and before its fees are credited and its
-/// hashes recorded. `hashes` are those of the transactions, in their order; the height is that of the case.
+/// Applies the rules B1–B11 to a block. In a chain part the state is that after the block's transactions and before its
+/// fees are credited and its hashes recorded. `hashes` are those of the transactions, in their order; the height is
+/// that of the case.
 pub fn check_block<V: StateView>(block: &Block, hashes: &[Hashes], case: &Case<'_, V>) -> Verdict {
     is_not_in_future(block, case)?; // B1
     transactions_are_not_expired(block)?; // B2
@@ -32,7 +33,7 @@ pub fn check_block<V: StateView>(block: &Block, hashes: &[Hashes], case: &Case<'
     hazard::block_can_be_kept(block)
 }
 
-/// B6, and the batch rule of the pool: no transaction and none of its children is in the chain (specification 02 §17).
+/// B6, and the batch rule of the pool: no transaction and none of its children is in the chain.
 pub fn transactions_are_new(hashes: &[Hashes], state: &impl StateView) -> Verdict {
     for hash in hashes.iter().flat_map(Hashes::all) {
         require(!state.knows_hash(hash)?, Neutral)?;

@@ -1,4 +1,4 @@
-//! Rules about transactions that do not go together in one block (specification 02 §16, B10 and B11).
+//! Rules about transactions that do not go together in one block.
 
 use std::collections::BTreeSet;
 

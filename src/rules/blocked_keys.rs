@@ -1,4 +1,4 @@
-//! Keys that may not harvest, on any network (specification 02, appendix B).
+//! Keys that may not harvest, on any network.
 
 use crate::crypto::PublicKey;
 

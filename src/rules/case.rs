@@ -55,9 +55,8 @@ impl<'a, V: StateView> Case<'a, V> {
 
     /// Whether a time is further ahead than clocks may differ.
     pub fn is_in_future(&self, time: Timestamp) -> bool {
-        /// Seconds.
-        const TOLERANCE: i64 = 10;
-        i64::from(time.0) > i64::from(self.now.0) + TOLERANCE
+        const TOLERANCE_SECONDS: i64 = 10;
+        i64::from(time.0) > i64::from(self.now.0) + TOLERANCE_SECONDS
     }
 
     /// Where an account stands as owner or remote.

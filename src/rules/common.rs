@@ -1,4 +1,4 @@
-//! Rules for transactions of every kind (specification 02 §9).
+//! Rules for transactions of every kind.
 
 use super::case::Subject;
 use super::result::ValidationResult::{
@@ -22,7 +22,7 @@ pub fn deadline_is_in_window<V: StateView>(subject: &Subject<'_, '_, V>) -> Verd
     require(deadline <= latest, FailureFutureDeadline)
 }
 
-/// T3: the version exists, and does already.
+/// T3: the version exists, and is in use at this height.
 pub fn version_is_known<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let (case, forks) = (subject.case, subject.case.forks());
     match (&subject.transaction.body, subject.transaction.entity_version()) {

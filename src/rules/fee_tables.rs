@@ -1,4 +1,4 @@
-//! Two curves of the fee formulas as tables of whole numbers (specification 02, appendix C).
+//! Two curves of the fee formulas as tables of whole numbers.
 //!
 //! The protocol computes them with an arc tangent and a logarithm in floating point. Each is a staircase, so the places
 //! of its steps say the same without depending on anybody's mathematical library.

@@ -1,4 +1,4 @@
-//! What must be paid: transaction fees, rents and creation fees in the three eras (specification 02 §10).
+//! What must be paid: transaction fees, rents and creation fees in the three eras.
 
 use super::case::{Case, Subject};
 use super::fee_tables::{supply_adjustment, value_fee};
@@ -19,7 +19,7 @@ const SMALL_BUSINESS_SUPPLY: u64 = 10_000;
 /// Micro-units in a fee unit since the second change of fees.
 const FEE_UNIT: u64 = 50_000;
 
-/// A time between two changes of fees; the specification counts them from 0.
+/// A time between two changes of fees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Era {
     First,

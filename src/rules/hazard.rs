@@ -1,4 +1,4 @@
-//! What the protocol's own rules let through although nobody could keep it (specification 02 §21.2).
+//! What the protocol's own rules let through although no node can store it.
 //!
 //! The reference network accepts these and then fails while storing them, so that its chain can never hold one. They
 //! are refused here, and last, so that everything else is answered as there.

@@ -1,4 +1,4 @@
-//! Rules for importance transfers (specification 02 §12).
+//! Rules for importance transfers.
 
 use super::case::{Case, Subject};
 use super::result::ValidationResult::{
@@ -48,7 +48,7 @@ fn remote_is_free<V: StateView>(remote: &Account, owner: &Address, case: &Case<'
     require(!is_tied, FailureImportanceTransferNeedsToBeDeactivated)
 }
 
-/// Whether an account has a life of its own, so that it cannot become a remote.
+/// Whether an account owns something or takes part in multisig accounts, so that it cannot become a remote.
 fn is_in_use<V: StateView>(address: &Address, account: &Account, case: &Case<'_, V>) -> Result<bool, StoreError> {
     let state = case.state;
     if account.balance.total() > 0 {

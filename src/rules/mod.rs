@@ -1,6 +1,8 @@
-//! What is valid: each rule of specification 02 one small function that gives a named result.
+//! What is valid: each rule is one small function that gives a named result.
 //!
-//! [`check_transaction`] and [`check_block`] read like the tables there (§8.2, §16).
+//! Rules are numbered in the order in which [`check_block`] and [`check_transaction`] apply them: B1–B11 for a block,
+//! T1–T21 for a transaction, U1 for an unconfirmed one. The order matters, as the first rule that fails gives the
+//! result.
 
 mod balance;
 mod block;

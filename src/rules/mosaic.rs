@@ -1,4 +1,4 @@
-//! Rules for mosaics and their supply (specification 02 §15.3, §15.4).
+//! Rules for mosaics and their supply.
 
 use super::case::{Case, Subject};
 use super::fees::creation_fee;

@@ -1,4 +1,4 @@
-//! Rules for multisig accounts (specification 02 §9.9, §13).
+//! Rules for multisig accounts.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +36,8 @@ pub fn initiator_is_cosignatory<V: StateView>(body: &Multisig, subject: &Subject
     require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
 }
 
-/// T13: the accounts that collect fees spend nothing. The protocol finds them on testnet only (specification 02
-/// §13.5).
+/// T13: the accounts that collect fees spend nothing. NIS1 compares with their testnet addresses on every network, so
+/// that the rule holds on testnet only.
 pub fn fee_sink_stays_put<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let in_force = case.network.byte == NetworkByte::TESTNET && case.height.0 > case.forks().treasury_reissuance;
@@ -45,7 +45,7 @@ pub fn fee_sink_stays_put<V: StateView>(body: &Multisig, subject: &Subject<'_, '
     require(!(in_force && is_sink), FailureTransactionNotAllowedForMultisig)
 }
 
-/// T14: each modification is possible, and none is in vain. That version 2 exists already was T3.
+/// T14: each modification is possible, and none is without effect.
 pub fn modifications_are_possible<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
     let (case, account) = (subject.case, &subject.signer);
     let cosignatories = case.state.cosignatories(account)?;
@@ -96,7 +96,7 @@ pub fn signatures_are_complete<V: StateView>(body: &Multisig, subject: &Subject<
     require(signers.is_subset(&cosignatories), FailureMultisigInvalidCosigners)?;
     let deleted: BTreeSet<Address> = deleted_cosignatories(&body.inner).map(address).collect();
     let signed = signers.difference(&deleted).count();
-    // All signers are cosignatories, so that all have signed who must if there are as many.
+    // All signers are cosignatories, so it is enough to compare numbers.
     let needed = match case.state.account(&account)?.min_cosignatories as usize {
         needed if needed == 0 || needed == cosignatories.len() => cosignatories.difference(&deleted).count(),
         needed => needed,

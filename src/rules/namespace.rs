@@ -1,4 +1,4 @@
-//! Rules for renting namespaces (specification 02 §14).
+//! Rules for renting namespaces.
 
 use super::case::{Case, Subject};
 use super::fees::rental_fee;

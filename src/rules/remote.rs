@@ -1,4 +1,4 @@
-//! Rules about accounts that harvest for others (specification 02 §5, §9.8).
+//! Rules about accounts that harvest for others.
 
 use super::case::{Case, Subject};
 use super::result::ValidationResult::FailureTransactionNotAllowedForRemote;

@@ -1,4 +1,4 @@
-//! How a check ends: the results of specification 02 §6, and refusals.
+//! How a check ends: the results of the protocol, and refusals.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::store::StoreError;
 
 macro_rules! results {
     ($($variant:ident = $code:literal, $name:literal;)*) => {
-        /// Result of a check (specification 02 §6.1). The numbers and names are those of the protocol.
+        /// Result of a check. The numbers and names are those of the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(i32)]
         pub enum ValidationResult {
@@ -139,16 +139,6 @@ impl ValidationResult {
     pub fn is_success(self) -> bool {
         self.kind() == ResultKind::Success
     }
-
-    /// Whether the thing was not needed.
-    pub fn is_neutral(self) -> bool {
-        self.kind() == ResultKind::Neutral
-    }
-
-    /// Whether the thing is not valid.
-    pub fn is_failure(self) -> bool {
-        self.kind() == ResultKind::Failure
-    }
 }
 
 impl fmt::Display for ValidationResult {
@@ -157,7 +147,7 @@ impl fmt::Display for ValidationResult {
     }
 }
 
-/// Class of an [`Exception`] (specification 02 §6.4).
+/// Class of an [`Exception`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceptionKind {
     /// An illegal argument.
@@ -168,12 +158,12 @@ pub enum ExceptionKind {
     Other,
 }
 
-/// Something invalid that the protocol answers with a text instead of a result (specification 02 §6.4).
+/// Something invalid that NIS1 answers with a text instead of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// Its class.
     pub kind: ExceptionKind,
-    /// The protocol's own words.
+    /// NIS1's words.
     pub text: String,
 }
 
@@ -209,7 +199,7 @@ impl From<ReadError> for Exception {
 pub enum Refusal {
     /// A rule is broken, or the thing is not needed; never [`ValidationResult::Success`].
     Result(ValidationResult),
-    /// It means something that cannot be.
+    /// It asks for something impossible.
     Exception(Exception),
     /// The store failed; the thing may be fine.
     Store(StoreError),

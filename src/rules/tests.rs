@@ -375,8 +375,8 @@ fn what_comes_in_pays_for_what_goes_out_afterwards_only() {
     assert_eq!(scene.result(&coins(100)), "INSUFFICIENT_BALANCE");
 }
 
-/// Specification 02 §12, the last table: age and mode of the current link of Alice with Bob, and the results for a
-/// deactivation, an activation of another remote, and an activation of the same remote by a third account.
+/// Age and mode of the current link of Alice with Bob, and the results for a deactivation, an activation of another
+/// remote, and an activation of the same remote by a third account.
 #[test]
 fn importance_links_have_the_recorded_boundaries() {
     use LinkMode::{Activate, Deactivate};
@@ -436,7 +436,7 @@ fn remotes_take_no_part_until_their_link_has_ended() {
     }
 }
 
-/// Specification 02 §9.8: the remote is one of the other accounts of the multisig transaction.
+/// The remote is one of the other accounts of the multisig transaction, and no remote may take part in one.
 #[test]
 fn a_multisig_account_ends_its_link_only_by_naming_another_account() {
     let mut scene = Scene::new();
@@ -447,7 +447,7 @@ fn a_multisig_account_ends_its_link_only_by_naming_another_account() {
     assert_eq!(scene.result(&end(DAVE)), "SUCCESS");
 }
 
-/// Specification 02 §13.6: three cosignatories, and who signs a transfer or the deletion of the third.
+/// Three cosignatories, and who signs a transfer or the deletion of the third.
 #[test]
 fn signatures_are_counted_as_in_the_table() {
     const MISSING: &str = "MULTISIG_INVALID_COSIGNERS";
@@ -493,7 +493,7 @@ fn modifications_are_possible_and_not_in_vain() {
     assert_eq!(scene.result(&many(33)), "TOO_MANY_MULTISIG_COSIGNERS");
 }
 
-/// Specification 02 §14.2, the last table: blocks since the lease, and the results for its owner and for others.
+/// Blocks since the lease, and the results for its owner and for others.
 #[test]
 fn namespaces_are_renewed_as_in_the_table() {
     const EARLY: &str = "NAMESPACE_PROVISION_TOO_EARLY";
@@ -639,7 +639,6 @@ fn the_treasury_re_issuance_has_its_exceptions() {
     assert_eq!(scene.result(&one), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");
 }
 
-/// Specification 02 §13.5.
 #[test]
 fn the_fee_sinks_are_found_on_testnet_only() {
     let mut scene = Scene::new();
@@ -748,7 +747,7 @@ fn block_rules_come_in_their_order() {
     expect("SUCCESS", &mut |_, _| {});
 }
 
-/// The first key of appendix B.
+/// The first of the blocked keys.
 const BLOCKED: [u8; 32] = [
     0xb7, 0x4e, 0x39, 0x14, 0xb1, 0x3c, 0xb7, 0x42, 0xdf, 0xbc, 0xee, 0xf1, 0x10, 0xd8, 0x5b, 0xad, 0x14, 0xbd, 0x3b,
     0xb7, 0x70, 0x51, 0xa0, 0x8b, 0xe9, 0x3c, 0x0f, 0x8a, 0x06, 0x51, 0xfd, 0xe2,

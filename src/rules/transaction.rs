@@ -1,4 +1,4 @@
-//! The rules for a transaction, in their order (specification 02 §8.2).
+//! The rules for a transaction, in their order.
 
 use super::case::{Case, Purpose, Subject};
 use super::result::{Refusal, Verdict};
@@ -6,7 +6,7 @@ use super::{balance, common, fees, hazard, importance_transfer, mosaic, multisig
 use crate::model::{Body, Transaction};
 use crate::state::{Effect, StateView, effects_by};
 
-/// T1–T21 and U1 on a transaction and then on each direct child.
+/// Applies the rules T1–T21 and U1 to a transaction and then to each direct child.
 ///
 /// Gives what the transaction does to the state, in order. That was computed on the state before it and is only right
 /// there, so it is to be carried out, if at all, before anything else is.
@@ -25,7 +25,7 @@ pub fn check_transaction<'t, V: StateView>(
     for child in transaction.children() {
         let child = Subject::new(child, case);
         rules_before_effects(&child)?;
-        // T6 and T20 hold: what a child moves was among the movements of the whole (specification 02 §9.6).
+        // T6 and T20 hold: what a child moves was among the movements of the whole.
         rules_on_state(&child)?;
         rules_at_the_end(&child)?;
     }

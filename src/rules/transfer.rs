@@ -1,4 +1,4 @@
-//! Rules for transfers (specification 02 §11, §15.5).
+//! Rules for transfers.
 
 use super::case::{Case, Subject};
 use super::mosaic::namespace_is_active;

@@ -1,4 +1,4 @@
-//! Accounts and their remote links (specification 03 §2.2, §10).
+//! Accounts and their remote links.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::vesting::VestedBalance;
@@ -51,7 +51,7 @@ pub struct RemoteLink {
     pub mode: LinkMode,
 }
 
-/// Where an account stands as owner or remote (specification 03 §10.3).
+/// Where an account stands as owner or remote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteStatus {
     /// No link.

@@ -1,5 +1,4 @@
-//! All namespaces ever rented and all mosaics ever defined, numbered as the interface pages through them
-//! (specification 06 §6.6, §7.8, §7.9).
+//! All namespaces ever rented and all mosaics ever defined, numbered as the interface pages through them.
 //!
 //! The state proper forgets what has been lost; nothing is forgotten here. What is listed as active follows the
 //! leases: it goes when they end and comes back when they are renewed, so that a page is one walk.

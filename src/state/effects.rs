@@ -1,4 +1,4 @@
-//! What a transaction does, as a list of effects in the order in which they take place (specification 03 §4).
+//! What a transaction does, as a list of effects in the order in which they take place.
 
 use std::borrow::Cow;
 
@@ -12,25 +12,25 @@ use crate::model::{Address, Body, MosaicDefinition, MosaicId, NamespaceId, Netwo
 /// One change of the state. Amounts are micro-units, quantities smallest units.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<'t> {
-    /// N1: the account becomes known.
+    /// The account becomes known.
     Touch(Address),
-    /// N2: currency moves.
+    /// Currency moves.
     Transfer { from: Address, to: Address, amount: u64 },
-    /// N4: currency is taken, as a fee.
+    /// Currency is taken, as a fee.
     Debit { from: Address, amount: u64 },
-    /// N5: importance is lent or taken back.
+    /// Importance is lent or taken back.
     Link { owner: Address, remote: Address, mode: LinkMode },
-    /// N6: a cosignatory is added or deleted.
+    /// A cosignatory is added or deleted.
     Cosignatory { account: Address, modification: &'t Modification },
-    /// N7: the number of signatures needed changes.
+    /// The number of signatures needed changes.
     MinCosignatories { account: Address, change: i32 },
-    /// N8: a namespace is rented.
+    /// A namespace is rented.
     Namespace { owner: Address, name: NamespaceId },
-    /// N9: a mosaic is defined.
+    /// A mosaic is defined.
     Definition(&'t MosaicDefinition),
-    /// N10: a supply changes by whole units.
+    /// A supply changes by whole units.
     Supply { supplier: Address, mosaic: &'t MosaicId, delta: u64, kind: SupplyChangeKind },
-    /// N11: a mosaic moves.
+    /// A mosaic moves.
     MosaicTransfer { from: Address, to: Address, mosaic: Cow<'t, MosaicId>, quantity: u64 },
 }
 
@@ -144,7 +144,7 @@ fn levy_effect(
     };
     let amount = match levy.kind {
         LevyKind::Absolute => levy.fee as i64,
-        // The product wraps at 64 bits (specification 03 §23 Q7).
+        // The product wraps at 64 bits.
         LevyKind::Percentile => (quantity as i64).wrapping_mul(levy.fee as i64) / 10_000,
     };
     let negative = || StateError::argument(format!("quantity ({amount}) must be non-negative"));

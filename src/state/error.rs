@@ -11,9 +11,9 @@ pub enum StateError {
     Store(StoreError),
     /// The change is impossible, so the block is not valid; why.
     Impossible(String),
-    /// The transaction means something that cannot be, in the protocol's own words (specification 02 §6.4).
+    /// The transaction asks for something impossible, in NIS1's words.
     Argument(String),
-    /// A number leaves its range, in the protocol's own words.
+    /// A number leaves its range, in NIS1's words.
     Arithmetic(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Which transactions concern an account, and where a transaction is (specification 03 §15, §21.3).
+//! Which transactions concern an account, and where a transaction is.
 
 use super::error::StateError;
 use super::queries;
@@ -52,8 +52,12 @@ pub fn hash_entry(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>
     state.get(Table::Hashes, &hash.0)?.map(HashEntry::from_bytes).transpose()
 }
 
-/// Numbers the transactions of a block, `first` being the first number, and gives those of the direct ones;
-/// also the number after the last. The order is that of specification 06 §6.6.
+/// Numbers the transactions of a block, `first` being the first number, and gives those of the direct ones; also the
+/// number after the last.
+///
+/// Clients see the numbers, so they follow NIS1: first importance transfers, mosaic definitions, supply changes and
+/// aggregate modifications, kind by kind, inner ones among them; then each multisig transaction with its inner one, if
+/// that is of another kind, and one number for each cosignature; then provisions, and last transfers.
 pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
     let mut ids = vec![0; block.transactions.len()];
     let mut next = first;
@@ -163,9 +167,8 @@ pub enum Direction {
     Outgoing,
 }
 
-/// Adds a direct transaction to the history of the accounts it concerns (specification 03 §21.3, §21.4 query
-/// 10). To be called after the whole block was applied: a multisig transaction concerns those who are
-/// cosignatories then.
+/// Adds a direct transaction to the history of the accounts it concerns. To be called after the whole block was
+/// applied: a multisig transaction concerns those who are cosignatories then.
 pub fn index_transaction(
     batch: &mut impl Write,
     transaction: &Transaction,

@@ -1,4 +1,4 @@
-//! Importances as they are stored (specification 04 §13).
+//! Importances as they are stored.
 //!
 //! Every recalculation leaves one whole list, ordered by address: of the accounts that took part, and of those that
 //! took part earlier and keep what they had. So the list of a height is the state at that height, undoing a

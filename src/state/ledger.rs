@@ -1,4 +1,4 @@
-//! Carries out effects on the store, in the order of specification 03 §6.
+//! Carries out effects on the store.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl BlockContext {
         self.accounts.get(address).map(|open| &open.account)
     }
 
-    /// Nothing applied yet.
+    /// The beginning of a block, of which nothing is applied yet.
     pub fn new(height: Height, timestamp: Timestamp) -> BlockContext {
         BlockContext { height, timestamp, accounts: BTreeMap::new(), outlinks: 0, log: ExpiryLog::new(height) }
     }
@@ -74,8 +74,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    /// Gives the nemesis account the total supply, before the nemesis block is applied (specification 03
-    /// §20.2).
+    /// Gives the nemesis account the total supply, before the nemesis block is applied.
     pub fn seed(&mut self) -> Result<(), StateError> {
         let (height, network) = (self.block.height, self.network);
         let nemesis = self.account(&network.nemesis_signer)?;
@@ -156,8 +155,7 @@ impl<W: Write> Ledger<'_, W> {
         self.account(from)?.balance.send(height, amount, &network.chain)
     }
 
-    /// A movement of currency as the importance calculation will see it (specification 03 §9). The sender has
-    /// paid already.
+    /// Records a movement of currency for the importance calculation, after the sender has paid.
     fn add_outlink(&mut self, from: &Address, to: &Address, amount: u64) -> Result<(), StateError> {
         let height = self.block.height;
         let left = self.account(from)?.balance.at(height, &self.network.chain);
@@ -170,7 +168,7 @@ impl<W: Write> Ledger<'_, W> {
     fn link(&mut self, owner: &Address, remote: &Address, mode: LinkMode) -> Result<(), StateError> {
         let height = self.block.height;
         let after_fork = height.0 >= self.network.chain.forks.mosaic_redefinition;
-        // Later deactivations end the link that exists, whatever remote they name (specification 03 §10.2).
+        // A deactivation ends the link that exists, whatever remote it names.
         let remote = match mode {
             LinkMode::Deactivate if after_fork => {
                 let linked = self.account(owner)?.links.last().map(|link| link.other);
@@ -205,7 +203,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    /// No account may be both a multisig account and a cosignatory (specification 03 §11).
+    /// Fails if an account would become both a multisig account and a cosignatory.
     fn refuse_nested_multisig(&self, account: &Address, cosignatory: &Address) -> Result<(), StateError> {
         let has = |table, address: &Address| self.batch.any(table, address.as_bytes());
         if has(Table::CosignatoryOf, account)? || has(Table::Cosignatories, cosignatory)? || account == cosignatory {
@@ -235,14 +233,14 @@ impl<W: Write> Ledger<'_, W> {
         found.then_some(()).ok_or_else(|| StateError::impossible(format!("there is no namespace {name}")))
     }
 
-    /// The account to which the block of `signer` is credited (specification 03 §10.3).
+    /// The account to which the block of `signer` is credited.
     pub fn beneficiary(&mut self, signer: &Address) -> Result<Address, StateError> {
         let (height, limit) = (self.block.height, self.network.chain.rewrite_limit);
         Ok(self.account(signer)?.forwarded(height, limit).unwrap_or(*signer))
     }
 
-    /// Credits the block, lets namespaces expire and forgets what is old (specification 03 §4.3, §6 O4,
-    /// O14–O17). The hashes of the block itself are added afterwards.
+    /// Credits the block, lets namespaces expire and forgets what is old. The hashes of the block itself are added
+    /// afterwards.
     pub fn harvest(&mut self, beneficiary: &Address, fees: Amount) -> Result<(), StateError> {
         self.credit(beneficiary, fees.0)?;
         self.account(beneficiary)?.harvested_blocks += 1;

@@ -1,4 +1,4 @@
-//! What transactions and blocks do to the state (specification 03).
+//! What transactions and blocks do to the state.
 //!
 //! A transaction is first turned into [`Effect`]s, which a [`Ledger`] then carries out one after another.
 //! Undoing is not the inverse of this: the store puts the old values back.

@@ -1,4 +1,4 @@
-//! Mosaics in the state: definitions, supplies, balances and holdings (specification 03 §13, §14).
+//! Mosaics in the state: definitions, supplies, balances and holdings.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
@@ -203,7 +203,7 @@ pub fn holdings(state: &impl Read, account: &Address) -> Result<Vec<String>, Sto
     Ok(ids)
 }
 
-/// Brings the holding of an account into line with its balance (specification 03 §14.1).
+/// Brings the holding of an account into line with its balance.
 fn update_holding(
     batch: &mut impl Write,
     id: &MosaicId,
@@ -226,7 +226,7 @@ pub struct Defined {
     pub lost: Option<Vec<(Address, u64)>>,
 }
 
-/// Carries out a definition (specification 03 §13.2).
+/// Carries out a definition.
 pub fn define(
     batch: &mut impl Write,
     definition: &MosaicDefinition,
@@ -267,7 +267,7 @@ fn need_current(batch: &impl Read, id: &MosaicId) -> Result<(u32, MosaicEntry), 
     current(batch, id)?.ok_or_else(|| StateError::impossible(format!("there is no mosaic {id}")))
 }
 
-/// Carries out a supply change (specification 03 §13.3).
+/// Carries out a supply change.
 pub fn change_supply(
     batch: &mut impl Write,
     supplier: &Address,
@@ -296,7 +296,7 @@ pub fn change_supply(
     Ok(())
 }
 
-/// Moves a quantity (specification 03 §13.4, §14.1).
+/// Moves a quantity.
 pub fn transfer(
     batch: &mut impl Write,
     id: &MosaicId,

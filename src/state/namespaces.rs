@@ -1,5 +1,4 @@
-//! Leases of namespaces, their expiry, and the log of mosaics that expired with them (specification 03 §12,
-//! §14.3).
+//! Leases of namespaces, their expiry, and the log of mosaics that expired with them.
 //!
 //! Only the newest lease of a root has mosaics: a lease by the same owner continues those of the one before,
 //! a lease by another owner starts with none. So mosaics are kept per name, not per lease.
@@ -71,7 +70,7 @@ fn lease_key(height: Height, root: &str) -> Vec<u8> {
     [&height.0.to_be_bytes(), root.as_bytes()].concat()
 }
 
-/// Whether a name is active at a height: the oldest lease that is active decides (specification 03 §12.1).
+/// Whether a name is active at a height: the oldest lease that is active decides.
 pub fn is_active(leases: &[Lease], name: &str, height: Height, term: u64) -> bool {
     let lease = leases.iter().find(|lease| lease.is_active(height, term));
     lease.is_some_and(|lease| lease.contains(name))
@@ -179,7 +178,7 @@ pub fn each_expired<W: Write, E: From<StoreError>>(
     Ok(())
 }
 
-/// Lets the mosaics of all roots expire whose last lease ends at `height` (specification 03 §12.5).
+/// Lets the mosaics of all roots expire whose last lease ends at `height`.
 pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut ExpiryLog) -> Result<(), StateError> {
     each_expired(batch, height, term, |batch, root, last| {
         for id in mosaics_of(batch, root, last)? {
@@ -194,7 +193,7 @@ pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut Expir
     })
 }
 
-/// Drops leases made below `cut`; a root without a lease is forgotten with its mosaics (specification 03 §17).
+/// Drops leases made below `cut`; a root without a lease is forgotten with its mosaics.
 pub fn prune(batch: &mut impl Write, cut: Height) -> Result<(), StateError> {
     let mut keys = Vec::new();
     batch.each(Table::LeasesByHeight, &[], |key, _| {

@@ -1,4 +1,4 @@
-//! Movements of currency as the importance calculation sees them (specification 03 §9).
+//! Movements of currency as the importance calculation sees them.
 
 use super::vesting::VestedBalance;
 use crate::model::{Address, Height};

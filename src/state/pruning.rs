@@ -1,6 +1,6 @@
-//! Forgetting what is old (specification 03 §17).
+//! Forgetting what is old.
 //!
-//! Balances keep no history here, so of the protocol's pruning only outlinks, leases and hashes remain.
+//! Of all that NIS1 prunes only outlinks, leases and hashes are kept here, as balances have no history.
 
 use super::error::StateError;
 use super::namespaces;
@@ -8,7 +8,7 @@ use crate::model::network::ChainParameters;
 use crate::model::{Height, Timestamp};
 use crate::store::{Read, StoreError, Table, Write};
 
-/// Blocks between two prunings. It does not follow the configured block time.
+/// Blocks between two prunings, whatever the configured block time.
 const INTERVAL: u64 = 360;
 /// Days after its beginning for which a lease is kept: a year, a month and a day.
 const LEASE_DAYS: u64 = 365 + 30 + 1;

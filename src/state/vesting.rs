@@ -1,4 +1,4 @@
-//! Vested and unvested balances (specification 03 §7).
+//! Vested and unvested balances.
 //!
 //! The protocol describes a history of entries. Only the last one decides what happens later, as vesting is
 //! a pure function of it and of the height asked for, so only the last one is kept.
@@ -70,14 +70,14 @@ impl VestedBalance {
         let from_unvested = (ratio * amount as f64) as i64;
         let unvested = self.unvested as i64 - from_unvested;
         let vested = self.vested as i64 - (amount as i64 - from_unvested);
-        // Rounding can ask for a unit more than is vested.
+        // Rounding can give a unit more than is vested.
         let (unvested, vested) = if vested < 0 { (unvested + vested, 0) } else { (unvested, vested) };
         let parts = u64::try_from(unvested).ok().zip(u64::try_from(vested).ok());
         (self.unvested, self.vested) = parts.ok_or_else(|| StateError::impossible("an unvested balance below zero"))?;
         Ok(())
     }
 
-    /// Everything vests at once, as what is received in the nemesis block does (specification 03 §7.6).
+    /// Everything vests at once, as what is received in the nemesis block does.
     pub fn vest(&mut self) {
         self.vested = self.total();
         self.unvested = 0;

@@ -24,7 +24,7 @@ pub trait StateView {
     /// The leases of a root namespace, the oldest first; empty if it is unknown, as the built-in `nem` is.
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError>;
 
-    /// Whether a namespace is active at a height, with leases of `term` blocks (specification 02 §14.2).
+    /// Whether a namespace is active at a height, with leases of `term` blocks.
     fn is_namespace_active(&self, name: &NamespaceId, height: Height, term: u64) -> Result<bool, StoreError> {
         Ok(name.is_built_in() || namespaces::is_active(&self.leases(name.root())?, name.as_str(), height, term))
     }
@@ -32,7 +32,7 @@ pub trait StateView {
     /// The owner of a namespace that exists in the newest lease of its root; the lease may have expired.
     fn namespace_owner(&self, name: &NamespaceId) -> Result<Option<Address>, StoreError> {
         if name.is_built_in() {
-            // On every network it is the sink's address on testnet (specification 02 §15.3).
+            // NIS1 has the sink's testnet address on every network.
             return Ok(Some(Address::from_public_key(&NAMESPACE_SINK, NetworkByte::TESTNET)));
         }
         let newest = self.leases(name.root())?.pop();
@@ -42,7 +42,7 @@ pub trait StateView {
     /// Whether an account owns the newest lease of a root namespace; the lease may have expired.
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError>;
 
-    /// Whether an account counts as invested in a mosaic (specification 03 §14).
+    /// Whether an account counts as invested in a mosaic.
     fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError>;
 
     /// The newest definition of a mosaic and its supply in whole units; the built-in `nem:xem` included.
@@ -51,7 +51,7 @@ pub trait StateView {
     /// Smallest units that an account has under the newest definition of a mosaic other than `nem:xem`.
     fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError>;
 
-    /// Whether a transaction is in the chain, as far back as hashes are kept (specification 02 §17).
+    /// Whether a transaction is in the chain, as far back as hashes are kept.
     fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError>;
 }
 

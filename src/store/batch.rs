@@ -19,11 +19,11 @@ pub struct Batch<'env> {
     _right: Right<'env>,
 }
 
-/// Given back when it is dropped, after the transaction.
+/// The right to change the chain. Given back when it is dropped, after the transaction.
 pub(super) struct Right<'env>(&'env Cell<bool>);
 
 impl<'env> Right<'env> {
-    /// Takes the one turn there is; `None` if somebody has it.
+    /// Takes the one right there is; `None` if somebody has it.
     pub fn take(taken: &'env Cell<bool>) -> Option<Right<'env>> {
         (!taken.replace(true)).then_some(Right(taken))
     }

@@ -11,7 +11,7 @@ pub struct StoredBlock {
     pub height: Height,
     /// Its hash.
     pub hash: Hash256,
-    /// Its generation hash (specification 02 §4.1).
+    /// Its generation hash.
     pub generation_hash: Hash256,
     /// Its time stamp.
     pub timestamp: Timestamp,
@@ -23,7 +23,7 @@ pub struct StoredBlock {
     pub total_fee: Amount,
     /// The account it is credited to, if that is not its signer's.
     pub lessor: Option<Address>,
-    /// Number of its first transaction, and of the first one after it (specification 06 §6.6).
+    /// Number of its first transaction, and of the first one after it.
     pub ids: (u64, u64),
 }
 

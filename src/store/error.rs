@@ -20,7 +20,7 @@ pub enum StoreError {
     BeingChanged,
     /// There is no chain in the folder.
     Empty,
-    /// Reading was told to stop.
+    /// Reading was interrupted by [`crate::store::Store::stop_when`].
     Interrupted,
     /// A value cannot be read back: the file is damaged.
     Damaged(&'static str),

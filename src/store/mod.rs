@@ -18,6 +18,8 @@ mod write;
 pub use batch::Batch;
 pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
 pub use error::StoreError;
+#[cfg(test)]
+pub use open::test_store;
 pub use open::{AccessMode, ChainIdentity, Options, Store, exists};
 pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};

@@ -70,6 +70,15 @@ const LOCK_FILE: &str = "nisd.lock";
 /// The file in which LMDB keeps everything.
 const DATA_FILE: &str = "data.mdb";
 
+/// A store for tests, and the folder that it goes with.
+#[cfg(test)]
+pub fn test_store() -> (Store, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
+    let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 22 }).unwrap();
+    (store, folder)
+}
+
 /// Whether there is a store in a folder.
 pub fn exists(folder: &Path) -> bool {
     folder.join(DATA_FILE).exists()
@@ -143,15 +152,8 @@ impl Store {
 
     /// The one writer. Fails while there is another in this process.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
-        let turn = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
-        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, turn))
-    }
-
-    /// Bytes of the file that hold pages.
-    pub fn size(&self) -> Result<u64, StoreError> {
-        let info = self.environment.info()?;
-        let page = self.environment.stat()?.page_size();
-        Ok((info.last_pgno() as u64 + 1) * u64::from(page))
+        let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
+        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, right))
     }
 }
 

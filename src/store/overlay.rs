@@ -92,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::{ChainIdentity, Options, Store};
+    use crate::store::test_store;
 
     const TABLE: Table = Table::Accounts;
 
@@ -120,8 +120,7 @@ mod tests {
             changes in proptest::collection::vec((keys(), any::<Option<u8>>()), 0..12),
             place in keys(),
         ) {
-            let folder = tempfile::tempdir().unwrap();
-            let store = Store::open(folder.path(), &ChainIdentity { name: "test".to_owned(), text: String::new() }, Options::default()).unwrap();
+            let (store, _folder) = test_store();
             let mut batch = store.begin().unwrap();
             let mut map = BTreeMap::new();
             for (key, value) in &base {

@@ -40,13 +40,11 @@ impl<'env> Reader<'env> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{ChainIdentity, Options};
+    use crate::store::test_store;
 
     #[test]
     fn a_reader_keeps_its_place_when_others_take_all_there_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let identity = ChainIdentity { name: "test".to_owned(), text: "{}".to_owned() };
-        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 20 }).unwrap();
+        let (store, _folder) = test_store();
         let mut reader = Reader::new(&store);
         reader.snapshot().unwrap();
         reader.release();

@@ -28,7 +28,7 @@ pub enum Table {
     Mosaics,
     /// Mosaic id ‖ 0 ‖ number of the definition ‖ address → smallest units, never 0.
     Balances,
-    /// Address ‖ mosaic id → nothing: the mosaics in which an account is invested (specification 03 §14).
+    /// Address ‖ mosaic id → nothing: the mosaics in which an account is invested.
     Holdings,
     /// Height ‖ number in the block → sender ‖ recipient ‖ weight of a movement of currency.
     Outlinks,
@@ -36,7 +36,7 @@ pub enum Table {
     Hashes,
     /// Time stamp ‖ transaction hash → nothing, for forgetting old hashes.
     HashesByTime,
-    /// Height ‖ number → mosaics that expired or came back (specification 03 §14.3).
+    /// Height ‖ number → mosaics that expired or came back.
     ExpiredMosaics,
     /// Address ‖ direction ‖ transaction id → height ‖ index in the block.
     Transfers,

@@ -1,4 +1,4 @@
-//! Choosing the transactions of a new block (specification 08 §7).
+//! Choosing the transactions of a new block.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::rules::{Case, Purpose, Refusal, check_block_content, check_transactio
 use crate::state::{BlockContext, Ledger};
 use crate::store::{Changes, Overlay, Snapshot, StoreError};
 
-/// A choice in the making. It holds on top of one commit only.
+/// A choice in the making. It is valid for one state of the chain only.
 pub struct Choice {
     height: Height,
     timestamp: Timestamp,

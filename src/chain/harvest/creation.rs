@@ -1,4 +1,4 @@
-//! Whether a key may make the next block, and making it (specification 08 §9.2).
+//! Whether a key may make the next block, and making it.
 
 use crate::chain::admission::harvesting_importance;
 use crate::chain::error::BlockError;
@@ -46,7 +46,8 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Whether another of the same place would have been enough before this one, if time did not go by in seconds.
+    /// Whether another draw for the same block would have hit earlier than this one, if time were not counted in whole
+    /// seconds.
     pub fn is_behind(&self, other: &Draw) -> bool {
         let product = |hit: u64, importance: u64| u128::from(hit) * u128::from(importance);
         product(other.hit, self.importance) < product(self.hit, other.importance)

@@ -1,7 +1,7 @@
-//! Making blocks: which accounts may, whether one hits, and what goes into its block (specification 08 §7–§9).
+//! Making blocks: which accounts may, whether one hits, and what goes into its block.
 //!
 //! What is made is not part of the chain yet: it takes the way of a block that a peer pushes
-//! ([`crate::chain::pushed_part`], specification 08 §10).
+//! ([`crate::chain::pushed_part`]).
 
 mod choice;
 mod creation;

@@ -20,7 +20,7 @@ use crate::model::{
 };
 use crate::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
 use crate::state::{Account, AccountImportance, LinkRole, ListWriter, RecalculationRecord, RemoteLink, VestedBalance};
-use crate::store::{ChainIdentity, Options, Snapshot, Store, StoredBlock, Table, Write, block_key};
+use crate::store::{Snapshot, Store, StoredBlock, Table, Write, block_key, test_store};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 /// Time of the blocks that are made; the block before them has 0.
@@ -57,9 +57,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let network = test_network(BYTE, address(255));
-        let folder = tempfile::tempdir().unwrap();
-        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
-        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 22 }).unwrap();
+        let (store, folder) = test_store();
         let scene = Scene { network, accounts: BTreeMap::new(), store, _folder: folder };
         for height in LAST.0 - 60..=LAST.0 {
             scene.put_block(height);

@@ -1,4 +1,4 @@
-//! One attempt to make the next block, with every account that harvests on this node (specification 08 §9.1).
+//! One attempt to make the next block, with every account that harvests on this node.
 
 use std::rc::Rc;
 
@@ -35,9 +35,9 @@ pub enum TickProgress {
     Done(Option<Harvested>),
 }
 
-/// A tick in the making. Parent and time are the same for all accounts, and so are their scores; the protocol leaves
-/// open which of those that hit makes the block. It is the one that would have hit first if time did not go by in
-/// seconds: so each makes as many blocks as its importance is worth, however many hit in the same second.
+/// A tick in the making. Parent and time are the same for all accounts, and so are the scores of their blocks; the
+/// protocol leaves open which of those that hit makes the block. Here it is the one that would have hit first if time
+/// were not counted in whole seconds: so each makes as many blocks as its importance is worth.
 pub struct Tick {
     place: Place,
     /// The account that was tried last, by address.
@@ -144,7 +144,7 @@ impl Tick {
             self.in_hand = Some((address, choice));
             return Ok(TickProgress::Working);
         }
-        // It may have been locked meanwhile.
+        // The account may have been locked meanwhile.
         let Some(key) = unlocked.key(&address) else { return Ok(TickProgress::Working) };
         let (transactions, hashes) = choice.into_parts();
         let block = create(key, transactions, &hashes, &self.place, state, network)?;

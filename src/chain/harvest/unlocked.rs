@@ -1,4 +1,4 @@
-//! The accounts that harvest on this node (specification 08 §8).
+//! The accounts that harvest on this node.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,15 +15,15 @@ const MIN_VESTED: Amount = Amount::whole(10_000);
 /// What came of unlocking an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnlockResult {
-    /// It harvests.
+    /// The account harvests now, or did before.
     Success,
     /// No more accounts may harvest on this node.
     ServerLimit,
-    /// Its key may harvest on no network (specification 02, appendix B).
+    /// The key is one of those that may harvest on no network.
     HarvestingBlocked,
-    /// No block has named it.
+    /// The account occurs in no block.
     UnknownAccount,
-    /// The account behind it has too little vested.
+    /// The account it harvests for has too little vested balance.
     HarvestingIneligible,
 }
 
@@ -40,7 +40,7 @@ impl UnlockResult {
     }
 }
 
-/// Whether an account may harvest, for all that its balance says at a height (specification 08 §8.1).
+/// Whether an account has enough vested balance, or harvests for one that has, to harvest at a height.
 pub fn may_be_unlocked(
     address: &Address,
     height: Height,
@@ -129,7 +129,7 @@ impl Unlocked {
         self.keys.insert(address, Unlocking { pair, configured: true });
     }
 
-    /// An account that harvests already is not counted anew (specification 08 §21, quirk 13).
+    /// An account that harvests already is not counted anew.
     fn examine(
         &self,
         address: &Address,

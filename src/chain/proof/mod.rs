@@ -1,4 +1,4 @@
-//! Proof of importance of a block: whether its signer was allowed to make it at its time (specification 02 §4).
+//! Proof of importance of a block: whether its signer was allowed to make it at its time.
 
 mod exponential;
 mod fixed;

@@ -1,4 +1,4 @@
-//! The score of a block (specification 02 §4.6).
+//! The score of a block.
 
 /// What a block adds to the score of its chain: its difficulty minus the seconds since its parent.
 pub fn block_score(difficulty: u64, elapsed: i32) -> i64 {

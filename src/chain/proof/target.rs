@@ -1,4 +1,4 @@
-//! The target that the hit of a block must stay below (specification 02 §4.3, §4.5).
+//! The target that the hit of a block must stay below.
 
 use ruint::aliases::U256;
 

@@ -19,7 +19,7 @@ pub struct Pending {
     pub time: Duration,
     pub deadline: Instant,
     pub is_idempotent: bool,
-    /// It has met a connection that was closed, and goes to a new one now.
+    /// It has met a connection that the server had closed, and waits for another.
     pub is_repeated: bool,
 }
 
@@ -30,10 +30,10 @@ pub struct ClientConnection {
     pub host: usize,
     /// The request; none between requests.
     pub pending: Option<Pending>,
-    /// When the attempt to connect ends, or the time without a request, if it is in either.
+    /// When an attempt to connect is given up, or an idle connection is closed.
     pub due: Option<Instant>,
     stage: Stage,
-    /// It has brought an answer before.
+    /// An earlier request was answered on it.
     is_reused: bool,
 }
 
@@ -54,7 +54,7 @@ impl ClientConnection {
         Self { host, pending: Some(pending), due: None, stage, is_reused: false }
     }
 
-    /// Whether the addresses of its host are wanted. True once.
+    /// Whether the addresses of its host are to be asked for; true only the first time.
     pub fn take_question(&mut self) -> bool {
         match &mut self.stage {
             Stage::Naming { is_asked } => !std::mem::replace(is_asked, true),
@@ -69,7 +69,7 @@ impl ClientConnection {
         }
     }
 
-    /// The address that an attempt is to be made at now. Given once.
+    /// The address to connect to now; `None` once the attempt has begun.
     pub fn take_attempt(&mut self) -> Option<SocketAddr> {
         let Stage::Connecting { addresses, has_begun } = &mut self.stage else {
             return None;
@@ -88,7 +88,7 @@ impl ClientConnection {
         !addresses.is_empty()
     }
 
-    /// The attempt has succeeded, and the request can be sent. The address it was.
+    /// The attempt has succeeded, so that the request can be sent. Returns the address.
     pub fn connected(&mut self) -> Option<SocketAddr> {
         let Stage::Connecting { addresses, .. } = &self.stage else {
             return None;

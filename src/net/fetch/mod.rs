@@ -49,7 +49,7 @@ impl Default for Fetching {
     }
 }
 
-/// A request to another server on its way, or done with. Never used twice.
+/// Number of a request to another server. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FetchId(pub u64);
 
@@ -80,7 +80,7 @@ pub struct Fetch {
     /// Time from the wish to the end of the answer: looking the name up, connecting and waiting for a connection
     /// included.
     pub time: Duration,
-    /// It may be made a second time if a connection that was kept is closed before the first byte of an answer.
+    /// Whether it may be made a second time if a connection that was kept is closed before the first byte of an answer.
     pub is_idempotent: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct Response {
 pub enum FetchError {
     /// The name of the host is not known, or cannot be found out.
     UnknownHost(String),
-    /// No connection.
+    /// No connection could be made.
     Unreachable(io::Error),
     /// The connection broke.
     Broken(io::Error),

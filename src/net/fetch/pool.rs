@@ -346,7 +346,7 @@ impl ConnectionPool {
         {
             let is_repeated = first.is_repeated;
             match host.idle.pop() {
-                // Its connection was closed under it just now; others of the same age will be as well.
+                // Its connection was just closed by the server; other idle ones will be as well.
                 Some(idle) if is_repeated => drop(self.close(idle)),
                 Some(idle) => self.assign(slot, idle),
                 None if self.has_room_for(slot) => self.open(slot),

@@ -63,7 +63,7 @@ pub struct FetchStats {
     pub questions: u64,
     /// Requests made so far, and those of them that have come to an end that was told.
     pub started: u64,
-    /// See `started`.
+    /// Those that have ended.
     pub ended: u64,
 }
 

@@ -29,9 +29,9 @@ pub enum Family {
 pub enum Said {
     /// Addresses, and for how long they hold.
     Addresses(Vec<IpAddr>, Duration),
-    /// There are none.
+    /// The name has no addresses of the kind asked for.
     None(&'static str),
-    /// It does not know.
+    /// The server does not know.
     Failed(&'static str),
 }
 

@@ -128,7 +128,7 @@ impl Resolver {
         self.found.pop_front()
     }
 
-    /// Somebody does not want to know any more.
+    /// Somebody who has asked does not need the answer any more.
     pub fn forget(&mut self, asker: usize, now: Instant) {
         self.found.retain(|(other, _)| *other != asker);
         let asked = self.lookups.iter_mut().find(|(_, lookup)| lookup.askers.contains(&asker));
