@@ -9,11 +9,14 @@ pub mod binary_transaction;
 pub mod block_file;
 pub mod chain_part;
 pub mod configuration;
+pub mod connections;
 pub mod entities;
 pub mod http_request;
 pub mod json_transaction_and_block;
+pub mod key_files;
 pub mod lax_json;
 pub mod pieces;
+pub mod stored_values;
 pub mod stomp;
 pub mod websocket;
 
@@ -21,7 +24,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 10] = [
+pub const TARGETS: [(&str, Check); 13] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -32,4 +35,7 @@ pub const TARGETS: [(&str, Check); 10] = [
     ("block_file", block_file::check),
     ("configuration", configuration::check),
     ("chain_part", chain_part::check),
+    ("connections", connections::check),
+    ("stored_values", stored_values::check),
+    ("key_files", key_files::check),
 ];
