@@ -16,8 +16,8 @@ pub mod json_transaction_and_block;
 pub mod key_files;
 pub mod lax_json;
 pub mod pieces;
-pub mod stored_values;
 pub mod stomp;
+pub mod stored_values;
 pub mod websocket;
 
 /// The body of a fuzz target.
