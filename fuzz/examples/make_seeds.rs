@@ -9,7 +9,13 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use nisd::chain::{Intake, IntakeOptions, Progress};
 use nisd::codec::Form;
+use nisd::codec::block_file::BlockFile;
+use nisd::config;
+use nisd::model::{Height, Timestamp};
+use nisd::store::{Identity, Options, Read, Store, Table};
+use nisd_fuzz::connections::{Step, first_byte};
 use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
 use nisd_fuzz::stomp::SEPARATOR;
@@ -31,6 +37,9 @@ fn main() {
     block_files(&chain);
     chain_parts(&chain, &fs::read(tiny.join("losing-52.bin")).expect("its losing branches"));
     configurations(&fs::read(tiny.join("config.json")).expect("its configuration"));
+    connections();
+    stored_values(&tiny);
+    key_files();
 }
 
 /// The seeds of one target.
@@ -328,4 +337,239 @@ fn configurations(recorded: &[u8]) {
     }
     add("wrong.properties", 3, 7, b"nem.network=Mainnet\nnem.httpPort=0x1\nnisd.nothing=1\n\xfc=\\u12\n");
     add("wrong.json", 1, 0, b"{\"nisConfiguration\":{\"nem.httpPort\":[1],\"a\":1.5}}");
+}
+
+/// Scripts of what clients, time and the loop do.
+fn connections() {
+    use Step::{
+        Break, Bytes, Connect, End, Flush, Frame, Notice, Pass, Report, Room, Say, Serve, Shutdown, Sweep, Turn,
+    };
+    let seeds = Seeds::of("connections");
+    let add = |name: &str, limits: u8, steps: &[(Step, u8, &[u8])]| {
+        let steps = steps.iter().flat_map(|(step, who, with)| [&[first_byte(*step, *who)], *with].concat());
+        seeds.add(name, &[limits].into_iter().chain(steps).collect::<Vec<u8>>());
+    };
+    let open: [(Step, u8, &[u8]); 3] = [(Connect, 0, &[1]), (Say, 0, &[15]), (Serve, 3, &[])];
+    let with = |steps: &[(Step, u8, &'static [u8])]| [&open[..], steps].concat();
+    let everything: Vec<(Step, u8, Vec<u8>)> = (0..16).map(|phrase| (Say, 0, vec![phrase])).collect();
+    for (name, limits) in [("everything", 0), ("everything-with-little-output", 1), ("everything-with-little-room", 4)]
+    {
+        let said = everything.iter().map(|(step, who, with)| (*step, *who, with.as_slice()));
+        let steps: Vec<_> =
+            said.flat_map(|say| [(Connect, 0, &[0x01_u8][..]), say, (Serve, 5, &[]), (Turn, 0, &[0])]).collect();
+        add(name, limits, &steps);
+    }
+    let pipelined: [(Step, u8, &[u8]); 7] = [
+        (Connect, 0, &[2]),
+        (Say, 0, &[0x31]),
+        (Say, 0, &[0x84]),
+        (Serve, 2, &[]),
+        (Say, 0, &[0x05]),
+        (Turn, 0, &[0]),
+        (Serve, 9, &[]),
+    ];
+    add("pipelined", 0, &pipelined);
+    add("too-many-requests", 0x40, &[(Connect, 0, &[2]), (Say, 0, &[0x30]), (Say, 0, &[0x30]), (Serve, 4, &[])]);
+    add("a-proxy", 0, &[(Connect, 0, &[6]), (Say, 0, &[0x3a]), (Say, 0, &[0x1b]), (Serve, 4, &[]), (Pass, 3, &[])]);
+    add(
+        "turned-away",
+        0x30,
+        &[(Connect, 0, &[1]), (Connect, 0, &[1]), (Connect, 0, &[1]), (Say, 0, &[0]), (Flush, 3, &[])],
+    );
+    add(
+        "a-stream-that-takes-too-long",
+        0,
+        &[
+            (Connect, 0, &[2]),
+            (Say, 0, &[5]),
+            (Serve, 2, &[]),
+            (Flush, 2, &[]),
+            (Pass, 6, &[]),
+            (Sweep, 0, &[]),
+            (Flush, 0, &[]),
+        ],
+    );
+    add(
+        "a-reader-that-stalls",
+        1,
+        &[
+            (Connect, 0, &[10]),
+            (Say, 0, &[0x24]),
+            (Serve, 4, &[]),
+            (Room, 0, &[20]),
+            (Serve, 4, &[]),
+            (Pass, 5, &[]),
+            (Sweep, 0, &[]),
+        ],
+    );
+    add(
+        "a-body-that-stays-away",
+        0,
+        &[
+            (Connect, 0, &[1]),
+            (Say, 0, &[14]),
+            (Serve, 0, &[]),
+            (Bytes, 0, b"\x05hello"),
+            (Pass, 6, &[]),
+            (Sweep, 0, &[]),
+        ],
+    );
+    add(
+        "an-end-and-a-break",
+        0,
+        &[
+            (Connect, 0, &[1]),
+            (Say, 0, &[2]),
+            (End, 0, &[]),
+            (Serve, 3, &[]),
+            (Connect, 0, &[1]),
+            (Say, 0, &[3]),
+            (Serve, 0, &[]),
+            (Break, 0, &[]),
+            (Notice, 0, &[]),
+        ],
+    );
+    add(
+        "echoes",
+        0,
+        &with(&[
+            (Frame, 0, b"\x81eP\x00"),
+            (Frame, 0, b"\x89pi\x00"),
+            (Serve, 3, &[]),
+            (Frame, 0, b"\x01g\xff\x02"),
+            (Frame, 0, b"\x80..\x00"),
+            (Serve, 3, &[]),
+            (Frame, 0, b"\x88\x03\xe8\x00"),
+            (Serve, 0, &[]),
+            (Report, 0, &[]),
+        ]),
+    );
+    add(
+        "many-pings",
+        0,
+        &with(&[
+            (Frame, 0, b"\x89..\x00"),
+            (Frame, 0, b"\x8a..\x07"),
+            (Frame, 0, b"\x81u\x03\x00"),
+            (Frame, 0, b"\x81p\x05\x00"),
+            (Serve, 9, &[]),
+            (Turn, 0, &[0]),
+            (Serve, 9, &[]),
+        ]),
+    );
+    for (name, limits) in [("shared", 0), ("shared-with-little-backlog", 2), ("shared-with-little-memory", 8)] {
+        let slow: [(Step, u8, &[u8]); 6] = [
+            (Connect, 0, &[9]),
+            (Say, 0, &[15]),
+            (Room, 0, &[16]),
+            (Serve, 3, &[]),
+            (Frame, 0, b"\x81sS\x00"),
+            (Serve, 2, &[]),
+        ];
+        let told: [(Step, u8, &[u8]); 6] = [
+            (Turn, 0, &[0x44]),
+            (Flush, 2, &[]),
+            (Turn, 1, &[0x33]),
+            (Turn, 0, &[0x64]),
+            (Flush, 3, &[]),
+            (Report, 0, &[]),
+        ];
+        add(name, limits, &[&open[..], &slow, &told, &told, &[(Room, 0, &[200]), (Flush, 3, &[])]].concat());
+    }
+    add(
+        "closed-and-silent-websockets",
+        0,
+        &[
+            &open[..],
+            &open,
+            &[
+                (Turn, 0, &[5]),
+                (Flush, 1, &[]),
+                (Pass, 7, &[]),
+                (Sweep, 0, &[]),
+                (Flush, 1, &[]),
+                (Pass, 4, &[]),
+                (Sweep, 0, &[]),
+            ],
+        ]
+        .concat(),
+    );
+    add(
+        "shutdown",
+        0,
+        &[
+            &open[..],
+            &[
+                (Connect, 0, &[1]),
+                (Say, 0, &[5]),
+                (Connect, 0, &[1]),
+                (Say, 0, &[15]),
+                (Serve, 0, &[]),
+                (Shutdown, 0, &[]),
+                (Serve, 9, &[]),
+                (Turn, 0, &[0]),
+                (Flush, 3, &[]),
+            ],
+        ]
+        .concat(),
+    );
+}
+
+/// The first entries of each table of a recorded chain.
+fn stored_values(tiny: &Path) {
+    let seeds = Seeds::of("stored_values");
+    let settings = config::load(Some(&tiny.join("config.json")), Vec::new(), Some(tiny)).expect("its configuration");
+    let folder = tempfile::tempdir().expect("a folder");
+    let store =
+        Store::open(folder.path(), &Identity::of(&settings.network), Options { map_size: 256 << 20 }).expect("a store");
+    let file = BlockFile::new(fs::File::open(tiny.join("blocks.bin")).expect("its blocks")).expect("its blocks");
+    let options =
+        IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(1000) };
+    let nemesis = settings.nemesis.read().expect("its nemesis block");
+    let mut intake = Intake::new(&store, &settings.network, nemesis, vec![file], options).expect("an empty store");
+    while intake.step(Timestamp(i32::MAX - 100)).expect("a good block") != Progress::Done {}
+    drop(intake);
+    let snapshot = store.snapshot().expect("a snapshot");
+    let mut all = Vec::new();
+    for table in (0..=u8::MAX).map_while(Table::from_number) {
+        let mut entries = Vec::new();
+        let each = snapshot.each(table, &[], |key, value| {
+            if value.len() > 3000 {
+                return Ok(true);
+            }
+            let own = key.get(40..).unwrap_or(key);
+            for (extra, value) in [(0, value), (own.len() as u8, own)] {
+                entries.extend([table as u8, extra]);
+                entries.extend((value.len() as u16).to_le_bytes());
+                entries.extend(value);
+            }
+            Ok(entries.len() < 1500)
+        });
+        each.expect("entries");
+        if !entries.is_empty() {
+            all.extend_from_slice(&entries[..entries.len().min(300)]);
+            seeds.add(table.name(), &entries);
+        }
+    }
+    seeds.add("all", &all);
+}
+
+fn key_files() {
+    let seeds = Seeds::of("key_files");
+    let key = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
+    let high = "f".repeat(64);
+    for (name, content) in [
+        ("plain", key.to_owned()),
+        ("commented", format!("# a comment\r\n\r\n  {key}  \r\n# another\n")),
+        ("signed", format!("00{high}\n")),
+        ("two", format!("{key}\n{key}\n")),
+        ("prefixed", format!("0x{key}")),
+        ("too-many-digits", format!("01{key}")),
+        ("short", "abc\n".to_owned()),
+        ("empty", "# nothing\n".to_owned()),
+        ("long", format!("{}\n{key}", "# long\n".repeat(1000))),
+    ] {
+        seeds.add(name, &[content.as_bytes(), b"\x00"].concat());
+        seeds.add(&format!("exposed-{name}"), &[content.as_bytes(), b"\x06"].concat());
+    }
 }

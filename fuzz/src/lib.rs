@@ -9,20 +9,23 @@ pub mod binary_transaction;
 pub mod block_file;
 pub mod chain_part;
 pub mod configuration;
+pub mod connections;
 pub mod entities;
 pub mod http_request;
 pub mod json_transaction_and_block;
+pub mod key_files;
 pub mod lax_json;
 pub mod pieces;
 pub mod response;
 pub mod stomp;
+pub mod stored_values;
 pub mod websocket;
 
 /// The body of a fuzz target.
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 11] = [
+pub const TARGETS: [(&str, Check); 14] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -34,4 +37,7 @@ pub const TARGETS: [(&str, Check); 11] = [
     ("configuration", configuration::check),
     ("chain_part", chain_part::check),
     ("response", response::check),
+    ("connections", connections::check),
+    ("stored_values", stored_values::check),
+    ("key_files", key_files::check),
 ];

@@ -10,6 +10,9 @@ use crate::store::StoreError;
 /// Links that an account remembers; a further one drops the oldest.
 pub const MAX_LINKS: usize = 2;
 
+/// Most micro-units that an account can have: vesting multiplies balances by nine.
+const MAX_BALANCE: u64 = u64::MAX / 9;
+
 /// State of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
@@ -154,9 +157,11 @@ impl Account {
         let mut input = ByteReader::new(bytes, "an account");
         let has_key = input.u8()? != 0;
         let key = input.array()?;
+        let balance = VestedBalance { height: input.u64()?, unvested: input.u64()?, vested: input.u64()? };
+        let is_possible = balance.unvested.checked_add(balance.vested).is_some_and(|total| total <= MAX_BALANCE);
         let mut account = Account {
             public_key: has_key.then_some(PublicKey(key)),
-            balance: VestedBalance { height: input.u64()?, unvested: input.u64()?, vested: input.u64()? },
+            balance: Some(balance).filter(|_| is_possible).ok_or(StoreError::Damaged("a balance"))?,
             harvested_blocks: input.u64()?,
             references: input.u64()?,
             first_height: input.u64()?,
@@ -202,6 +207,18 @@ mod tests {
         account.balance = VestedBalance { height: 9, unvested: 1, vested: 2 };
         account.touch(Height(4));
         assert_eq!(Account::from_bytes(&account.to_bytes()).unwrap(), account);
+    }
+
+    #[test]
+    fn a_balance_that_cannot_be_is_damage() {
+        let with = |unvested, vested| {
+            let balance = VestedBalance { height: 1, unvested, vested };
+            Account::from_bytes(&Account { balance, ..Account::default() }.to_bytes())
+        };
+        assert!(with(MAX_BALANCE - 1, 1).is_ok());
+        for (unvested, vested) in [(MAX_BALANCE, 1), (u64::MAX, u64::MAX)] {
+            assert!(matches!(with(unvested, vested), Err(StoreError::Damaged(_))));
+        }
     }
 
     #[test]

@@ -46,9 +46,10 @@ fn rest(state: &impl Read, network: &Network, height: Height) -> Result<Value, S
 }
 
 fn sum_of_balances(state: &impl Read) -> Result<u64, StoreError> {
-    let mut sum = 0;
+    let mut sum = 0u64;
     state.each(Table::Accounts, &[], |_, value| {
-        sum += Account::from_bytes(value)?.balance.total();
+        let total = Account::from_bytes(value)?.balance.total();
+        sum = sum.checked_add(total).ok_or(StoreError::Damaged("balances"))?;
         Ok(true)
     })?;
     Ok(sum)

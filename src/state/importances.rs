@@ -106,13 +106,19 @@ pub fn chunk_after(
     // With one byte more the key is behind that of the address itself, or behind the head of the list.
     key.push(0);
     let chunk = state.walk(Table::Importances)?.seek(&key)?;
-    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
+    let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
     let mut input = ByteReader::new(bytes, "importances");
     let mut entries = Vec::with_capacity(CHUNK);
     while !input.is_empty() {
         entries.push(AccountImportance::read(&mut input)?);
     }
-    Ok(entries)
+    // Whoever goes on behind the last entry must not come to the same chunk again.
+    match entries.last() {
+        Some(last) if key[list_key(list).len()..] != *last.address.as_bytes() => {
+            Err(StoreError::Damaged("a list of importances"))
+        }
+        _ => Ok(entries),
+    }
 }
 
 /// Visits the list of the last recalculation by address.
@@ -182,4 +188,39 @@ pub fn forget_below(batch: &mut Batch<'_>, height: Height) -> Result<bool, Store
     let Some(key) = first.filter(|key| key.as_slice() < list_key(height).as_slice()) else { return Ok(false) };
     batch.delete_unjournaled(Table::Importances, &key)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::address::ADDRESS_LENGTH;
+    use crate::store::{Identity, Options, Store};
+
+    #[test]
+    fn a_list_whose_last_address_is_not_that_of_its_key_is_damage_and_not_walked_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = Identity { name: "test".to_owned(), text: String::new() };
+        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 20 }).unwrap();
+        let mut batch = store.begin().unwrap();
+        let entry = |letter| AccountImportance {
+            address: Address::from_stored([letter; ADDRESS_LENGTH]),
+            height: Height(1),
+            importance: 0.5,
+            page_rank: 0.5,
+        };
+        let recalculation = Recalculation { height: Height(7), handed_over: 2, eligible: 2 };
+        let mut list = ListWriter::begin(recalculation, &mut batch).unwrap();
+        list.push(entry(b'A'), &mut batch).unwrap();
+        list.push(entry(b'C'), &mut batch).unwrap();
+        list.finish(&mut batch).unwrap();
+        let mut found = Vec::new();
+        let visited = each_importance(&batch, |entry| {
+            found.push(entry);
+            Ok(())
+        });
+        assert!(visited.is_ok() && found == [entry(b'A'), entry(b'C')]);
+        let key = chunk_key(Height(7), &entry(b'C').address);
+        batch.put_unjournaled(Table::Importances, &key, &entry(b'B').to_bytes()).unwrap();
+        assert!(matches!(each_importance(&batch, |_| Ok(())), Err(StoreError::Damaged(_))));
+    }
 }

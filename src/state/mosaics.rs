@@ -3,7 +3,7 @@
 use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
 use crate::crypto::PublicKey;
-use crate::model::mosaic::LevyKind;
+use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
 use crate::model::transaction::SupplyChangeKind;
 use crate::model::{Address, Levy, MosaicDefinition, MosaicId, MosaicProperties, NetworkByte};
 use crate::store::{Read, StoreError, Table, Write};
@@ -89,8 +89,9 @@ pub fn write_terms(out: &mut ByteWriter, definition: &MosaicDefinition) {
 pub fn read_terms(input: &mut ByteReader<'_>, id: MosaicId) -> Result<MosaicDefinition, StoreError> {
     let creator = PublicKey(input.array()?);
     let description = input.text()?.to_owned();
+    let divisibility = Some(input.u8()?).filter(|divisibility| *divisibility <= MAX_DIVISIBILITY);
     let properties = MosaicProperties {
-        divisibility: input.u8()?,
+        divisibility: divisibility.ok_or(StoreError::Damaged("a divisibility"))?,
         initial_supply: input.u64()?,
         supply_mutable: input.u8()? != 0,
         transferable: input.u8()? != 0,

@@ -31,14 +31,14 @@ impl VestedBalance {
             return self;
         }
         let day = chain.blocks_per_day().max(1);
-        let mut step = self.height.div_ceil(day) * day + 1;
+        let mut step = self.height.div_ceil(day).saturating_mul(day).saturating_add(1);
         // Once nothing is unvested further steps change nothing.
         while step <= height.0 && self.unvested > 0 {
             let unvested = self.unvested * 9 / 10;
             self.vested += self.unvested - unvested;
             self.unvested = unvested;
             self.height = step;
-            step += day;
+            step = step.saturating_add(day);
         }
         self
     }

@@ -1,0 +1,474 @@
+//! The server's connections: what they are sent in any pieces, clients that do not read, time, limits and a machine
+//! that does all it may.
+
+mod conversation;
+mod service;
+mod wire;
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use nisd::net::fetch::{Fetcher, Fetching};
+use nisd::net::http::RequestReader;
+use nisd::net::machine::{ConnectionId, ListenerId, Moment};
+use nisd::net::websocket::{WsConnection, WsEvent};
+use nisd::net::{Limits, Readiness, Server, Stats};
+
+use conversation::End;
+use service::{Service, Stage, Visitor, Wish, body_limit};
+use wire::{Client, connect};
+
+/// Steps of a script.
+const MAX_STEPS: usize = 600;
+/// Bytes that all clients of a script are sent, about.
+const MAX_RECEIVED: usize = 4 << 20;
+/// Connections of a script.
+const MAX_VISITS: usize = 200;
+
+/// Addresses of callers. The last but one is that of a proxy that is believed, the last that of one that is not.
+const PEERS: [&str; 8] =
+    ["127.0.0.1", "8.8.8.8", "9.9.9.9", "::1", "2001:db8::1", "2001:db8::2", "10.0.0.9", "10.0.0.8"];
+
+/// Times that pass, in milliseconds.
+const PAUSES: [u64; 8] = [1, 20, 300, 1000, 3000, 11_000, 31_000, 301_000];
+
+/// What clients say.
+const PHRASES: [&str; 16] = [
+    "GET /n0 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /nP HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /p3 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /u2 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /s% HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /td HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /s3 HTTP/1.0\r\n\r\n",
+    "HEAD /tB HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /zQ HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n",
+    "GET /g~ HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /n3 HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n",
+    "GET /c0 HTTP/1.1\r\nHost: a\r\nForwarded: for=7.7.7.7\r\n\r\n",
+    "POST /n2 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 12\r\n\r\nhello, world",
+    "POST /u2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    "POST /b0 HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n",
+    "GET /w0 HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+];
+
+/// One kind of step in a script; further bytes say with what.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Connect,
+    Say,
+    Bytes,
+    Frame,
+    Room,
+    End,
+    Break,
+    Pass,
+    Sweep,
+    Serve,
+    Flush,
+    Turn,
+    Report,
+    Notice,
+    Shutdown,
+    Remove,
+}
+
+const STEPS: [Step; 16] = [
+    Step::Connect,
+    Step::Say,
+    Step::Bytes,
+    Step::Frame,
+    Step::Room,
+    Step::End,
+    Step::Break,
+    Step::Pass,
+    Step::Sweep,
+    Step::Serve,
+    Step::Flush,
+    Step::Turn,
+    Step::Report,
+    Step::Notice,
+    Step::Shutdown,
+    Step::Remove,
+];
+
+/// Whatever clients do, and in whatever order the loop deals with it: requests are answered once and in order, or their
+/// connection is gone; ends are reported once; what a client is sent is well-formed; figures are right; nothing takes
+/// more work or memory than the limits say; and in the end nothing is left.
+///
+/// The first byte chooses limits that are lower than those of production, each step begins with [`first_byte`].
+pub fn check(data: &[u8]) -> usize {
+    run(data).handled
+}
+
+/// What a script has cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Requests and messages that were handled.
+    pub handled: usize,
+    /// Bytes that the clients sent, and were sent.
+    pub sent: usize,
+    pub received: usize,
+    /// Units of work that the server charged by itself.
+    pub units: u32,
+    /// Most bytes held at a time: in buffers, and shared.
+    pub most_held: usize,
+    pub most_shared: usize,
+}
+
+/// Runs a script, see [`check`].
+pub fn run(data: &[u8]) -> Figures {
+    let Some((choice, script)) = data.split_first() else { return Figures::default() };
+    let mut scene = Scene::new(limits(*choice));
+    let mut bytes = script.iter().copied();
+    for _ in 0..MAX_STEPS {
+        let Some(step) = bytes.next() else { break };
+        scene.step(STEPS[usize::from(step & 15)], usize::from(step >> 4), &mut bytes);
+        scene.check();
+        if scene.received() > MAX_RECEIVED {
+            break;
+        }
+    }
+    scene.quiesce();
+    scene.end();
+    scene.figures
+}
+
+/// The first byte of a step of the `who`th last connection.
+pub fn first_byte(step: Step, who: u8) -> u8 {
+    who << 4 | step as u8
+}
+
+/// The limits of production, or with each bit one that is lower.
+fn limits(choice: u8) -> Limits {
+    let production = Limits::default();
+    let lower = |bit: u8, low: usize, usual: usize| if choice >> bit & 1 == 1 { low } else { usual };
+    Limits {
+        output_bytes: lower(0, 600, production.output_bytes),
+        backlog_bytes: lower(1, 3000, production.backlog_bytes),
+        buffered_bytes: lower(2, 8000, production.buffered_bytes),
+        shared_bytes: lower(3, 3000, production.shared_bytes),
+        connections: lower(4, 5, production.connections),
+        connections_per_caller: lower(5, 2, production.connections_per_caller),
+        requests_per_second: production.requests_per_second.map(|usual| lower(6, 3, usual)),
+        ..production
+    }
+}
+
+fn is_trusted(address: IpAddr) -> bool {
+    address.to_string() == PEERS[6]
+}
+
+/// A connection as its client sees it.
+struct Visit {
+    id: ConnectionId,
+    slot: usize,
+    client: Client,
+    /// Everything the client has sent.
+    sent: Vec<u8>,
+    /// What it has to say yet.
+    held_back: Vec<u8>,
+}
+
+struct Scene {
+    server: Server<wire::End>,
+    service: Service,
+    limits: Limits,
+    visits: Vec<Visit>,
+    began: Instant,
+    running: Duration,
+    is_draining: bool,
+    figures: Figures,
+}
+
+impl Scene {
+    fn new(limits: Limits) -> Scene {
+        let began = Instant::now();
+        let fetcher = Fetcher::new(Fetching::default(), 0);
+        let mut server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, began);
+        server.set_most(ListenerId(0), limits.connections);
+        server.set_most(ListenerId(1), 3);
+        let service = Service::new(&limits, server.shared_pool(), is_trusted);
+        let figures = Figures::default();
+        Scene {
+            server,
+            service,
+            limits,
+            visits: Vec::new(),
+            began,
+            running: Duration::ZERO,
+            is_draining: false,
+            figures,
+        }
+    }
+
+    fn step(&mut self, step: Step, who: usize, bytes: &mut impl Iterator<Item = u8>) {
+        let mut byte = || bytes.next().unwrap_or_default();
+        match step {
+            Step::Connect => self.connect(byte()),
+            Step::Say => self.say(who, byte()),
+            Step::Bytes => {
+                let length = byte();
+                let said = (0..length).map(|_| byte()).collect();
+                self.send(who, said);
+            }
+            Step::Frame => {
+                let frame = client_frame(byte(), &[byte(), byte()], byte());
+                self.send(who, frame);
+            }
+            Step::Room => {
+                let room = usize::from(byte()).pow(2);
+                self.with(who, |client| client.wire().room += room, WRITABLE);
+            }
+            Step::End => self.with(who, Client::end, ENDED),
+            Step::Break => self.with(who, Client::break_off, BROKEN),
+            Step::Pass => self.pass(Duration::from_millis(PAUSES[who & 7])),
+            Step::Sweep => self.server.sweep(),
+            Step::Serve => self.serve(who + 1),
+            Step::Flush => {
+                let _ = (0..=who).filter(|_| self.server.flush_next()).count();
+            }
+            Step::Turn => self.turn(wish(who, byte())),
+            Step::Report => self.server.report_gone(&mut self.service),
+            Step::Notice => self.with(who, |_| {}, Readiness { readable: true, ..WRITABLE }),
+            Step::Shutdown => {
+                self.is_draining |= who == 0;
+                if who == 0 {
+                    self.server.shutdown()
+                }
+            }
+            Step::Remove => {
+                let slot = self.visit(who).filter(|visit| !visit.client.wire().is_dropped).map(|visit| visit.slot);
+                slot.into_iter().for_each(|slot| self.server.remove(slot));
+            }
+        }
+    }
+
+    fn connect(&mut self, choice: u8) {
+        if self.visits.len() >= MAX_VISITS {
+            return;
+        }
+        let peer: IpAddr = PEERS[usize::from(choice & 7)].parse().expect("an address");
+        let (client, end) = connect(if choice & 8 == 0 { usize::MAX / 2 } else { 0 });
+        let listener = ListenerId(usize::from(choice >> 4 & 1));
+        let Some(slot) = self.server.admit(end, listener, peer) else { return };
+        let number = self.visits.len() as u64 + 1;
+        self.service.arrived(number, peer);
+        let id = ConnectionId(number << 32 | slot as u64);
+        self.visits.push(Visit { id, slot, client, sent: Vec::new(), held_back: Vec::new() });
+    }
+
+    /// The `who`th last connection.
+    fn visit(&mut self, who: usize) -> Option<&mut Visit> {
+        let last = self.visits.len().checked_sub(1)?;
+        self.visits.get_mut(last - who % (last + 1))
+    }
+
+    /// Does something at the client's end, and has the server know.
+    fn with(&mut self, who: usize, act: impl FnOnce(&Client), ready: Readiness) {
+        let Some(visit) = self.visit(who) else { return };
+        act(&visit.client);
+        let (slot, is_there) = (visit.slot, !visit.client.wire().is_dropped);
+        if is_there {
+            self.server.notice(slot, ready);
+        }
+    }
+
+    /// Says one of the phrases: up to four times, or only its beginning, the rest being for the next time.
+    fn say(&mut self, who: usize, choice: u8) {
+        let Some(visit) = self.visit(who) else { return };
+        let phrase = PHRASES[usize::from(choice & 15)].as_bytes();
+        let mut said = std::mem::take(&mut visit.held_back);
+        let times = 1 + usize::from(choice >> 4 & 3);
+        said.extend(phrase.repeat(times));
+        if choice & 0x80 != 0 {
+            visit.held_back = said.split_off(said.len() / 2);
+        }
+        self.send(who, said);
+    }
+
+    fn send(&mut self, who: usize, bytes: Vec<u8>) {
+        let Some(visit) = self.visit(who) else { return };
+        if !visit.client.is_ended() {
+            visit.sent.extend_from_slice(&bytes);
+            self.figures.sent += bytes.len();
+        }
+        self.with(who, |client| client.send(bytes), READABLE);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.running += time;
+        let moment = Moment { unix_millis: self.running.as_millis() as i64, running: self.running };
+        self.server.set_time(self.began + self.running, moment);
+    }
+
+    fn serve(&mut self, times: usize) {
+        for _ in 0..times {
+            self.service.spent = 0;
+            if !self.server.serve_next(&mut self.service) {
+                return;
+            }
+            let held = self.server.stats().buffered_bytes;
+            assert!(held <= self.limits.buffered_bytes, "{held} bytes are held after serving");
+        }
+    }
+
+    fn turn(&mut self, wish: Wish) {
+        self.service.wish = wish;
+        self.server.turn(&mut self.service, 1000, Duration::ZERO);
+    }
+
+    fn received(&self) -> usize {
+        self.visits.iter().map(|visit| visit.client.wire().received.len()).sum()
+    }
+
+    /// What holds after every step.
+    fn check(&mut self) {
+        let stats = self.server.stats();
+        let open = self.visits.iter().filter(|visit| !visit.client.wire().is_dropped).count();
+        assert_eq!(stats.connections, open);
+        // An end that is not reported yet makes the difference.
+        assert!(stats.websockets <= self.service.websockets());
+        assert!(stats.accepted + stats.refused >= self.visits.len() as u64);
+        let shared = self.server.shared_pool().held_bytes();
+        self.figures.most_held = self.figures.most_held.max(stats.buffered_bytes);
+        self.figures.most_shared = self.figures.most_shared.max(shared);
+    }
+
+    /// All clients read, whatever waits is resumed, and everybody is served: then everything is answered.
+    fn quiesce(&mut self) {
+        for visit in &self.visits {
+            let mut wire = visit.client.wire();
+            wire.room = usize::MAX / 2;
+            if !wire.is_dropped {
+                self.server.notice(visit.slot, WRITABLE);
+            }
+        }
+        let mut rounds = 0;
+        while self.server.has_work() || self.service.has_work() || self.server.next_regained().is_some() {
+            self.turn(Wish::ResumeAll);
+            self.serve(1000);
+            while self.server.flush_next() {}
+            self.server.report_gone(&mut self.service);
+            let paid = self.server.next_regained().unwrap_or_default();
+            self.pass(paid.saturating_sub(self.running));
+            rounds += 1;
+            assert!(rounds < 20_000, "somebody is never served");
+        }
+        self.check();
+        assert_eq!(self.server.stats().websockets, self.service.websockets());
+        let unknown = Visitor::default();
+        for visit in &self.visits {
+            let visitor = self.service.visitors.get(&visit.id).unwrap_or(&unknown);
+            self.figures.received += visit.client.wire().received.len();
+            visit.check(visitor);
+        }
+        self.figures.handled = self.service.handled;
+        self.figures.units = self.service.units;
+    }
+
+    /// The server shuts down, and nothing is left.
+    fn end(&mut self) {
+        self.server.shutdown();
+        for _ in 0..6 {
+            while self.server.flush_next() {}
+            self.server.report_gone(&mut self.service);
+            self.pass(Duration::from_secs(31));
+            self.server.sweep();
+        }
+        // What is ready in the place of a connection that is gone is nobody's.
+        self.serve(10_000);
+        self.server.report_gone(&mut self.service);
+        self.pass(Duration::from_secs(2));
+        self.server.sweep();
+        self.check();
+        assert_eq!(self.service.websockets(), 0, "every websocket was reported");
+        assert!(!self.service.has_work(), "so was every request that was not answered");
+        assert_eq!(self.server.shared_pool().held_bytes(), 0);
+        let Stats { connections, websockets, buffered_bytes, callers, .. } = self.server.stats();
+        assert_eq!((connections, websockets, buffered_bytes, callers), (0, 0, 0, 0), "nothing is left");
+    }
+}
+
+impl Visit {
+    /// What holds when there is nothing more to do: the client was sent what it should be, and if the connection is
+    /// open, everything it said was dealt with.
+    fn check(&self, visitor: &Visitor) {
+        let wire = self.client.wire();
+        let end = conversation::read(&wire.received, visitor, wire.is_dropped);
+        let is_open = !wire.is_dropped && !wire.is_answered;
+        drop(wire);
+        if !is_open {
+            return;
+        }
+        assert_eq!(end, End::Whole, "everything was sent");
+        assert!(self.client.is_read(), "everything was read");
+        let (requests, messages) = said(&self.sent, visitor);
+        assert_eq!(visitor.answered.len(), requests, "every request was answered");
+        assert_eq!(visitor.heard, messages, "every message was heard");
+        assert!(visitor.answered.iter().all(|answered| answered.is_done));
+        assert!(visitor.stage != Stage::Over && !visitor.is_gone);
+    }
+}
+
+/// The requests and messages in what a client has said, up to what is wrong: a reader may notice late that the
+/// beginning of a head is.
+fn said(bytes: &[u8], visitor: &Visitor) -> (usize, usize) {
+    let mut reader = RequestReader::new(0);
+    reader.receive(bytes);
+    let mut requests = 0;
+    while let Ok(Some(_)) = reader.next_request_within(|_, path| body_limit(path)) {
+        requests += 1;
+        if visitor.answered.get(requests - 1).is_some_and(|answered| answered.is_upgraded) {
+            return (requests, messages(reader.rest()));
+        }
+    }
+    (requests, 0)
+}
+
+fn messages(bytes: &[u8]) -> usize {
+    let (mut websocket, mut out) = (WsConnection::new(), Vec::new());
+    websocket.receive(bytes);
+    let mut messages = 0;
+    while let Some(event) = websocket.next_event(&mut out) {
+        assert!(matches!(event, WsEvent::Message { .. }), "a close frame ends the websocket");
+        messages += 1;
+    }
+    messages
+}
+
+const READABLE: Readiness = Readiness { readable: true, writable: false, read_closed: false, broken: false };
+const WRITABLE: Readiness = Readiness { readable: false, writable: true, read_closed: false, broken: false };
+const ENDED: Readiness = Readiness { readable: true, writable: false, read_closed: true, broken: false };
+const BROKEN: Readiness = Readiness { readable: true, writable: true, read_closed: true, broken: true };
+
+fn wish(who: usize, choice: u8) -> Wish {
+    match choice & 7 {
+        0 | 1 => Wish::ResumeAll,
+        2 => Wish::ResumeOne(who),
+        3 => Wish::Send(who, choice),
+        4 => Wish::Share(choice),
+        5 => Wish::Close(who),
+        6 => Wish::Charge(who, choice),
+        _ => Wish::Nothing,
+    }
+}
+
+/// A masked frame whose payload is the first bytes, `padding` times as long as it is.
+fn client_frame(first: u8, payload: &[u8], padding: u8) -> Vec<u8> {
+    const MASK: [u8; 4] = [1, 2, 3, 4];
+    let mut payload = payload.to_vec();
+    payload.resize(payload.len() + usize::from(padding) * 16, b'.');
+    let mut frame = vec![first];
+    match payload.len() {
+        short @ 0..126 => frame.push(0x80 | short as u8),
+        longer => {
+            frame.push(0x80 | 126);
+            frame.extend((longer as u16).to_be_bytes());
+        }
+    }
+    frame.extend(MASK);
+    frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, key)| byte ^ key));
+    frame
+}

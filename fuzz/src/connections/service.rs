@@ -1,0 +1,375 @@
+//! A machine that does all that a machine may do, as its visitors ask it to, and keeps book of it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use nisd::net::http::Request;
+use nisd::net::machine::{Caller, ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message, Moment, Taken};
+use nisd::net::websocket::handshake;
+use nisd::net::{Limits, SharedPool};
+
+/// Units of work for which one connection is served at a time.
+const SHARE: u32 = 100;
+
+/// Lengths of answers and messages.
+const SIZES: [usize; 8] = [0, 1, 30, 500, 1500, 5000, 20_000, 70_000];
+
+/// One request and what it was answered.
+#[derive(Debug)]
+pub struct Answered {
+    pub serial: u64,
+    pub is_head: bool,
+    pub is_http_10: bool,
+    pub pieces: bool,
+    pub is_upgraded: bool,
+    pub is_done: bool,
+    /// Bytes of body so far.
+    pub length: usize,
+}
+
+/// How far a visitor's websocket has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Stage {
+    /// There is none.
+    #[default]
+    Http,
+    /// It can be sent messages.
+    Open,
+    /// It has been closed, which will be reported.
+    Over,
+}
+
+/// What is known of a connection.
+#[derive(Debug, Default)]
+pub struct Visitor {
+    pub answered: Vec<Answered>,
+    pub stage: Stage,
+    /// Messages that were heard.
+    pub heard: usize,
+    /// Serial number and length of each message sent.
+    pub sent: Vec<(u64, usize)>,
+    pub is_gone: bool,
+    /// What is left to do for the request or message in hand.
+    work: Option<Work>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    steps: u8,
+    size: usize,
+    parks: bool,
+    is_parked: bool,
+}
+
+/// What a script has the machine do at its next turn.
+#[derive(Clone, Copy, Debug)]
+pub enum Wish {
+    Nothing,
+    ResumeAll,
+    ResumeOne(usize),
+    Send(usize, u8),
+    Share(u8),
+    Close(usize),
+    Charge(usize, u8),
+}
+
+pub struct Service {
+    pub visitors: BTreeMap<ConnectionId, Visitor>,
+    pub wish: Wish,
+    /// Units charged since the present serving began.
+    pub spent: u32,
+    /// Units that the server charges by itself, all told.
+    pub units: u32,
+    /// Requests and messages that were handled.
+    pub handled: usize,
+    pool: SharedPool,
+    output_bytes: usize,
+    backlog_bytes: usize,
+    serial: u64,
+    is_trusted: fn(IpAddr) -> bool,
+    peers: BTreeMap<u64, IpAddr>,
+}
+
+/// The bytes of an answer or message.
+pub fn text(serial: u64, length: usize) -> impl Iterator<Item = u8> {
+    std::iter::repeat_n(b'a' + (serial % 26) as u8, length)
+}
+
+/// Bytes that a body may have.
+pub fn body_limit(path: &str) -> usize {
+    if path.starts_with("/b") { 200_000 } else { 2000 }
+}
+
+impl Service {
+    pub fn new(limits: &Limits, pool: SharedPool, is_trusted: fn(IpAddr) -> bool) -> Service {
+        Service {
+            visitors: BTreeMap::new(),
+            wish: Wish::Nothing,
+            spent: 0,
+            units: 0,
+            handled: 0,
+            pool,
+            output_bytes: limits.output_bytes,
+            backlog_bytes: limits.backlog_bytes,
+            serial: 0,
+            is_trusted,
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// Takes note of the other end of the connection with a number, by order of arrival.
+    pub fn arrived(&mut self, number: u64, peer: IpAddr) {
+        self.peers.insert(number, peer);
+    }
+
+    /// Whether anything is left to do for a request or message.
+    pub fn has_work(&self) -> bool {
+        self.visitors.values().any(|visitor| visitor.work.is_some())
+    }
+
+    pub fn websockets(&self) -> usize {
+        self.visitors.values().filter(|visitor| visitor.stage != Stage::Http && !visitor.is_gone).count()
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn visitor(&mut self, id: ConnectionId) -> &mut Visitor {
+        let visitor = self.visitors.entry(id).or_default();
+        assert!(!visitor.is_gone, "nothing happens on a connection that is gone");
+        visitor
+    }
+
+    /// What holds whenever something is handled for a connection.
+    fn begin(&mut self, id: ConnectionId, effects: &dyn Effects) {
+        assert!(self.spent < SHARE, "a connection is served for {} units", self.spent);
+        assert!(effects.backlog(id) <= self.output_bytes, "nothing is handled for a client that reads nothing");
+        self.handled += 1;
+    }
+
+    fn charge(&mut self, id: ConnectionId, units: u32, effects: &mut dyn Effects) {
+        self.spent += units;
+        effects.charge(id, units);
+    }
+
+    /// Counts what the server charges for a request or message of so many bytes.
+    fn charged_by_server(&mut self, bytes: usize) {
+        let units = 2 + (bytes / 1024) as u32;
+        self.spent += units;
+        self.units = self.units.saturating_add(units);
+    }
+
+    fn check_caller(&self, id: ConnectionId, caller: Caller, request: &Request<'_>) {
+        let peer = self.peers[&(id.0 >> 32)];
+        let names = ["x-forwarded-for", "forwarded"];
+        let says_so = request.headers().any(|(name, _)| names.contains(&name.to_ascii_lowercase().as_str()));
+        assert_eq!(caller.is_forwarded, says_so);
+        assert!(caller.address == peer || (says_so && (self.is_trusted)(peer)), "only a trusted proxy names callers");
+    }
+
+    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Taken {
+        let Exchange { connection: id, caller, request, reply, is_resumed, is_refused } = exchange;
+        self.begin(id, effects);
+        self.check_caller(id, caller, request);
+        let visitor = self.visitor(id);
+        assert_eq!(visitor.stage, Stage::Http);
+        assert_eq!(visitor.work.is_some(), is_resumed);
+        if !is_resumed {
+            let serial = self.next_serial();
+            let [kind, amount] = plan(request.path, is_refused);
+            let visitor = self.visitor(id);
+            assert!(visitor.answered.last().is_none_or(|last| last.is_done), "one request at a time");
+            reply.status = if is_refused { 429 } else { 200 };
+            reply.header("X-N", serial.to_string());
+            reply.compress = kind == b'z';
+            reply.pieces = matches!(kind, b's' | b't');
+            reply.close = kind == b'c';
+            let mut steps = if matches!(kind, b'u' | b'p' | b's' | b't') { amount & 15 } else { 0 };
+            if kind == b'w'
+                && let Ok(upgrade) = handshake(request)
+            {
+                (reply.upgrade, steps) = (Some(upgrade), 0);
+            }
+            visitor.answered.push(Answered {
+                serial,
+                is_head: request.method == "HEAD",
+                is_http_10: request.is_http_10,
+                pieces: reply.pieces,
+                is_upgraded: reply.upgrade.is_some(),
+                is_done: false,
+                length: 0,
+            });
+            let parks = matches!(kind, b'p' | b't');
+            visitor.work = Some(Work { steps, size: SIZES[usize::from(amount >> 4 & 7)], parks, is_parked: false });
+            if kind == b'g' {
+                self.charge(id, u32::from(amount) * 16, effects);
+            }
+        }
+        let visitor = self.visitor(id);
+        let (work, answered) = (visitor.work.take().expect("work"), visitor.answered.last_mut().expect("an answer"));
+        assert_eq!(reply.headers.first().map(|(_, value)| value.parse()), Some(Ok(answered.serial)));
+        assert_eq!(reply.body.len(), if answered.pieces { 0 } else { answered.length }, "left as it was");
+        reply.body.extend(text(answered.serial, work.size));
+        answered.length += work.size;
+        let taken = go_on(work, &mut visitor.work);
+        answered.is_done = taken == Taken::Done;
+        self.charged_by_server(request.body.len() + reply.body.len());
+        taken
+    }
+
+    fn heard(&mut self, id: ConnectionId, message: &[u8], effects: &mut dyn Effects) -> Taken {
+        let visitor = self.visitor(id);
+        assert_eq!(visitor.stage, Stage::Open);
+        assert!(visitor.work.is_none(), "nothing is heard before the last message is dealt with");
+        visitor.heard += 1;
+        let (kind, amount) = (message.first().copied(), message.get(1).copied().unwrap_or_default());
+        match kind.unwrap_or_default() {
+            b'e' => self.send(id, amount, effects),
+            b's' => self.share(amount, effects),
+            b'c' => self.close(id, effects),
+            b'g' => self.charge(id, u32::from(amount) * 16, effects),
+            b'u' | b'p' => {
+                let parks = kind == Some(b'p');
+                self.visitor(id).work = Some(Work { steps: amount & 15, size: 0, parks, is_parked: false });
+                return self.resumed(id, effects);
+            }
+            _ => {}
+        }
+        Taken::Done
+    }
+
+    fn resumed(&mut self, id: ConnectionId, effects: &mut dyn Effects) -> Taken {
+        let work = self.visitor(id).work.take().expect("something to go on with");
+        self.send(id, 0x20, effects);
+        let visitor = self.visitor(id);
+        if visitor.stage == Stage::Open { go_on(work, &mut visitor.work) } else { Taken::Done }
+    }
+
+    fn send(&mut self, id: ConnectionId, amount: u8, effects: &mut dyn Effects) {
+        let (serial, length) = (self.next_serial(), SIZES[usize::from(amount >> 4 & 7)]);
+        let text: Vec<u8> = text(serial, length).collect();
+        self.deliver(id, serial, Message::of(&text), effects);
+    }
+
+    /// Sends everybody the same, with a few bytes of their own around it.
+    fn share(&mut self, amount: u8, effects: &mut dyn Effects) {
+        let (serial, length) = (self.next_serial(), SIZES[usize::from(amount >> 4 & 7)]);
+        let body = self.pool.share(text(serial, length).collect());
+        let own: Vec<u8> = text(serial, usize::from(amount & 15)).collect();
+        let open = self.visitors.iter().filter(|(_, visitor)| visitor.stage == Stage::Open && !visitor.is_gone);
+        let open: Vec<ConnectionId> = open.map(|(id, _)| *id).collect();
+        for id in open {
+            self.deliver(id, serial, Message { head: &own, body: Some(&body), tail: &own[..own.len() / 2] }, effects);
+        }
+    }
+
+    fn deliver(&mut self, id: ConnectionId, serial: u64, message: Message<'_>, effects: &mut dyn Effects) {
+        let Some(visitor) = self.visitors.get_mut(&id) else { return };
+        let sent = effects.send(id, message);
+        if visitor.stage != Stage::Open || visitor.is_gone {
+            assert!(sent.is_err(), "a websocket that has ended takes no messages");
+            return;
+        }
+        match sent {
+            Ok(()) => visitor.sent.push((serial, message.len())),
+            Err(_) => (visitor.stage, visitor.work) = (Stage::Over, None),
+        }
+        // Besides messages there are answers to pings, which stop when nothing is read, and the head of one message.
+        let bound = self.backlog_bytes.max(message.len() + 14) + self.output_bytes + 70_000;
+        assert!(effects.backlog(id) <= bound, "{} bytes wait for one websocket", effects.backlog(id));
+    }
+
+    fn close(&mut self, id: ConnectionId, effects: &mut dyn Effects) {
+        effects.close(id, 1000, "as you wish");
+        if let Some(visitor) = self.visitors.get_mut(&id).filter(|visitor| visitor.stage == Stage::Open) {
+            (visitor.stage, visitor.work) = (Stage::Over, None);
+        }
+    }
+
+    fn turn(&mut self, effects: &mut dyn Effects) {
+        let nth = |number: usize| self.visitors.keys().nth(number % self.visitors.len().max(1)).copied();
+        match self.wish {
+            Wish::Nothing => {}
+            Wish::ResumeAll => self.resume(|_| true, effects),
+            Wish::ResumeOne(number) => {
+                let chosen = nth(number);
+                self.resume(|id| Some(id) == chosen, effects);
+            }
+            Wish::Send(number, amount) => nth(number).into_iter().for_each(|id| self.send(id, amount, effects)),
+            Wish::Share(amount) => self.share(amount, effects),
+            Wish::Close(number) => nth(number).into_iter().for_each(|id| self.close(id, effects)),
+            Wish::Charge(number, units) => {
+                nth(number).into_iter().for_each(|id| effects.charge(id, u32::from(units) * 1000));
+            }
+        }
+        self.wish = Wish::Nothing;
+    }
+
+    fn resume(&mut self, is_meant: impl Fn(ConnectionId) -> bool, effects: &mut dyn Effects) {
+        for (id, visitor) in self.visitors.iter_mut().filter(|(id, _)| is_meant(**id)) {
+            if let Some(work) = visitor.work.as_mut().filter(|work| work.is_parked) {
+                work.is_parked = false;
+                effects.resume(*id);
+            } else {
+                // Has no effect on a connection that is not parked.
+                effects.resume(*id);
+            }
+        }
+    }
+
+    fn gone(&mut self, id: ConnectionId) {
+        let visitor = self.visitor(id);
+        assert!(visitor.stage != Stage::Http || visitor.work.is_some(), "only what was begun can be gone");
+        (visitor.is_gone, visitor.work) = (true, None);
+    }
+}
+
+/// What is done with a request, by its path.
+fn plan(path: &str, is_refused: bool) -> [u8; 2] {
+    let mut bytes = path.bytes().skip(1).chain([0, 0]);
+    let plan = [bytes.next().unwrap_or_default(), bytes.next().unwrap_or_default()];
+    if is_refused { [b'n', 0] } else { plan }
+}
+
+/// One step of what is left to do.
+fn go_on(work: Work, left: &mut Option<Work>) -> Taken {
+    let Some(steps) = work.steps.checked_sub(1) else { return Taken::Done };
+    let is_parked = work.parks && steps & 1 == 0;
+    *left = Some(Work { steps, is_parked, ..work });
+    if is_parked { Taken::Parked } else { Taken::Unfinished }
+}
+
+impl Machine for Service {
+    fn handle(&mut self, event: Event<'_>, _: Moment, effects: &mut dyn Effects) -> Taken {
+        match event {
+            Event::Request(exchange) => return self.request(exchange, effects),
+            Event::Opened { socket, .. } => {
+                let visitor = self.visitor(socket);
+                assert!(visitor.answered.last().is_some_and(|last| last.is_upgraded && last.is_done));
+                assert_eq!(visitor.stage, Stage::Http);
+                visitor.stage = Stage::Open;
+            }
+            Event::Heard { socket, message, is_text } => {
+                assert!(!is_text || str::from_utf8(message).is_ok());
+                self.begin(socket, effects);
+                self.charged_by_server(message.len());
+                return self.heard(socket, message, effects);
+            }
+            Event::Resumed { socket } => {
+                self.begin(socket, effects);
+                assert_eq!(self.visitor(socket).stage, Stage::Open);
+                return self.resumed(socket, effects);
+            }
+            Event::Gone { connection } => self.gone(connection),
+            Event::Turn { .. } => self.turn(effects),
+            Event::Fetched { .. } => panic!("nothing was fetched"),
+        }
+        Taken::Done
+    }
+
+    fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
+        body_limit(path)
+    }
+}

@@ -1,0 +1,85 @@
+//! Key files of the wallet.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nisd::crypto::{KeyPair, PrivateKey};
+use nisd::wallet::key_file::{self, KeyFileError};
+use tempfile::TempDir;
+
+/// Bytes of the longest key file.
+const MAX_BYTES: usize = 16 * 1024;
+/// So many hex digits in a row give something of a key away.
+const TELLING: usize = 8;
+
+thread_local! {
+    static FOLDER: TempDir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+}
+
+/// Any file holds a key or is refused, one that is too long without being read whole. Nothing that is in the file is in
+/// the words of the refusal or in the debug output of the key, and a key that is written is read again.
+///
+/// The last byte says who may read the file, and how often the content is repeated.
+pub fn check(data: &[u8]) -> usize {
+    let Some((choice, content)) = data.split_last() else { return 0 };
+    let content = content.repeat(1 << (choice & 3));
+    FOLDER.with(|folder| {
+        let path = folder.path().join("k");
+        let is_exposed = choice & 4 != 0;
+        store(&path, &content, if is_exposed { 0o644 } else { 0o600 });
+        match key_file::read(&path) {
+            Ok(found) => {
+                assert!(content.len() <= MAX_BYTES);
+                assert_eq!(found.is_exposed, is_exposed);
+                let shown = format!("{:?} {:?}", found.key, KeyPair::new(&found.key));
+                let printed = found.key.printed();
+                assert!(printed.len() < TELLING || !shown.replace(&public(&found.key), "").contains(printed.as_str()));
+                comes_back(&found.key, folder.path().join("again"));
+                1
+            }
+            Err(error) => {
+                assert_eq!(matches!(error, KeyFileError::TooLong), content.len() > MAX_BYTES);
+                says_nothing_of(&content, &error);
+                0
+            }
+        }
+    })
+}
+
+fn store(path: &Path, content: &[u8], mode: u32) {
+    let _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).expect("a file");
+    file.write_all(content).expect("room");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions");
+}
+
+fn public(key: &PrivateKey) -> String {
+    KeyPair::new(key).public().to_string()
+}
+
+/// A key that is written is read again, by its owner only.
+fn comes_back(key: &PrivateKey, path: PathBuf) {
+    let _ = fs::remove_file(&path);
+    key_file::write(&path, key).expect("room for a key");
+    let again = key_file::read(&path).expect("a key");
+    assert!(!again.is_exposed);
+    assert!(matches!(key_file::write(&path, key), Err(KeyFileError::Exists)), "no key is overwritten");
+    assert_eq!(*again.key.printed(), *key.printed());
+}
+
+/// A refusal names a line of the file, and none of the digits in it.
+fn says_nothing_of(content: &[u8], error: &KeyFileError) {
+    let lines = content.split(|byte| *byte == b'\n').count();
+    match error {
+        KeyFileError::SecondKey(line) | KeyFileError::NotHex(line) | KeyFileError::TooManyDigits(line) => {
+            assert!((1..=lines).contains(line));
+        }
+        KeyFileError::TooLong | KeyFileError::Empty => {}
+        KeyFileError::Io(_) | KeyFileError::Exists => panic!("the file is there: {error}"),
+    }
+    let shown = format!("{error} {error:?}").into_bytes();
+    let mut digits = shown.windows(TELLING).filter(|part| part.iter().all(u8::is_ascii_hexdigit));
+    assert!(digits.next().is_none(), "{error}");
+}

@@ -1,0 +1,190 @@
+//! Values of the store, as a damaged disk may give them back.
+
+use nisd::config::build;
+use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
+use nisd::state::catalogue::{self, List, Provision};
+use nisd::state::{self, Account, HashEntry, ListWriter, Outlink, Recalculation, View};
+use nisd::store::{Batch, Identity, Options, Store, StoreError, Table, block_key, stored_block, stored_header, tip};
+
+use crate::entities::read_as;
+
+/// Bytes of address space for the store.
+const MAP_SIZE: usize = 16 << 20;
+/// Entries of an input that are looked at.
+const MAX_ENTRIES: usize = 40;
+/// What is looked for: a height, the number of a row, accounts, a mosaic, a namespace, a hash.
+const HEIGHT: Height = Height(7);
+const ROW: u64 = 1;
+const ACCOUNTS: [&str; 2] = ["TALICELCD3XPH4FFI5STGGNSNSWPOTG5E4DS2TOS", "TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK"];
+const MOSAIC: &str = "a.b:c";
+const ROOT: &str = "a";
+const HASH: Hash256 = Hash256([7; 32]);
+
+thread_local! {
+    static NODE: Node = Node::new();
+}
+
+/// An empty store, which every input finds empty, and what its chain is.
+struct Node {
+    store: Store,
+    network: Network,
+    accounts: [Address; 2],
+    mosaic: MosaicId,
+    root: NamespaceId,
+}
+
+/// Whatever entries are in the store, all that can be asked of it is answered or said to be damaged; and what was read
+/// and is written again is read as the same.
+///
+/// Each entry is: table; what follows the key by which it is looked for, if 255 nothing but the value's beginning is
+/// the key; length of the value (2 bytes, little-endian); value.
+pub fn check(data: &[u8]) -> usize {
+    NODE.with(|node| {
+        let mut batch = node.store.begin().expect("a batch");
+        let (mut rest, mut readable) = (data, 0);
+        for _ in 0..MAX_ENTRIES {
+            let Some((table, key, value)) = node.entry(&mut rest) else { break };
+            // LMDB refuses keys that are empty or too long.
+            let _ = batch.put_unjournaled(table, &key, value);
+            readable += node.one_value(value, &mut batch);
+        }
+        readable += node.ask(&batch);
+        check_undo(&mut batch, data);
+        readable
+    })
+}
+
+impl Node {
+    fn new() -> Node {
+        let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        let settings =
+            build(Some((std::path::Path::new("a.properties"), b"nem.network=testnet")), Vec::new(), Some("/".as_ref()));
+        let network = settings.expect("a configuration").network;
+        let options = Options { map_size: MAP_SIZE };
+        let store = Store::open(memory.path(), &Identity::of(&network), options).expect("a store");
+        memory.close().expect("a folder that can go");
+        Node {
+            store,
+            network,
+            accounts: ACCOUNTS.map(|text| Address::parse(text, NetworkByte::TESTNET).expect("an address")),
+            mosaic: MosaicId::parse(MOSAIC).expect("a mosaic"),
+            root: NamespaceId::parse(ROOT).expect("a namespace"),
+        }
+    }
+
+    /// Takes an entry off the front.
+    fn entry<'a>(&self, rest: &mut &'a [u8]) -> Option<(Table, Vec<u8>, &'a [u8])> {
+        let ([table, extra, low, high], behind) = rest.split_first_chunk()?;
+        let (value, behind) = behind.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(behind.len()));
+        *rest = behind;
+        let table = Table::from_number(*table)?;
+        let extra = if *extra == 255 { usize::MAX } else { usize::from(*extra) };
+        let mut key = if extra == usize::MAX { Vec::new() } else { self.key(table) };
+        key.extend_from_slice(&value[..extra.min(value.len()).min(80)]);
+        Some((table, key, value))
+    }
+
+    /// The key by which something is looked for in a table, or its beginning.
+    fn key(&self, table: Table) -> Vec<u8> {
+        let mosaic = [MOSAIC.as_bytes(), &[0, 0, 0, 0, 0]].concat();
+        let account = self.accounts[0].as_bytes().as_slice();
+        match table {
+            Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::ExpiredMosaics => {
+                block_key(HEIGHT).to_vec()
+            }
+            Table::Namespaces => ROOT.as_bytes().to_vec(),
+            Table::Mosaics => mosaic,
+            Table::Balances => [&mosaic, account].concat(),
+            Table::Hashes => HASH.0.to_vec(),
+            Table::Provisions | Table::Definitions => ROW.to_be_bytes().to_vec(),
+            Table::Meta | Table::LeasesByHeight | Table::HashesByTime | Table::Lists => Vec::new(),
+            _ => account.to_vec(),
+        }
+    }
+
+    /// Reads a value as each of those that have a form of their own; how many it is.
+    fn one_value(&self, value: &[u8], batch: &mut Batch<'_>) -> usize {
+        let mut readable = 0;
+        if let Ok(account) = Account::from_bytes(value) {
+            assert_eq!(Account::from_bytes(&account.to_bytes()).ok(), Some(account));
+            readable += 1;
+        }
+        if let Ok(entry) = HashEntry::from_bytes(value) {
+            let hash = Hash256([8; 32]);
+            if entry.insert(batch, &hash).is_ok() {
+                assert_eq!(state::hash_entry(batch, &hash).ok().flatten(), Some(entry));
+            }
+            readable += 1;
+        }
+        readable + usize::from(Outlink::from_entry(value.get(..8).unwrap_or_default(), value).is_ok())
+    }
+
+    /// Asks everything; how many answers were no damage.
+    fn ask(&self, state: &Batch<'_>) -> usize {
+        let [account, other] = &self.accounts;
+        let context = read_as(b"0").expect("a context").1;
+        let answers = [
+            tip(state).map(drop),
+            stored_header(state, HEIGHT).map(drop),
+            stored_block(state, HEIGHT, context).map(|found| {
+                found.into_iter().for_each(|(header, block)| {
+                    let value = header.to_bytes(&block);
+                    assert!(value.len() >= 100);
+                })
+            }),
+            state::last_recalculation(state).map(drop),
+            state::importance(state, account).map(drop),
+            state::chunk_after(state, HEIGHT, Some(other)).map(drop),
+            state::each_importance(state, |_| Ok(())),
+            state::account(state, account).map(drop),
+            state::cosignatories(state, account).map(drop),
+            state::cosignatory_of(state, account).map(drop),
+            state::mosaic_definition(state, &self.mosaic).map(drop),
+            state::owned_mosaics(state, account).map(drop),
+            state::hash_entry(state, &HASH).map(drop),
+            state::digest(state).map(drop),
+            View::mosaic(state, &self.mosaic).map(drop),
+            View::mosaic_balance(state, &self.mosaic, account).map(drop),
+            View::namespace_owner(state, &self.root).map(drop),
+            View::is_namespace_active(state, &self.root, HEIGHT, 525_600).map(drop),
+            Provision::at(state, ROW).map(drop),
+            catalogue::definition_at(state, ROW).map(drop),
+            catalogue::names_by(state, account, None, 100).map(drop),
+            List::Roots.each_before(state, u64::MAX, |_| Ok(true)),
+            List::DefinitionsOf(&self.mosaic).last(state).map(drop),
+        ];
+        for answer in &answers {
+            assert!(matches!(answer, Ok(()) | Err(StoreError::Damaged(_))), "{answer:?}");
+        }
+        self.dump(state);
+        answers.iter().filter(|answer| answer.is_ok()).count() - 1
+    }
+
+    /// Writes the state as text, if there is one.
+    fn dump(&self, state: &Batch<'_>) {
+        if let Ok(Some(tip)) = tip(state) {
+            let mut text = Vec::new();
+            let _ = state::dump(state, &self.network, &tip, &mut text);
+        }
+    }
+}
+
+/// Any journal is undone or said to be damaged, and one that was kept puts everything back.
+fn check_undo(batch: &mut Batch<'_>, bytes: &[u8]) {
+    use nisd::store::Write;
+    let before = state::digest(batch).ok();
+    let list = Recalculation { height: HEIGHT, handed_over: 1, eligible: 1 };
+    batch.take_journal();
+    for (number, part) in bytes.chunks(50).enumerate().take(10) {
+        batch.put(Table::Accounts, &[b'k', number as u8 % 4], part).expect("room");
+        batch.delete(Table::Accounts, &[b'k', part.len() as u8 % 4]).expect("room");
+    }
+    let journal = batch.take_journal();
+    batch.undo(&journal).expect("a journal that was kept");
+    assert_eq!(state::digest(batch).ok(), before, "what is undone has never been");
+    ListWriter::begin(list, batch).and_then(|list| list.finish(batch)).expect("room");
+    match batch.undo(bytes) {
+        Ok(()) | Err(StoreError::Damaged(_) | StoreError::Lmdb(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
