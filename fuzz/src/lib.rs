@@ -4,6 +4,7 @@
 //! input (requests, frames, entities …), so that the tests can tell that the seeds reach what they are for.
 #![forbid(unsafe_code)]
 
+pub mod announcements;
 pub mod binary_block;
 pub mod binary_transaction;
 pub mod block_file;
@@ -11,18 +12,20 @@ pub mod chain_part;
 pub mod configuration;
 pub mod entities;
 pub mod http_request;
+pub mod interface;
 pub mod json_transaction_and_block;
 pub mod lax_json;
 pub mod pieces;
 pub mod response;
 pub mod stomp;
+pub mod tiny;
 pub mod websocket;
 
 /// The body of a fuzz target.
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 11] = [
+pub const TARGETS: [(&str, Check); 13] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -34,4 +37,6 @@ pub const TARGETS: [(&str, Check); 11] = [
     ("configuration", configuration::check),
     ("chain_part", chain_part::check),
     ("response", response::check),
+    ("interface", interface::check),
+    ("announcements", announcements::check),
 ];
