@@ -9,17 +9,18 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use nisd::chain::{Intake, IntakeOptions, Progress};
+use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
 use nisd::codec::Form;
 use nisd::codec::block_file::BlockFile;
 use nisd::config;
 use nisd::model::{Height, Timestamp};
-use nisd::store::{Identity, Options, Read, Store, Table};
+use nisd::store::{ChainIdentity, Options, Read, Store, Table};
+use nisd_fuzz::announcements::Deed;
 use nisd_fuzz::connections::{Step, first_byte};
 use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
 use nisd_fuzz::stomp::SEPARATOR;
-use nisd_fuzz::{chain_part, configuration};
+use nisd_fuzz::{chain_part, configuration, interface, tiny};
 use serde_json::Value;
 
 fn main() {
@@ -40,6 +41,8 @@ fn main() {
     connections();
     stored_values(&tiny);
     key_files();
+    interfaces(&vectors);
+    announcements();
 }
 
 /// The seeds of one target.
@@ -520,14 +523,14 @@ fn stored_values(tiny: &Path) {
     let seeds = Seeds::of("stored_values");
     let settings = config::load(Some(&tiny.join("config.json")), Vec::new(), Some(tiny)).expect("its configuration");
     let folder = tempfile::tempdir().expect("a folder");
-    let store =
-        Store::open(folder.path(), &Identity::of(&settings.network), Options { map_size: 256 << 20 }).expect("a store");
+    let store = Store::open(folder.path(), &ChainIdentity::of(&settings.network), Options { map_size: 256 << 20 })
+        .expect("a store");
     let file = BlockFile::new(fs::File::open(tiny.join("blocks.bin")).expect("its blocks")).expect("its blocks");
     let options =
         IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(1000) };
     let nemesis = settings.nemesis.read().expect("its nemesis block");
     let mut intake = Intake::new(&store, &settings.network, nemesis, vec![file], options).expect("an empty store");
-    while intake.step(Timestamp(i32::MAX - 100)).expect("a good block") != Progress::Done {}
+    while intake.step(Timestamp(i32::MAX - 100)).expect("a good block") != IntakeProgress::Done {}
     drop(intake);
     let snapshot = store.snapshot().expect("a snapshot");
     let mut all = Vec::new();
@@ -572,4 +575,121 @@ fn key_files() {
         seeds.add(name, &[content.as_bytes(), b"\x00"].concat());
         seeds.add(&format!("exposed-{name}"), &[content.as_bytes(), b"\x06"].concat());
     }
+}
+
+/// Every route once, by callers with and without rights, and requests with keys.
+fn interfaces(vectors: &Value) {
+    const OWNER: &str = "TDJBL52U7T7OFQM7ZVVOZNDULZORAV672XP43BBM";
+    let seeds = Seeds::of("interface");
+    let get = |line: &str| format!("GET {line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let post = |path: &str, headers: &str, json: &str| {
+        let length = json.len();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        format!("{head}{headers}Content-Length: {length}\r\n\r\n{json}")
+    };
+    let records = |records: &[(u8, String)]| {
+        let bytes = records.iter().map(|(flags, text)| [&[*flags], text.as_bytes()].concat());
+        bytes.collect::<Vec<_>>().join(&interface::SEPARATOR)
+    };
+    for (name, paths) in [
+        ("chain", ["/chain/height", "/chain/last-block", "/status", "/heartbeat"]),
+        ("node", ["/node/info", "/node/extended-info", "/time-sync/network-time", "/chain/height.json"]),
+        (
+            "account",
+            [
+                "/account/get?address=",
+                "/account/unconfirmedTransactions?address=",
+                "/account/mosaic/owned?address=",
+                "/account/mosaic/owned/definition?address=",
+            ],
+        ),
+        (
+            "owned",
+            [
+                "/account/namespace/page?address=",
+                "/account/mosaic/definition/page?pageSize=5&address=",
+                "/namespace/root/page?x=",
+                "/mosaic/definition/page?x=",
+            ],
+        ),
+    ] {
+        let lines =
+            paths.map(|path| get(&if path.ends_with('=') { format!("{path}{OWNER}") } else { path.to_owned() }));
+        seeds.add(name, &records(&[(interface::REMOTE, lines.concat())]));
+    }
+    let block = post("/block/at/public", "Accept-Encoding: gzip\r\n", r#"{"height":52}"#);
+    let binary = post("/block/at/public", "Accept: application/binary\r\n", r#"{"height":1}"#);
+    seeds.add(
+        "blocks",
+        &records(&[(0, block.clone() + &binary), (interface::GONE, block.clone()), (interface::REFUSED, block)]),
+    );
+    let keys = tiny::private_keys();
+    let key = |name: &str| &keys.iter().find(|(other, _)| other == name).expect("an account").1;
+    let value = format!(r#"{{"value":"{}"}}"#, key("harvester0"));
+    let unlock = post("/account/unlock", "", &value);
+    let is_unlocked = post("/local/account/isunlocked", "", &value);
+    let info = post("/account/unlocked/info", "", "{}");
+    seeds.add(
+        "harvesting",
+        &records(&[(0, unlock.clone() + &is_unlocked + &info), (interface::LATER, post("/account/lock", "", &value))]),
+    );
+    let foreign = post("/local/account/isunlocked", "Origin: http://a.example\r\n", &value);
+    seeds.add("foreign", &records(&[(interface::REMOTE, unlock), (interface::FORWARDED, is_unlocked), (0, foreign)]));
+    let remote = format!(r#"{{"value":"{}"}}"#, key("remote"));
+    seeds.add("remote", &records(&[(interface::REMOTE, post("//account/./unlock;a/", "", &remote))]));
+    let transaction = vectors["transactions"].as_array().expect("a list").first().expect("a transaction");
+    let json = transaction["json"].as_str().expect("a text");
+    let sign = format!(r#"{{"transaction":{json},"privateKey":"{}"}}"#, key("user0"));
+    let (data, signature) = (transaction["data"].as_str().expect("hex"), "0a".repeat(64));
+    let announce = format!(r#"{{"data":"{data}","signature":"{signature}"}}"#);
+    seeds.add(
+        "announce",
+        &records(&[
+            (0, post("/transaction/prepare", "", json)),
+            (0, post("/transaction/prepare-announce", "", &sign)),
+            (interface::REMOTE, post("/transaction/prepare-announce", "", &sign)),
+            (interface::REMOTE, post("/transaction/announce", "", &announce)),
+        ]),
+    );
+    let handshake = "GET /w/messages/websocket HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    seeds.add("websocket-port", &records(&[(interface::WEBSOCKET_PORT, get("/w/messages/info") + handshake)]));
+}
+
+fn announcements() {
+    let seeds = Seeds::of("announcements");
+    let number = |deed: Deed| Deed::ALL.iter().position(|other| *other == deed).expect("a deed") as u8;
+    let add = |name: &str, deeds: &[(Deed, &[u8])]| {
+        let bytes: Vec<u8> = deeds.iter().flat_map(|(deed, bytes)| [&[number(*deed)], *bytes].concat()).collect();
+        seeds.add(name, &bytes);
+    };
+    // The first accounts are multisig accounts and their cosignatories.
+    for kind in 0..8 {
+        let deeds: Vec<Vec<u8>> = (0..40).map(|signer| vec![kind, signer, signer + 1, 20, 30, 0, 0, 0]).collect();
+        let mut deeds: Vec<(Deed, &[u8])> = deeds.iter().map(|bytes| (Deed::Announce, bytes.as_slice())).collect();
+        deeds.extend([(Deed::Block, &[][..]), (Deed::Return, &[1]), (Deed::Work, &[3]), (Deed::Block, &[])]);
+        add(&format!("kind-{kind}"), &deeds);
+    }
+    for multisig in 0..4 {
+        let mut deeds: Vec<Vec<u8>> =
+            (0..20).map(|initiator| vec![0x80, multisig, 30, initiator, 120, 0, 0, 0]).collect();
+        deeds.truncate(20);
+        let consents: Vec<[u8; 3]> = (0..20).map(|signer| [signer, signer, 0]).collect();
+        let mut all: Vec<(Deed, &[u8])> = deeds.iter().map(|bytes| (Deed::Announce, bytes.as_slice())).collect();
+        all.extend(consents.iter().map(|bytes| (Deed::Again, bytes.as_slice())));
+        all.extend([(Deed::Block, &[][..]), (Deed::Work, &[2]), (Deed::Return, &[2])]);
+        add(&format!("multisig-{multisig}"), &all);
+    }
+    add(
+        "flood",
+        &[(Deed::Flood, &[100, 20, 2]), (Deed::Flood, &[100, 20, 3]), (Deed::Block, &[]), (Deed::Work, &[50])],
+    );
+    add(
+        "expired",
+        &[(Deed::Flood, &[9, 20, 20]), (Deed::Wait, &[61]), (Deed::Work, &[4]), (Deed::Flood, &[9, 20, 20])],
+    );
+    let flaws: Vec<Vec<u8>> = (0..4).map(|flaw| vec![0, 20, 21, 9, 20, 0, 0, flaw]).collect();
+    let mut deeds: Vec<(Deed, &[u8])> = flaws.iter().map(|bytes| (Deed::Announce, bytes.as_slice())).collect();
+    deeds.push((Deed::Again, &[0, 0, 0]));
+    add("flaws", &deeds);
 }

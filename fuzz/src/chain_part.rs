@@ -1,17 +1,15 @@
 //! Chain parts offered to a node.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-use nisd::chain::{ChainPart, Intake, IntakeOptions, IntakeProgress, PartOutcome, PartProgress, Validity, rollback};
-use nisd::codec::block_file::BlockFile;
+use nisd::chain::{ChainPart, PartOutcome, PartProgress, Validity, rollback};
 use nisd::codec::{Context, Form};
-use nisd::config::{self, Settings};
-use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
+use nisd::crypto::{KeyPair, PublicKey};
 use nisd::model::transaction::{entity_version, wire_version};
 use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
-use nisd::state::digest;
-use nisd::store::{ChainIdentity, Options, Store, StoredBlock, stored_block, stored_header, tip};
+use nisd::store::{Store, StoredBlock, stored_block, stored_header};
+
+use crate::tiny::{self, LATE, state_of};
 
 /// Height of the chain to which parts are offered: as many of the blocks in `tests/data/tiny`.
 pub const TIP: u64 = 53;
@@ -24,12 +22,8 @@ pub const EARLY: u8 = 16;
 
 /// Blocks of an input that are looked at.
 const MAX_BLOCKS: usize = 12;
-/// A time that no block is ahead of, unless its time is meant to break something.
-const LATE: Timestamp = Timestamp(i32::MAX - 100);
 /// Seconds after which nearly every account with any importance may make the next block.
 const HIT_TIME: i32 = 6 * 3600;
-/// Bytes of address space for the store.
-const MAP_SIZE: usize = 256 << 20;
 
 /// The first byte for blocks that are to follow ours at this height, at most three below [`TIP`].
 pub fn selector(common: u64, flags: u8) -> u8 {
@@ -76,45 +70,14 @@ pub fn check(data: &[u8]) -> usize {
     })
 }
 
-fn tiny(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tiny").join(name)
-}
-
-/// Key pairs of the accounts of the chain.
-fn keys() -> BTreeMap<PublicKey, KeyPair> {
-    let text = std::fs::read(tiny("keys.json")).expect("the keys of the chain");
-    let keys: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
-    let pair = |account: &serde_json::Value| {
-        let private = PrivateKey::from_hex(account["privateKey"].as_str().expect("a key")).expect("hex");
-        let pair = KeyPair::new(&private);
-        (pair.public(), pair)
-    };
-    keys["accounts"].as_array().expect("a list").iter().map(pair).collect()
-}
-
 impl Node {
     fn new() -> Node {
-        let settings = config::load(Some(&tiny("config.json")), Vec::new(), Some(&tiny("")));
-        let Settings { network, nemesis, .. } = settings.expect("the configuration of the chain");
-        let nemesis = nemesis.read().expect("its nemesis block");
-        let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
-        let options = Options { map_size: MAP_SIZE };
-        let store = Store::open(memory.path(), &ChainIdentity::of(&network), options).expect("a store");
-        // The open files are all that is needed of it.
-        memory.close().expect("a folder that can go");
-        let file = BlockFile::new(std::fs::File::open(tiny("blocks.bin")).expect("its blocks")).expect("its blocks");
-        let options = IntakeOptions {
-            batch_steps: u32::MAX,
-            batch_blocks: u32::MAX,
-            stop_at: Some(Height(TIP)),
-            trusted_below: Height(0),
-        };
-        let mut intake = Intake::new(&store, &network, nemesis, vec![file], options).expect("an empty store");
-        while intake.step(LATE).expect("a good block") != IntakeProgress::Done {}
-        drop(intake);
+        let settings = tiny::settings();
+        let store = tiny::store(&settings, Height(TIP));
+        let network = settings.network;
         let (digest, tip) = state_of(&store);
         let own = (TIP - 2..=TIP).map(|height| block_of(&store, Height(height), &network)).collect();
-        Node { network, store, keys: keys(), own, digest, tip }
+        Node { network, store, keys: tiny::keys(), own, digest, tip }
     }
 
     /// The blocks of an input. A length that is too large stands for what is left.
@@ -254,10 +217,4 @@ impl Node {
 fn block_of(store: &Store, height: Height, network: &Network) -> Block {
     let snapshot = store.snapshot().expect("a snapshot");
     stored_block(&snapshot, height, Context::of(network)).expect("a store").expect("a block").1
-}
-
-fn state_of(store: &Store) -> (Hash256, StoredBlock) {
-    let snapshot = store.snapshot().expect("a snapshot");
-    let tip = tip(&snapshot).expect("a store").expect("a chain");
-    (digest(&snapshot).expect("a store"), tip)
 }

@@ -4,6 +4,7 @@
 //! input (requests, frames, entities …), so that the tests can tell that the seeds reach what they are for.
 #![forbid(unsafe_code)]
 
+pub mod announcements;
 pub mod binary_block;
 pub mod binary_transaction;
 pub mod block_file;
@@ -12,6 +13,7 @@ pub mod configuration;
 pub mod connections;
 pub mod entities;
 pub mod http_request;
+pub mod interface;
 pub mod json_transaction_and_block;
 pub mod key_files;
 pub mod lax_json;
@@ -19,13 +21,14 @@ pub mod pieces;
 pub mod response;
 pub mod stomp;
 pub mod stored_values;
+pub mod tiny;
 pub mod websocket;
 
 /// The body of a fuzz target.
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 14] = [
+pub const TARGETS: [(&str, Check); 16] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -40,4 +43,6 @@ pub const TARGETS: [(&str, Check); 14] = [
     ("connections", connections::check),
     ("stored_values", stored_values::check),
     ("key_files", key_files::check),
+    ("interface", interface::check),
+    ("announcements", announcements::check),
 ];

@@ -2,9 +2,11 @@
 
 use nisd::config::build;
 use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
-use nisd::state::catalogue::{self, List, Provision};
-use nisd::state::{self, Account, HashEntry, ListWriter, Outlink, Recalculation, View};
-use nisd::store::{Batch, Identity, Options, Store, StoreError, Table, block_key, stored_block, stored_header, tip};
+use nisd::state::catalogue::{self, List, Provision, ProvisionWalk};
+use nisd::state::{self, Account, HashEntry, ListWriter, Outlink, RecalculationRecord, StateView};
+use nisd::store::{
+    Batch, ChainIdentity, Options, Store, StoreError, Table, block_key, stored_block, stored_header, tip,
+};
 
 use crate::entities::read_as;
 
@@ -61,7 +63,7 @@ impl Node {
             build(Some((std::path::Path::new("a.properties"), b"nem.network=testnet")), Vec::new(), Some("/".as_ref()));
         let network = settings.expect("a configuration").network;
         let options = Options { map_size: MAP_SIZE };
-        let store = Store::open(memory.path(), &Identity::of(&network), options).expect("a store");
+        let store = Store::open(memory.path(), &ChainIdentity::of(&network), options).expect("a store");
         memory.close().expect("a folder that can go");
         Node {
             store,
@@ -140,16 +142,20 @@ impl Node {
             state::cosignatories(state, account).map(drop),
             state::cosignatory_of(state, account).map(drop),
             state::mosaic_definition(state, &self.mosaic).map(drop),
-            state::owned_mosaics(state, account).map(drop),
+            state::owned_mosaic(state, account, self.mosaic.clone()).map(drop),
+            state::holdings_after(state, account, None, 100).map(drop),
             state::hash_entry(state, &HASH).map(drop),
             state::digest(state).map(drop),
-            View::mosaic(state, &self.mosaic).map(drop),
-            View::mosaic_balance(state, &self.mosaic, account).map(drop),
-            View::namespace_owner(state, &self.root).map(drop),
-            View::is_namespace_active(state, &self.root, HEIGHT, 525_600).map(drop),
+            StateView::mosaic(state, &self.mosaic).map(drop),
+            StateView::mosaic_balance(state, &self.mosaic, account).map(drop),
+            StateView::namespace_owner(state, &self.root).map(drop),
+            StateView::is_namespace_active(state, &self.root, HEIGHT, 525_600).map(drop),
             Provision::at(state, ROW).map(drop),
             catalogue::definition_at(state, ROW).map(drop),
-            catalogue::names_by(state, account, None, 100).map(drop),
+            ProvisionWalk::new(state, *account, None).and_then(|walk| {
+                let mut walk = walk.expect("a walk over everything");
+                walk.go_on(state, |_, _| Ok(true)).map(drop)
+            }),
             List::Roots.each_before(state, u64::MAX, |_| Ok(true)),
             List::DefinitionsOf(&self.mosaic).last(state).map(drop),
         ];
@@ -173,7 +179,7 @@ impl Node {
 fn check_undo(batch: &mut Batch<'_>, bytes: &[u8]) {
     use nisd::store::Write;
     let before = state::digest(batch).ok();
-    let list = Recalculation { height: HEIGHT, handed_over: 1, eligible: 1 };
+    let list = RecalculationRecord { height: HEIGHT, handed_over: 1, eligible: 1 };
     batch.take_journal();
     for (number, part) in bytes.chunks(50).enumerate().take(10) {
         batch.put(Table::Accounts, &[b'k', number as u8 % 4], part).expect("room");

@@ -42,7 +42,8 @@ pub use long::{AccountWriter, BlockWriter, LongView, Sheet};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
 pub use views::{
-    AccountInfo, AccountMeta, ErrorObject, MultisigInfo, NodeDescription, NodeStatus, RemoteStatus, UnlockedInfo,
+    AccountInfo, AccountMeta, ClockState, ErrorObject, MultisigInfo, NodeDescription, NodeStatus, RemoteStatus,
+    UnlockedInfo,
 };
 
 use budget::cost;

@@ -17,6 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+pub use queries::{ShortId, short_id};
 pub use root::Root;
 
 use self::push_memory::PushMemory;
@@ -97,6 +98,11 @@ impl Pool {
     /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.content.roots.is_empty()
+    }
+
+    /// Bytes of all transactions and of the state that they make.
+    pub fn bytes(&self) -> usize {
+        self.content.bytes + self.content.changes.bytes()
     }
 
     /// Whether a transaction has come in that nobody was told of yet.

@@ -6,9 +6,19 @@ use std::rc::Rc;
 
 use super::root::Root;
 use super::{ByAge, Confirmed, Pool, PoolContent};
-use crate::model::{Address, Timestamp, Transaction};
+use crate::model::{Address, Body, Hash256, Timestamp, Transaction};
 use crate::state;
 use crate::store::StoreError;
+
+/// A short name of a hash among nodes: its first eight bytes.
+pub type ShortId = i64;
+
+/// The short name of a hash.
+pub fn short_id(hash: &Hash256) -> ShortId {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash.0[..8]);
+    i64::from_be_bytes(bytes)
+}
 
 impl Pool {
     /// Transactions that concern an account, or wait for its cosignature, the youngest first.
@@ -40,6 +50,31 @@ impl Pool {
     /// All transactions, in the order in which they are chosen for a block.
     pub fn in_fee_order(&self) -> Vec<Rc<Transaction>> {
         self.by_fee().map(|root| Rc::clone(&root.transaction)).collect()
+    }
+
+    /// Short names of all transactions, then of all attached cosignatures.
+    pub fn short_ids(&self) -> Vec<ShortId> {
+        let own = self.by_fee().map(|root| short_id(&root.hashes.own));
+        let cosignatures = self.by_fee().flat_map(|root| {
+            let count = root.transaction.cosignatures().len();
+            root.hashes.children.iter().take(count).map(short_id)
+        });
+        own.chain(cosignatures).collect()
+    }
+
+    /// Transactions, and attached cosignatures by themselves, that a node does not know which knows these.
+    pub fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Transaction> {
+        let mut unknown = Vec::new();
+        for root in self.content.roots.values() {
+            if !known.contains(&short_id(&root.hashes.own)) {
+                unknown.push((*root.transaction).clone());
+            }
+            if let Body::Multisig(multisig) = &root.transaction.body {
+                let pairs = multisig.cosignatures.iter().zip(&root.hashes.children);
+                unknown.extend(pairs.filter(|(_, hash)| !known.contains(&short_id(hash))).map(|(one, _)| one.clone()));
+            }
+        }
+        unknown
     }
 }
 

@@ -194,13 +194,11 @@ pub fn forget_below(batch: &mut Batch<'_>, height: Height) -> Result<bool, Store
 mod tests {
     use super::*;
     use crate::model::address::ADDRESS_LENGTH;
-    use crate::store::{Identity, Options, Store};
+    use crate::store::test_store;
 
     #[test]
     fn a_list_whose_last_address_is_not_that_of_its_key_is_damage_and_not_walked_for_ever() {
-        let folder = tempfile::tempdir().unwrap();
-        let identity = Identity { name: "test".to_owned(), text: String::new() };
-        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 20 }).unwrap();
+        let (store, _folder) = test_store();
         let mut batch = store.begin().unwrap();
         let entry = |letter| AccountImportance {
             address: Address::from_stored([letter; ADDRESS_LENGTH]),
@@ -208,7 +206,7 @@ mod tests {
             importance: 0.5,
             page_rank: 0.5,
         };
-        let recalculation = Recalculation { height: Height(7), handed_over: 2, eligible: 2 };
+        let recalculation = RecalculationRecord { height: Height(7), handed_over: 2, eligible: 2 };
         let mut list = ListWriter::begin(recalculation, &mut batch).unwrap();
         list.push(entry(b'A'), &mut batch).unwrap();
         list.push(entry(b'C'), &mut batch).unwrap();

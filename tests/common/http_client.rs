@@ -66,12 +66,37 @@ impl Client {
     #[track_caller]
     pub fn answer(&mut self) -> Answer {
         let mut answer = self.head();
-        let length = answer.header("Content-Length").map_or(0, |length| length.parse().expect("a length"));
-        while self.buffer.len() < length {
-            assert!(self.receive(), "the body ends early: {answer:?}");
+        if answer.header("Transfer-Encoding") == Some("chunked") {
+            while self.chunk(&mut answer) {}
+        } else {
+            let length = answer.header("Content-Length").map_or(0, |length| length.parse().expect("a length"));
+            answer.body = self.bytes(length);
         }
-        answer.body = self.buffer.drain(..length).collect();
         answer
+    }
+
+    /// Reads the next chunk of an answer that comes in pieces; whether it was not the last one.
+    #[track_caller]
+    fn chunk(&mut self, answer: &mut Answer) -> bool {
+        let (start, size) = loop {
+            match httparse::parse_chunk_size(&self.buffer).expect("the size of a chunk") {
+                httparse::Status::Complete(found) => break found,
+                httparse::Status::Partial => assert!(self.receive(), "the body ends early"),
+            }
+        };
+        self.buffer.drain(..start);
+        answer.body.append(&mut self.bytes(size as usize));
+        assert_eq!(self.bytes(2), b"\r\n");
+        size > 0
+    }
+
+    /// The next bytes, so many.
+    #[track_caller]
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        while self.buffer.len() < length {
+            assert!(self.receive(), "the body ends early");
+        }
+        self.buffer.drain(..length).collect()
     }
 
     /// Reads the start of an answer: all of it after a HEAD.

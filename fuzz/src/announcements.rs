@@ -1,0 +1,564 @@
+//! Announcements to the pool, while blocks confirm some, others lose their block, and time goes by.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use nisd::chain::harvest::{Tick, TickProgress, UnlockResult, Unlocked};
+use nisd::chain::{PartProgress, Switch, Validity, harvested_part, rollback};
+use nisd::codec::{Context, Form};
+use nisd::crypto::{KeyPair, PrivateKey, Verifier};
+use nisd::model::transaction::{
+    AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
+    ModificationKind, Multisig, Transfer, wire_version,
+};
+use nisd::model::{Address, Amount, Body, Hash256, Height, Timestamp, Transaction};
+use nisd::pool::{Confirmed, MAX_BYTES, Pool, Root, ShortId, short_id};
+use nisd::rules::{Case, Purpose, Refusal, Verdict, accounts_of, check_transaction};
+use nisd::state::{self, StateView};
+use nisd::store::{Store, StoreError, stored_block};
+
+use crate::tiny;
+
+/// Height of the chain with which an input begins.
+const TIP: Height = Height(53);
+/// Announcements of an input.
+const MAX_ANNOUNCED: usize = 400;
+/// Blocks that an input has made.
+const MAX_BLOCKS: usize = 6;
+/// Seconds after which nearly every account with any importance may make the next block.
+const HIT_TIME: i32 = 6 * 3600;
+/// Multiples of what fits into a block that the pool holds of each class.
+const BLOCKS_WORTH: usize = 10;
+/// Transactions of an account that are shown.
+const MAX_SHOWN: usize = 25;
+
+/// What an input can have done. Each is a byte, and a fixed count of bytes of its own behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Announces a new transaction: kind, signer, other account, amount, fee, time, deadline, flaw.
+    Announce,
+    /// Announces one again that was announced before, or a cosignature of it: which, signer, flaw.
+    Again,
+    /// Announces many that differ in their amount: how many, signer, fee.
+    Flood,
+    /// Time goes by: units of a minute.
+    Wait,
+    /// Steps of the rebuild: how many.
+    Work,
+    /// A block is made of the pool.
+    Block,
+    /// The last blocks are undone: how many. What was in them comes back.
+    Return,
+}
+
+impl Deed {
+    /// All of them; an input names one by its place.
+    pub const ALL: [Deed; 7] =
+        [Deed::Announce, Deed::Again, Deed::Flood, Deed::Wait, Deed::Work, Deed::Block, Deed::Return];
+
+    fn arguments(self) -> usize {
+        match self {
+            Deed::Announce => 8,
+            Deed::Again | Deed::Flood => 3,
+            Deed::Wait | Deed::Work | Deed::Return => 1,
+            Deed::Block => 0,
+        }
+    }
+}
+
+/// The chain, made once per thread. Every input finds it as it was.
+struct Ground {
+    settings: nisd::config::Settings,
+    store: Store,
+    /// Multisig accounts first, their cosignatories next.
+    accounts: Vec<KeyPair>,
+    unlocked: Unlocked,
+    time: Timestamp,
+    digest: Hash256,
+}
+
+thread_local! {
+    static GROUND: RefCell<Ground> = RefCell::new(Ground::new());
+}
+
+/// Whatever is announced, in whatever order with blocks, lost blocks and time: the pool keeps to its limits, finds by
+/// each of its ways what is in it and nothing else, tells of each transaction that it accepts once, and is changed by no
+/// other. What it accepts alone is valid on the chain, and a block made of it is taken.
+pub fn check(data: &[u8]) -> usize {
+    GROUND.with_borrow_mut(|ground| {
+        let mut unlocked = std::mem::replace(&mut ground.unlocked, Unlocked::new(0));
+        let accepted = Scene::new(ground, &mut unlocked).play(data);
+        ground.unlocked = unlocked;
+        ground.restore();
+        accepted
+    })
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let settings = tiny::settings();
+        let store = tiny::store(&settings, TIP);
+        let (digest, tip) = tiny::state_of(&store);
+        let network = &settings.network;
+        let snapshot = store.snapshot().expect("a snapshot");
+        let (mut accounts, mut unlocked) = (Vec::new(), Unlocked::new(-1));
+        for (name, private) in tiny::private_keys() {
+            let pair = || KeyPair::new(&PrivateKey::from_hex(&private).expect("hex"));
+            if name.starts_with("harvester") {
+                let result = unlocked.unlock(Box::new(pair()), TIP, &snapshot, network).expect("a store");
+                assert_eq!(result, UnlockResult::Success);
+            } else {
+                accounts.push(pair());
+            }
+        }
+        let address = |pair: &KeyPair| Address::from_public_key(&pair.public(), network.byte);
+        accounts.sort_by_cached_key(|pair| {
+            let account = address(pair);
+            let is_multisig = !state::cosignatories(&snapshot, &account).expect("a store").is_empty();
+            let is_cosignatory = !state::cosignatory_of(&snapshot, &account).expect("a store").is_empty();
+            (Reverse(is_multisig), Reverse(is_cosignatory))
+        });
+        drop(snapshot);
+        Ground { settings, store, accounts, unlocked, time: tip.timestamp, digest }
+    }
+
+    fn restore(&self) {
+        if tiny::state_of(&self.store).1.height > TIP {
+            let mut batch = self.store.begin().expect("a batch");
+            rollback(&mut batch, TIP).expect("blocks made a moment ago");
+            batch.commit().expect("a store that works");
+            assert_eq!(tiny::state_of(&self.store).0, self.digest);
+        }
+    }
+}
+
+/// The bytes of an input, one after the other; 0 behind its end.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn next(&mut self) -> u8 {
+        let (first, rest) = self.0.split_first().map_or((0, self.0), |(first, rest)| (*first, rest));
+        self.0 = rest;
+        first
+    }
+}
+
+/// A pool on the chain, and what is known of it.
+struct Scene<'g> {
+    ground: &'g Ground,
+    unlocked: &'g mut Unlocked,
+    verifier: Verifier,
+    pool: Pool,
+    height: Height,
+    now: Timestamp,
+    announced: Vec<Transaction>,
+    /// Hashes of transactions that have lost their block and may be told of again.
+    returning: Vec<Hash256>,
+    accepted: usize,
+    blocks: usize,
+}
+
+impl<'g> Scene<'g> {
+    fn new(ground: &'g Ground, unlocked: &'g mut Unlocked) -> Scene<'g> {
+        Scene {
+            ground,
+            unlocked,
+            verifier: Verifier::default(),
+            pool: Pool::default(),
+            height: TIP,
+            now: Timestamp(ground.time.0 + HIT_TIME),
+            announced: Vec::new(),
+            returning: Vec::new(),
+            accepted: 0,
+            blocks: 0,
+        }
+    }
+
+    fn play(mut self, data: &[u8]) -> usize {
+        let mut rest = data;
+        while let Some((first, behind)) = rest.split_first() {
+            let deed = Deed::ALL[usize::from(*first) % Deed::ALL.len()];
+            let (arguments, behind) = behind.split_at(deed.arguments().min(behind.len()));
+            self.act(deed, Bytes(arguments));
+            self.assert_in_order();
+            rest = behind;
+        }
+        self.complete();
+        self.assert_in_order();
+        self.accepted
+    }
+
+    fn act(&mut self, deed: Deed, mut arguments: Bytes<'_>) {
+        match deed {
+            Deed::Announce => {
+                let transaction = self.new_transaction(&mut arguments);
+                self.announce(transaction);
+            }
+            Deed::Again => self.again(&mut arguments),
+            Deed::Flood => self.flood(&mut arguments),
+            Deed::Wait => self.wait(i32::from(arguments.next()) * 60),
+            Deed::Work => (0..arguments.next()).for_each(|_| self.work()),
+            Deed::Block => self.make_block(),
+            Deed::Return => self.undo_blocks(arguments.next()),
+        }
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Pool, &Confirmed<'_>, &mut Verifier) -> T) -> T {
+        let snapshot = self.ground.store.snapshot().expect("a snapshot");
+        let network = &self.ground.settings.network;
+        let confirmed = Confirmed { snapshot: &snapshot, network, height: self.height, now: self.now };
+        act(&mut self.pool, &confirmed, &mut self.verifier)
+    }
+
+    fn pair(&self, choice: u8) -> &'g KeyPair {
+        &self.ground.accounts[usize::from(choice) % self.ground.accounts.len()]
+    }
+
+    fn address(&self, choice: u8) -> Address {
+        Address::from_public_key(&self.pair(choice).public(), self.ground.settings.network.byte)
+    }
+
+    fn new_transaction(&self, bytes: &mut Bytes<'_>) -> Transaction {
+        let (kind, signer, other, amount) = (bytes.next(), bytes.next(), bytes.next(), bytes.next());
+        let (fee, time, deadline, flaw) = (bytes.next(), bytes.next(), bytes.next(), bytes.next());
+        let body = self.body(kind, other, amount);
+        let byte = self.ground.settings.network.byte;
+        let timestamp = Timestamp(self.now.0 - 1 + i32::from(time as i8));
+        let mut transaction = Transaction {
+            version: wire_version(byte, if flaw == 3 { 9 } else { 1 }),
+            timestamp,
+            signer: self.pair(signer).public(),
+            signature: None,
+            fee: Amount(u64::from(fee) * 50_000),
+            deadline: Timestamp(timestamp.0 + 3600 + i32::from(deadline as i8) * 700),
+            body,
+        };
+        if kind & 0x80 != 0 {
+            let initiator = self.pair(amount);
+            let body = Multisig { inner: transaction.clone(), cosignatures: Vec::new() };
+            transaction = Transaction {
+                signer: initiator.public(),
+                body: Body::Multisig(Box::new(body)),
+                version: wire_version(byte, 1),
+                ..transaction
+            };
+            return sign(transaction, initiator, flaw);
+        }
+        sign(transaction, self.pair(signer), flaw)
+    }
+
+    fn body(&self, kind: u8, other: u8, amount: u8) -> Body {
+        match kind & 7 {
+            4 => Body::ImportanceTransfer(ImportanceTransfer {
+                mode: if amount & 1 == 0 { LinkMode::Activate } else { LinkMode::Deactivate },
+                remote: self.pair(other).public(),
+            }),
+            5 => {
+                let kind = if amount & 1 == 0 { ModificationKind::Add } else { ModificationKind::Delete };
+                let modification = Modification { kind, cosignatory: self.pair(other).public() };
+                Body::AggregateModification(AggregateModification {
+                    modifications: vec![modification],
+                    min_cosignatories_change: None,
+                })
+            }
+            6 => Body::Cosignature(Cosignature {
+                other_hash: Hash256([amount; 32]).into(),
+                other_account: self.address(other),
+            }),
+            kind => Body::Transfer(Transfer {
+                recipient: self.address(other),
+                amount: Amount(u64::from(amount) << (8 * kind.min(6))),
+                message: (kind == 3)
+                    .then(|| Message { kind: MessageKind::Plain, payload: vec![amount; 1 + usize::from(amount) * 4] }),
+                mosaics: Vec::new(),
+            }),
+        }
+    }
+
+    /// What was announced before, or somebody's consent to it.
+    fn again(&mut self, bytes: &mut Bytes<'_>) {
+        let (which, signer, flaw) = (bytes.next(), bytes.next(), bytes.next());
+        let Some(place) = self.announced.len().checked_sub(1 + usize::from(which)) else { return };
+        let earlier = self.announced[place].clone();
+        let byte = self.ground.settings.network.byte;
+        let transaction = match earlier.inner() {
+            Some(inner) if flaw & 0x80 == 0 => {
+                let other_account = inner.signer_address(byte);
+                let body = Body::Cosignature(Cosignature { other_hash: inner.hash().into(), other_account });
+                let timestamp = Timestamp(self.now.0 - 1);
+                let consent = Transaction {
+                    signer: self.pair(signer).public(),
+                    signature: None,
+                    timestamp,
+                    deadline: Timestamp(timestamp.0 + 3600),
+                    body,
+                    ..earlier
+                };
+                sign(consent, self.pair(signer), flaw)
+            }
+            _ => earlier,
+        };
+        self.announce(transaction);
+    }
+
+    fn flood(&mut self, bytes: &mut Bytes<'_>) {
+        let (count, signer, fee) = (bytes.next(), bytes.next(), bytes.next());
+        for amount in 0..count & 0x7f {
+            let transaction = self.new_transaction(&mut Bytes(&[0, signer, signer ^ 1, amount, fee, 0, 0, 0]));
+            self.announce(transaction);
+        }
+    }
+
+    fn announce(&mut self, transaction: Transaction) {
+        if self.announced.len() == MAX_ANNOUNCED {
+            return;
+        }
+        self.announced.push(transaction.clone());
+        let (before, is_settled) = (self.contents(), !self.pool.has_work());
+        let outcome = self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier));
+        let told = self.told();
+        let mut others = told.iter().filter(|one| ***one != transaction);
+        assert!(others.all(|one| !is_settled || self.is_returning(one)), "told of what nobody announced");
+        assert!(is_known(&outcome), "{outcome:?}");
+        let after = self.contents();
+        if outcome.is_err() {
+            assert!(told.len() == self.count_returned(&told), "what is refused is told of");
+            assert!(!is_settled || after == before, "what is refused has changed the pool: {outcome:?}");
+        } else {
+            self.accepted += 1;
+            let times = told.iter().filter(|one| ***one == transaction).count();
+            assert_eq!(times, 1, "what is accepted is told of once");
+            assert!(!is_settled || after == with(before.clone(), &transaction, &after), "accepted, and not there");
+            if is_settled && before.is_empty() {
+                self.assert_valid(&transaction);
+            }
+        }
+        self.forget_returned(&told);
+    }
+
+    /// What the pool holds, in the order in which it came in.
+    fn contents(&self) -> Vec<Transaction> {
+        self.pool.unknown_to(&BTreeSet::new())
+    }
+
+    fn told(&mut self) -> Vec<Rc<Transaction>> {
+        let told: Vec<_> = std::iter::from_fn(|| self.pool.next_arrival()).collect();
+        assert!(!self.pool.has_arrivals());
+        told
+    }
+
+    fn is_returning(&self, transaction: &Transaction) -> bool {
+        self.returning.contains(&transaction.hash())
+    }
+
+    fn count_returned(&self, told: &[Rc<Transaction>]) -> usize {
+        told.iter().filter(|one| self.is_returning(one)).count()
+    }
+
+    /// Each that has lost its block is told of once for each time that it has.
+    fn forget_returned(&mut self, told: &[Rc<Transaction>]) {
+        for one in told {
+            let hash = one.hash();
+            if let Some(place) = self.returning.iter().position(|other| *other == hash) {
+                self.returning.swap_remove(place);
+            }
+        }
+    }
+
+    /// A transaction that the pool has accepted alone is valid on the chain; only cosignatures may be missing.
+    fn assert_valid(&mut self, transaction: &Transaction) {
+        let is_multisig = matches!(transaction.body, Body::Multisig(_));
+        let purpose = if is_multisig { Purpose::Pool } else { Purpose::NewBlock };
+        let outcome = self.with(|_, confirmed, _| {
+            let Confirmed { snapshot, network, height, now } = *confirmed;
+            let case = Case { state: snapshot, network, height: height.next(), now, purpose };
+            check_transaction(transaction, &case).map(drop)
+        });
+        assert!(outcome.is_ok(), "{outcome:?}: {transaction:?}");
+    }
+
+    fn wait(&mut self, seconds: i32) {
+        self.now.0 += seconds;
+        self.pool.drop_expired(self.now);
+        let now = self.now;
+        assert!(self.pool.by_fee().all(|root| !root.is_expired(now)), "what has expired is gone at once");
+    }
+
+    fn work(&mut self) {
+        self.with(|pool, confirmed, verifier| pool.work(confirmed, verifier)).expect("a store that works");
+        let told = self.told();
+        assert_eq!(told.len(), self.count_returned(&told), "only what has lost its block is told of");
+        self.forget_returned(&told);
+    }
+
+    fn complete(&mut self) {
+        let steps = self.pool.len() + self.returning.len() + self.announced.len() + 2;
+        for _ in 0..=steps {
+            if !self.pool.has_work() {
+                return;
+            }
+            self.work();
+        }
+        panic!("a rebuild of {steps} transactions does not end");
+    }
+
+    /// Makes a block of the pool, and takes it in.
+    fn make_block(&mut self) {
+        if self.blocks == MAX_BLOCKS {
+            return;
+        }
+        self.blocks += 1;
+        self.wait(HIT_TIME / 12);
+        self.complete();
+        let Some(switch) = self.harvest() else { return };
+        self.height = switch.last;
+        let confirmed: BTreeSet<Hash256> = switch.confirmed.iter().copied().collect();
+        self.pool.on_chain_change(&confirmed, switch.returned);
+        let confirmed = self.pool.by_fee().filter(|root| confirmed.contains(&root.hashes.own)).count();
+        assert_eq!(confirmed, 0, "what is confirmed is gone at once");
+    }
+
+    fn harvest(&mut self) -> Option<Switch> {
+        let Ground { store, settings, .. } = self.ground;
+        let (network, now) = (&settings.network, self.now);
+        let unconfirmed = self.pool.in_fee_order();
+        let snapshot = store.snapshot().expect("a snapshot");
+        let tick = Tick::begin(self.unlocked, now, false, &snapshot, network).expect("a store that works");
+        let mut tick = tick.expect("somebody harvests");
+        let harvested = loop {
+            let progress = tick.step(self.unlocked, || unconfirmed.clone(), &snapshot, network);
+            match progress.expect("a store that works") {
+                TickProgress::Working => {}
+                TickProgress::Discarded(address, error) => panic!("a block of {address} is not valid: {error}"),
+                TickProgress::Done(harvested) => break harvested?,
+            }
+        };
+        drop(snapshot);
+        let mut part = harvested_part(store, network, harvested).expect("a block that follows ours");
+        loop {
+            match part.step(now).expect("a store that works") {
+                PartProgress::Working(next) => part = next,
+                PartProgress::Done(outcome) => {
+                    assert_eq!(outcome.validity, Validity::Valid);
+                    return Some(outcome.switch.expect("a block more is a better chain"));
+                }
+            }
+        }
+    }
+
+    fn undo_blocks(&mut self, count: u8) {
+        let to = Height(self.height.0.saturating_sub(u64::from(count)).max(TIP.0));
+        if to == self.height {
+            return;
+        }
+        let mut returned = VecDeque::new();
+        for height in (to.0 + 1..=self.height.0).rev() {
+            let context = Context::of(&self.ground.settings.network);
+            let snapshot = self.ground.store.snapshot().expect("a snapshot");
+            let block = stored_block(&snapshot, Height(height), context).expect("a store").expect("a block").1;
+            block.transactions.into_iter().rev().for_each(|transaction| returned.push_front(transaction));
+        }
+        let mut batch = self.ground.store.begin().expect("a batch");
+        rollback(&mut batch, to).expect("blocks made a moment ago");
+        batch.commit().expect("a store that works");
+        self.height = to;
+        self.returning.extend(returned.iter().map(Transaction::hash));
+        self.pool.on_chain_change(&BTreeSet::new(), returned.into());
+    }
+
+    /// By each of its ways the pool finds what it holds.
+    fn assert_in_order(&mut self) {
+        let network = &self.ground.settings.network;
+        let flat = self.contents();
+        let held: Vec<&Transaction> = flat.iter().filter(|one| !is_cosignature(one)).collect();
+        assert_eq!(self.pool.len(), held.len());
+        assert_eq!(self.pool.is_empty(), held.is_empty());
+        let size: usize = held.iter().map(|one| one.to_bytes(Form::Verifiable).len()).sum();
+        assert!((size..=MAX_BYTES).contains(&self.pool.bytes()), "{} bytes for {size}", self.pool.bytes());
+        let multisigs = held.iter().filter(|one| matches!(one.body, Body::Multisig(_))).count();
+        let most = BLOCKS_WORTH * network.chain.max_transactions_per_block as usize;
+        assert!(multisigs <= most && held.len() - multisigs <= most);
+        let mut by_fee = held.clone();
+        by_fee.sort_by_key(|one| (Reverse(one.fee), one.timestamp));
+        assert!(self.pool.in_fee_order().iter().map(Rc::as_ref).eq(by_fee.iter().copied()), "the order of blocks");
+        let cosignatures = by_fee.iter().flat_map(|one| one.cosignatures());
+        let short: Vec<ShortId> = by_fee.iter().copied().chain(cosignatures).map(|one| short_id(&one.hash())).collect();
+        assert_eq!(self.pool.short_ids(), short);
+        let known: BTreeSet<ShortId> = short.into_iter().collect();
+        assert!(self.pool.unknown_to(&known).is_empty());
+        self.assert_found_by_accounts(&held);
+    }
+
+    fn assert_found_by_accounts(&mut self, held: &[&Transaction]) {
+        let byte = self.ground.settings.network.byte;
+        let concerned: Vec<(Vec<Address>, &Transaction)> =
+            held.iter().map(|one| (accounts_of(one, byte), *one)).collect();
+        let ground = self.ground;
+        for pair in &ground.accounts {
+            let account = Address::from_public_key(&pair.public(), byte);
+            let has_transfer = concerned
+                .iter()
+                .any(|(accounts, one)| accounts.contains(&account) && matches!(one.body, Body::ImportanceTransfer(_)));
+            assert_eq!(self.pool.has_importance_transfer(&account), has_transfer);
+            self.with(|pool, confirmed, _| {
+                let of = state::cosignatory_of(confirmed.snapshot, &account).expect("a store");
+                let waits =
+                    |one: &Transaction| one.inner().is_some_and(|inner| of.contains(&inner.signer_address(byte)));
+                let found = concerned.iter().filter(|(accounts, one)| accounts.contains(&account) || waits(one));
+                let mut expected: Vec<&Transaction> = found.map(|(_, one)| *one).collect();
+                expected.sort_by_key(|one| Reverse(one.timestamp));
+                expected.truncate(MAX_SHOWN);
+                let shown: Result<Vec<&Root>, StoreError> = pool.most_recent(&account, MAX_SHOWN, confirmed);
+                let shown = shown.expect("a store that works");
+                assert!(shown.iter().map(|root| &*root.transaction).eq(expected), "what an account is shown");
+                if !pool.has_work() {
+                    let is_new = |root: &&Root| !confirmed.snapshot.knows_hash(&root.hashes.own).expect("a store");
+                    assert!(shown.iter().all(is_new), "what is in the chain is not unconfirmed");
+                }
+            });
+        }
+    }
+}
+
+/// Signs, unless the flaw is 1 (none) or 2 (one of another transaction).
+fn sign(mut transaction: Transaction, pair: &KeyPair, flaw: u8) -> Transaction {
+    transaction.signature = match flaw {
+        1 => None,
+        2 => Some(pair.sign(b"something else")),
+        _ => Some(pair.sign(&transaction.signed_bytes())),
+    };
+    transaction
+}
+
+fn is_cosignature(transaction: &Transaction) -> bool {
+    matches!(transaction.body, Body::Cosignature(_))
+}
+
+/// Whether an answer is a result of the rules rather than that the store failed or that it is a success without being
+/// one.
+fn is_known(outcome: &Verdict) -> bool {
+    match outcome {
+        Ok(()) => true,
+        Err(Refusal::Result(result)) => !result.is_success(),
+        Err(Refusal::Exception(exception)) => !exception.text.is_empty(),
+        Err(Refusal::Store(_)) => false,
+    }
+}
+
+/// What the pool must hold after it has accepted one more. A cosignature is added where it belongs, and nowhere if its
+/// signer has given one before: where, is taken from what is there.
+fn with(mut before: Vec<Transaction>, accepted: &Transaction, after: &[Transaction]) -> Vec<Transaction> {
+    if !is_cosignature(accepted) {
+        before.push(accepted.clone());
+        before.extend(accepted.cosignatures().iter().cloned());
+        return before;
+    }
+    let roots = |list: &[Transaction]| list.iter().filter(|one| !is_cosignature(one)).map(Transaction::hash).collect();
+    let (old, new): (Vec<Hash256>, Vec<Hash256>) = (roots(&before), roots(after));
+    assert_eq!(old, new, "a cosignature adds and removes no transaction");
+    let is_added = after.contains(accepted) && !before.contains(accepted);
+    assert_eq!(after.len(), before.len() + usize::from(is_added));
+    after.to_vec()
+}

@@ -1,0 +1,453 @@
+//! Requests to a node's HTTP interface, with the limits of production.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use nisd::api::route::Access;
+use nisd::api::{
+    self, Actions, Api, Budget, ChainView, ClockState, NodeDescription, NodeStatus, Now, ROUTES, UnlockedInfo,
+};
+use nisd::chain::harvest::UnlockResult;
+use nisd::chain::rollback;
+use nisd::config::Settings;
+use nisd::crypto::{KeyPair, PublicKey};
+use nisd::model::units::EPOCH_UNIX_MILLIS;
+use nisd::model::{Address, Height, Transaction};
+use nisd::net::SharedPool;
+use nisd::net::fetch::{Fetch, FetchId, ResponseReader};
+use nisd::net::http::{Gzip, Reply, Request, RequestReader};
+use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
+use nisd::node::{HTTP, Node, Start, WEBSOCKET};
+use nisd::rules::{ValidationResult, Verdict};
+use nisd::store::{Store, StoreError};
+
+use crate::tiny;
+
+/// Separates the records of an input: each is a byte that says who asks and what happens besides, and bytes of a
+/// connection.
+pub const SEPARATOR: u8 = 0xff;
+/// Flag: the caller has another address than this machine.
+pub const REMOTE: u8 = 1;
+/// Flag: the request says that it was passed on.
+pub const FORWARDED: u8 = 2;
+/// Flag: the caller asks too often.
+pub const REFUSED: u8 = 4;
+/// Flag: an hour goes by before.
+pub const LATER: u8 = 8;
+/// Flag: the caller goes away after the first step.
+pub const GONE: u8 = 16;
+/// Flag: the request comes in at the port of the websocket interface.
+pub const WEBSOCKET_PORT: u8 = 32;
+
+/// Height of the chain.
+const TIP: Height = Height(53);
+/// Units of work of a share, and what a step may take beyond it: the dearest thing that is done as a whole, which is
+/// to judge an announcement with a key, and to read a body.
+const SHARE: u32 = 300;
+const DEAREST: u32 = 200;
+const BODY_BYTES_PER_UNIT: usize = 40;
+/// Units of work of a turn.
+const TURN: u32 = 500;
+/// Steps after which every request must be answered, and turns after which a node must have none to do.
+const MAX_STEPS: usize = 10_000;
+const MAX_TURNS: usize = 100_000;
+/// Longest answer.
+const MAX_ANSWER: usize = 4 << 20;
+/// Digits of a private key that nobody may be shown.
+const SECRET_DIGITS: usize = 24;
+
+/// The chain, made once per thread. Every input finds it as it was.
+struct Ground {
+    settings: Settings,
+    store: Store,
+    /// The beginning of each private key, in hex.
+    secrets: Vec<String>,
+    started: i64,
+}
+
+thread_local! {
+    static GROUND: Ground = Ground::new();
+}
+
+/// Whatever is asked, by whomever, is answered in steps of bounded cost and number. An answer is well-formed, and JSON
+/// where it says so; whoever has not the rights of a local caller gets nothing from what only these may call; and no
+/// private key of a body is shown. The same interface answers the same however small the steps are in which it does.
+pub fn check(data: &[u8]) -> usize {
+    GROUND.with(|ground| {
+        let mut scene = Scene::new(ground);
+        let records = data.split(|byte| *byte == SEPARATOR).filter_map(|record| record.split_first());
+        let answered = records.map(|(flags, bytes)| scene.connection(*flags, bytes)).sum();
+        let height = scene.node.height();
+        drop(scene);
+        ground.restore(height);
+        answered
+    })
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let mut settings = tiny::settings();
+        settings.boot.auto = true;
+        let store = tiny::store(&settings, TIP);
+        let started = EPOCH_UNIX_MILLIS + i64::from(tiny::state_of(&store).1.timestamp.0) * 1000;
+        let secrets = tiny::private_keys().into_iter().map(|(_, key)| key[..SECRET_DIGITS].to_owned()).collect();
+        Ground { settings, store, secrets, started }
+    }
+
+    /// Undoes blocks that accounts have made which requests had harvest.
+    fn restore(&self, height: Height) {
+        if height > TIP {
+            let mut batch = self.store.begin().expect("a batch");
+            rollback(&mut batch, TIP).expect("blocks made a moment ago");
+            batch.commit().expect("a store that works");
+        }
+    }
+
+    /// An interface with the settings of the node.
+    fn api(&self) -> Api {
+        let (settings, local) = (&self.settings, self.settings.local.clone());
+        let node = NodeDescription {
+            public_key: PublicKey([7; 32]),
+            name: "fuzz".to_owned(),
+            protocol: "http",
+            host: "127.0.0.1".to_owned(),
+            port: 7890,
+            platform: "fuzz".to_owned(),
+            features: settings.features.bits(),
+            network: settings.network.byte,
+            started: nisd::model::Timestamp(0),
+        };
+        Api::new(api::Settings {
+            context_path: settings.http.context.clone(),
+            compress: settings.http.gzip,
+            features: settings.features,
+            node,
+            is_local: Box::new(move |caller| local.contains(caller)),
+            host_names: settings.host_names.clone(),
+            allowed_harvesters: settings.allowed_harvesters.clone(),
+        })
+    }
+}
+
+/// What the node brings about, recorded.
+#[derive(Default)]
+struct World {
+    charged: u64,
+    resumed: BTreeSet<ConnectionId>,
+    wake_at: Option<Duration>,
+}
+
+impl Effects for World {
+    fn send(&mut self, _: ConnectionId, _: Message<'_>) -> Result<(), Dropped> {
+        panic!("there is no websocket")
+    }
+
+    fn backlog(&self, _: ConnectionId) -> usize {
+        0
+    }
+
+    fn close(&mut self, _: ConnectionId, _: u16, _: &str) {
+        panic!("there is no websocket")
+    }
+
+    fn resume(&mut self, connection: ConnectionId) {
+        self.resumed.insert(connection);
+    }
+
+    fn charge(&mut self, _: ConnectionId, units: u32) {
+        self.charged += u64::from(units);
+    }
+
+    fn fetch(&mut self, _: Fetch) -> FetchId {
+        panic!("nobody is there to be asked")
+    }
+
+    fn cancel(&mut self, _: FetchId) {}
+
+    fn wake_at(&mut self, running: Duration) {
+        self.wake_at = Some(self.wake_at.map_or(running, |at| at.min(running)));
+    }
+}
+
+/// A node, and whoever talks to it.
+struct Scene<'g> {
+    ground: &'g Ground,
+    node: Node<'g>,
+    world: World,
+    now: Moment,
+    next_connection: u64,
+}
+
+impl<'g> Scene<'g> {
+    fn new(ground: &'g Ground) -> Scene<'g> {
+        let now = Moment { unix_millis: ground.started, running: Duration::ZERO };
+        let (local, shared) = (ground.settings.local.clone(), SharedPool::default());
+        let start = Start { now, seed: &[7; 32], local, shared, import: None };
+        let node = Node::new(&ground.store, &ground.settings, start).expect("a node");
+        Scene { ground, node, world: World::default(), now, next_connection: 1 }
+    }
+
+    /// Answers the requests of a connection; how many there were.
+    fn connection(&mut self, flags: u8, bytes: &[u8]) -> usize {
+        if flags & LATER != 0 {
+            self.now.running += Duration::from_secs(3600);
+            self.now.unix_millis += 3_600_000;
+            self.turns();
+        }
+        let last: IpAddr = if flags & REMOTE == 0 { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(192, 0, 2, 9) }.into();
+        let listener = if flags & WEBSOCKET_PORT == 0 { HTTP } else { WEBSOCKET };
+        let caller = Caller { listener, address: last, is_forwarded: flags & FORWARDED != 0 };
+        self.next_connection += 1;
+        let connection = ConnectionId(self.next_connection);
+        let mut reader = RequestReader::new(0);
+        reader.receive(bytes);
+        let mut answered = 0;
+        while let Ok(Some(_)) = self.next(&mut reader, caller) {
+            reader.put_back();
+            if !self.answer(&mut reader, connection, caller, flags) {
+                break;
+            }
+            answered += 1;
+        }
+        self.node.handle(Event::Gone { connection }, self.now, &mut self.world);
+        answered
+    }
+
+    fn next<'r>(&self, reader: &'r mut RequestReader, caller: Caller) -> Result<Option<Request<'r>>, ()> {
+        let limit = |method: &str, path: &str| self.node.body_limit(caller.listener, method, path);
+        reader.next_request_within(limit).map_err(drop)
+    }
+
+    /// Has a request answered, and looks at the answer; whether the connection goes on.
+    fn answer(&mut self, reader: &mut RequestReader, connection: ConnectionId, caller: Caller, flags: u8) -> bool {
+        let (mut reply, mut out, mut is_resumed, mut is_begun) = (Reply::new(), Vec::new(), false, false);
+        for _ in 0..MAX_STEPS {
+            let request = reader.whole();
+            let request = match request {
+                Some(request) => request,
+                None => panic!("a request that was put back is the next"),
+            };
+            let (charged, is_refused) = (self.world.charged, flags & REFUSED != 0);
+            let exchange =
+                Exchange { connection, caller, request: &request, reply: &mut reply, is_resumed, is_refused };
+            let taken = self.node.handle(Event::Request(exchange), self.now, &mut self.world);
+            let units = self.world.charged - charged;
+            let most = SHARE + DEAREST + (request.body.len() / BODY_BYTES_PER_UNIT) as u32;
+            assert!(units <= u64::from(most), "{units} units in a step of {} {}", request.method, request.path);
+            let is_free = taken == Taken::Parked || caller.listener == WEBSOCKET;
+            assert!(units > 0 || is_free, "nothing is for free");
+            if reply.pieces {
+                if !is_begun {
+                    reply.write_first(&request, &mut out);
+                    is_begun = true;
+                }
+                reply.write_piece(&request, taken == Taken::Done, &mut out);
+            }
+            if taken == Taken::Done {
+                let close = if is_begun { reply.close } else { reply.write(&request, &mut Gzip::default(), &mut out) };
+                self.assert_answer(&request, caller, &reply, &out);
+                if caller.listener == HTTP {
+                    self.compare(&request, caller, flags);
+                }
+                return !close && reply.upgrade.is_none();
+            }
+            is_resumed = true;
+            reader.put_back();
+            if flags & GONE != 0 {
+                return false;
+            }
+            if taken == Taken::Parked {
+                self.turns();
+                assert!(self.world.resumed.remove(&connection), "a parked request is resumed");
+            }
+        }
+        panic!("a request has no end");
+    }
+
+    /// Gives the node turns until it wants none for now.
+    fn turns(&mut self) {
+        for _ in 0..MAX_TURNS {
+            self.world.wake_at = None;
+            let turn = Event::Turn { budget: TURN, took: Duration::ZERO };
+            self.node.handle(turn, self.now, &mut self.world);
+            if self.world.wake_at.is_none_or(|at| at > self.now.running) {
+                return;
+            }
+        }
+        panic!("the node has work without end");
+    }
+
+    fn assert_answer(&self, request: &Request<'_>, caller: Caller, reply: &Reply, out: &[u8]) {
+        assert!(out.starts_with(b"HTTP/1.1 "));
+        if reply.upgrade.is_some() {
+            return assert!(out.starts_with(b"HTTP/1.1 101 ") && out.ends_with(b"\r\n\r\n"));
+        }
+        if request.method == "HEAD" {
+            return assert!(out.ends_with(b"\r\n\r\n"), "there is no body");
+        }
+        let mut client = ResponseReader::new(MAX_ANSWER);
+        let complete = client.receive(out).expect("a response that can be read");
+        let response = match complete {
+            Some(complete) => complete.response,
+            None => client.close().expect("a whole response"),
+        };
+        assert_eq!(response.status, reply.status);
+        let is_packed = String::from_utf8_lossy(out).contains("Content-Encoding: gzip\r\n");
+        let types: Vec<&str> =
+            reply.headers.iter().filter(|(name, _)| name == "Content-Type").map(|(_, value)| value.as_ref()).collect();
+        assert!(types.len() <= 1, "{types:?}");
+        let is_json = types.first().is_some_and(|kind| kind.starts_with("application/json"));
+        let is_text = [&b"ok"[..], b"nope"].contains(&response.body.as_slice());
+        if is_json && !is_packed && !is_text {
+            let json: Result<serde_json::Value, _> = serde_json::from_slice(&response.body);
+            assert!(json.is_ok(), "{}", String::from_utf8_lossy(&response.body));
+        }
+        self.assert_secrets_kept(request, out);
+        self.assert_rights_kept(request, caller, reply);
+    }
+
+    /// A key that is in the body only is not shown.
+    fn assert_secrets_kept(&self, request: &Request<'_>, out: &[u8]) {
+        for secret in &self.ground.secrets {
+            let is_secret = holds(request.body, secret) && !holds(request.path.as_bytes(), secret);
+            let is_told_of = request.query.is_some_and(|query| holds(query.as_bytes(), secret))
+                || request.headers().any(|(_, value)| holds(value, secret));
+            assert!(!is_secret || is_told_of || !holds(out, secret), "{}", String::from_utf8_lossy(out));
+        }
+    }
+
+    fn assert_rights_kept(&self, request: &Request<'_>, caller: Caller, reply: &Reply) {
+        if !self.is_foreign(request, caller) || !matches!(request.method, "GET" | "POST" | "HEAD") {
+            return;
+        }
+        let is_local = |path: &str| ROUTES.iter().any(|route| route.access == Access::Local && route.path == path);
+        assert!(!is_local(&plain(request.path)) || reply.status != 200, "{} for {caller:?}", request.path);
+        let is_told = matches!(reply.body.as_slice(), b"ok" | b"nope") || reply.body.starts_with(b"{\"data\":\"");
+        assert!(!is_told, "{} for {caller:?}", request.path);
+    }
+
+    /// Whether a caller has certainly not the rights of a local one.
+    fn is_foreign(&self, request: &Request<'_>, caller: Caller) -> bool {
+        let own = |value: &[u8]| {
+            let value = String::from_utf8_lossy(value).to_ascii_lowercase();
+            let names = self.ground.settings.host_names.iter().map(|name| name.to_ascii_lowercase());
+            ["localhost", "127.", "::", "0:"].into_iter().any(|name| value.contains(name))
+                || names.into_iter().any(|name| value.contains(&name))
+        };
+        let names_another = |(name, value): (&str, &[u8])| {
+            (name.eq_ignore_ascii_case("Host") || name.eq_ignore_ascii_case("Origin")) && !own(value)
+        };
+        caller.is_forwarded || !caller.address.is_loopback() || request.headers().any(names_another)
+    }
+
+    /// At once and in the smallest steps an interface gives the same answer.
+    fn compare(&self, request: &Request<'_>, caller: Caller, flags: u8) {
+        let Ground { store, settings, .. } = self.ground;
+        let snapshot = store.snapshot().expect("a snapshot");
+        let height = self.node.height();
+        let view = ChainView { snapshot: &snapshot, network: &settings.network, height, status: NodeStatus::Booted };
+        let known = view.transactions(height, 0, 25).expect("a store").into_iter().map(Rc::new).collect();
+        let mut quiet = Quiet { known };
+        let at_once = self.whole(request, caller, flags, &view, &mut quiet, u32::MAX);
+        let in_steps = self.whole(request, caller, flags, &view, &mut quiet, 1);
+        assert_eq!(at_once, in_steps, "{} {}", request.method, request.path);
+    }
+
+    fn whole(
+        &self,
+        request: &Request<'_>,
+        caller: Caller,
+        flags: u8,
+        view: &ChainView<'_>,
+        quiet: &mut Quiet,
+        units: u32,
+    ) -> Answer {
+        let mut api = self.ground.api();
+        let now = Now {
+            network: nisd::model::Timestamp(1_000_000),
+            network_millis: 1_000_000_000,
+            clock: ClockState::default(),
+        };
+        let (mut reply, mut body, mut is_resumed) = (Reply::new(), Vec::new(), false);
+        let (connection, is_refused) = (ConnectionId(1), flags & REFUSED != 0);
+        for _ in 0..MAX_STEPS {
+            let mut budget = Budget::new(units);
+            let mut exchange = Exchange { connection, caller, request, reply: &mut reply, is_resumed, is_refused };
+            let taken = api.answer(&mut exchange, view, quiet, now, &mut budget);
+            assert_ne!(taken, Taken::Parked);
+            body.append(&mut reply.body);
+            if taken == Taken::Done {
+                let headers = reply.headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+                return Answer { status: reply.status, headers, body };
+            }
+            assert!(units < u32::MAX, "what has no end of units is done at once");
+            if !reply.pieces {
+                reply.body.append(&mut body);
+            }
+            is_resumed = true;
+        }
+        panic!("a request has no end");
+    }
+}
+
+/// What a client sees of an answer.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+/// A node that takes nothing in and forgets nothing.
+struct Quiet {
+    known: Vec<Rc<Transaction>>,
+}
+
+impl Actions for Quiet {
+    fn announce(&mut self, _: Transaction) -> Verdict {
+        Err(ValidationResult::Neutral.into())
+    }
+
+    fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
+        Ok(self.known.iter().take(limit).cloned().collect())
+    }
+
+    fn has_importance_transfer(&self, _: &Address) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn unlock(&mut self, _: Box<KeyPair>) -> Result<UnlockResult, StoreError> {
+        Ok(UnlockResult::ServerLimit)
+    }
+
+    fn lock(&mut self, _: &Address) {}
+
+    fn is_unlocked(&self, _: &Address) -> bool {
+        false
+    }
+
+    fn unlocked_info(&self) -> UnlockedInfo {
+        UnlockedInfo { max: 1, count: 0 }
+    }
+}
+
+/// A path as a route would have it: no parameters, nothing escaped or doubled, no slash or extension at the end.
+fn plain(path: &str) -> String {
+    let mut decoded = Vec::new();
+    let mut rest = path.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).and_then(|digits| hex::decode(digits).ok()).filter(|_| *first == b'%');
+        decoded.push(digits.as_ref().map_or(*first, |byte| byte[0]));
+        rest = if digits.is_some() { &behind[2..] } else { behind };
+    }
+    let decoded = String::from_utf8_lossy(&decoded);
+    let segments = decoded.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
+    let plain: String = segments.filter(|segment| !segment.is_empty()).map(|segment| format!("/{segment}")).collect();
+    plain.trim_end_matches(".json").to_owned()
+}
+
+fn holds(text: &[u8], part: &str) -> bool {
+    text.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
+}
