@@ -23,7 +23,7 @@ pub enum DevnetError {
     /// Settings of the command line would change the chain of a network that exists.
     OtherChain(PathBuf),
     /// This setting of the command line names the network, which is for its maker to do.
-    ChainIdentity(String),
+    Identity(String),
     /// The folder holds the store of something else.
     ForeignStore(PathBuf),
     /// There is no private network in this folder.
@@ -54,7 +54,7 @@ impl fmt::Display for DevnetError {
                  more; choose another folder with --data, or remove this one",
                 folder.display()
             ),
-            DevnetError::ChainIdentity(key) => write!(
+            DevnetError::Identity(key) => write!(
                 f,
                 "{key} cannot be chosen for the private network that nisd makes; bring a configuration of your own \
                  with --config, or leave it out"

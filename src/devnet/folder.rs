@@ -129,7 +129,7 @@ impl Devnet {
 /// What the flags make of the template: the folder, and all that can be chosen of the chain.
 fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, DevnetError> {
     if let Some(flag) = flags.iter().find(|flag| flag.key.starts_with("nem.network")) {
-        return Err(DevnetError::ChainIdentity(flag.key.clone()));
+        return Err(DevnetError::Identity(flag.key.clone()));
     }
     let template = Path::new("(the private network that nisd makes)");
     Ok(config::build(Some((template, TEMPLATE.as_bytes())), flags.to_vec(), home)?)

@@ -18,6 +18,7 @@ const FRAMES_PER_UNIT: u32 = 8;
 
 /// What the connection speaks.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // every connection begins with the larger one
 enum Protocol {
     Http(RequestReader),
     WebSocket(WsConnection),
