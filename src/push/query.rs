@@ -56,7 +56,7 @@ pub enum QueryError {
     IncompatibleAccount,
     /// `account` is no address of this network.
     InvalidAddress,
-    /// The payload has more than [`MAX_PAYLOAD_BYTES`].
+    /// The payload has more than `MAX_PAYLOAD_BYTES` bytes.
     LongPayload,
 }
 

@@ -21,7 +21,7 @@ pub struct NodeDescription {
     pub port: u16,
     /// What it runs on.
     pub platform: String,
-    /// Bits of the optional features ([`Features::bits`]).
+    /// Bits of the optional features ([`crate::api::Features::bits`]).
     pub features: u32,
     /// Its network.
     pub network: NetworkByte,
