@@ -186,7 +186,8 @@ pub trait Effects {
     /// hears [`Event::Gone`] later.
     fn close(&mut self, socket: ConnectionId, code: u16, reason: &str);
 
-    /// Has a parked request or message resumed. No effect on any other connection.
+    /// Has a parked request or message resumed. No effect on any other connection, nor on one that the event in hand
+    /// is about to leave parked.
     fn resume(&mut self, connection: ConnectionId);
 
     /// Charges a connection, and who made it, with units of work beyond the event in hand. What the event itself
