@@ -13,6 +13,7 @@ use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
 use nisd::codec::Form;
 use nisd::codec::block_file::BlockFile;
 use nisd::config;
+use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::{Height, Timestamp};
 use nisd::store::{ChainIdentity, Options, Read, Store, Table};
 use nisd_fuzz::announcements::Deed;
@@ -649,6 +650,27 @@ fn interfaces(vectors: &Value) {
             (0, post("/transaction/prepare-announce", "", &sign)),
             (interface::REMOTE, post("/transaction/prepare-announce", "", &sign)),
             (interface::REMOTE, post("/transaction/announce", "", &announce)),
+        ]),
+    );
+    // Of two transactions one has expired an hour later, and while the other is judged anew a third has to wait.
+    let time = tiny::state_of(&tiny::store(&tiny::settings(), interface::TIP)).1.timestamp.0;
+    let pair = KeyPair::new(&PrivateKey::from_hex(key("user0")).expect("hex"));
+    let signer = hex::encode(pair.public().0);
+    let transfer = |amount: u32, made: i32, deadline: i32| {
+        let transaction = format!(
+            r#"{{"timeStamp":{},"amount":{amount},"fee":5000000,"recipient":"{OWNER}","type":257,"deadline":{},"message":{{}},"version":-1744830463,"signer":"{signer}"}}"#,
+            time + made,
+            time + deadline,
+        );
+        let json = format!(r#"{{"transaction":{transaction},"privateKey":"{}"}}"#, key("user0"));
+        post("/transaction/prepare-announce", "", &json)
+    };
+    let unconfirmed = get(&format!("/account/unconfirmedTransactions?address={OWNER}"));
+    seeds.add(
+        "parked",
+        &records(&[
+            (0, transfer(1, 0, 1800) + &transfer(2, 0, 7200) + &unconfirmed),
+            (interface::LATER, transfer(3, 3600, 7200) + &unconfirmed),
         ]),
     );
     let handshake = "GET /w/messages/websocket HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
