@@ -10,9 +10,6 @@ use crate::store::StoreError;
 /// Links that an account remembers; a further one drops the oldest.
 pub const MAX_LINKS: usize = 2;
 
-/// Most micro-units that an account can have: vesting multiplies balances by nine.
-const MAX_BALANCE: u64 = u64::MAX / 9;
-
 /// State of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
@@ -158,10 +155,9 @@ impl Account {
         let has_key = input.u8()? != 0;
         let key = input.array()?;
         let balance = VestedBalance { height: input.u64()?, unvested: input.u64()?, vested: input.u64()? };
-        let is_possible = balance.unvested.checked_add(balance.vested).is_some_and(|total| total <= MAX_BALANCE);
         let mut account = Account {
             public_key: has_key.then_some(PublicKey(key)),
-            balance: Some(balance).filter(|_| is_possible).ok_or(StoreError::Damaged("a balance"))?,
+            balance: Some(balance).filter(VestedBalance::is_possible).ok_or(StoreError::Damaged("a balance"))?,
             harvested_blocks: input.u64()?,
             references: input.u64()?,
             first_height: input.u64()?,
@@ -183,6 +179,7 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::vesting::MAX_BALANCE;
 
     fn linked(role: LinkRole, links: &[(u64, LinkMode)]) -> Account {
         let other = Address::from_stored([b'T'; 40]);

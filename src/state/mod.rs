@@ -38,5 +38,5 @@ pub use outlinks::Outlink;
 pub use queries::{
     account, cosignatories, cosignatory_of, cosignatory_of_after, holdings_after, mosaic_definition, owned_mosaic,
 };
-pub use vesting::VestedBalance;
+pub use vesting::{MAX_BALANCE, VestedBalance};
 pub use view::StateView;

@@ -7,6 +7,9 @@ use super::error::StateError;
 use crate::model::Height;
 use crate::model::network::{ChainParameters, Vesting};
 
+/// Most micro-units that an account can have: vesting multiplies balances by nine.
+pub const MAX_BALANCE: u64 = u64::MAX / 9;
+
 /// The balance of an account as of the height at which it last changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VestedBalance {
@@ -22,6 +25,11 @@ impl VestedBalance {
     /// Both parts, in micro-units.
     pub fn total(&self) -> u64 {
         self.unvested + self.vested
+    }
+
+    /// Whether an account can have so much.
+    pub fn is_possible(&self) -> bool {
+        self.unvested.checked_add(self.vested).is_some_and(|total| total <= MAX_BALANCE)
     }
 
     /// The parts at a later height: every day a tenth of what is unvested vests, at heights one above the
@@ -45,13 +53,17 @@ impl VestedBalance {
 
     /// Adds an amount.
     pub fn receive(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
-        *self = self.at(height, chain);
-        self.height = height.0;
+        let mut balance = self.at(height, chain);
+        balance.height = height.0;
         let part = match chain.vesting {
-            Vesting::TimeBased => &mut self.unvested,
-            Vesting::Immediate => &mut self.vested,
+            Vesting::TimeBased => &mut balance.unvested,
+            Vesting::Immediate => &mut balance.vested,
         };
-        *part = part.checked_add(amount).ok_or_else(|| StateError::impossible("a balance exceeds 64 bits"))?;
+        *part = part.saturating_add(amount);
+        if !balance.is_possible() {
+            return Err(StateError::impossible(format!("a balance exceeds {MAX_BALANCE} micro-units")));
+        }
+        *self = balance;
         Ok(())
     }
 
@@ -111,6 +123,17 @@ mod tests {
         let mut balance = VestedBalance { height: 5, unvested: 15, vested: 7 };
         balance.send(Height(5), 22, &chain).unwrap();
         assert_eq!(balance.total(), 0);
+    }
+
+    #[test]
+    fn more_than_can_be_calculated_with_cannot_be_received() {
+        let chain = ChainParameters::after_all_forks();
+        let mut balance = VestedBalance { height: 5, unvested: MAX_BALANCE - 16, vested: 7 };
+        assert!(balance.receive(Height(5), 9, &chain).is_ok());
+        for amount in [1, u64::MAX] {
+            assert!(balance.receive(Height(5), amount, &chain).is_err());
+            balance = VestedBalance { height: 5, unvested: MAX_BALANCE, vested: 0 };
+        }
     }
 
     #[test]

@@ -19,7 +19,9 @@ use crate::model::{
     Transaction,
 };
 use crate::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
-use crate::state::{Account, AccountImportance, LinkRole, ListWriter, RecalculationRecord, RemoteLink, VestedBalance};
+use crate::state::{
+    Account, AccountImportance, LinkRole, ListWriter, MAX_BALANCE, RecalculationRecord, RemoteLink, VestedBalance,
+};
 use crate::store::{Snapshot, Store, StoredBlock, Table, Write, block_key, test_store};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
@@ -288,7 +290,7 @@ fn a_transaction_for_which_the_protocol_has_no_result_does_not_stop_the_others()
 
 #[test]
 fn a_transaction_that_cannot_be_carried_out_leaves_no_trace() {
-    let full = VestedBalance { height: LAST.0, unvested: u64::MAX, vested: 0 };
+    let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
     let scene = Scene::new().paid(2, 100).paid(10, 100).paid(20, 100).multisig(20, &[10, 11]);
     let scene = scene.with(3, |account| account.balance = full);
     let mut fails = multisig(10, &[11], transfer(20, 3, 1));
