@@ -7,8 +7,8 @@ use super::error::StateError;
 use crate::model::Height;
 use crate::model::network::{ChainParameters, Vesting};
 
-/// Most micro-units that an account can have: vesting multiplies balances by nine.
-pub const MAX_BALANCE: u64 = u64::MAX / 9;
+/// Most micro-units that an account can have: what is sent is calculated with signed numbers.
+pub const MAX_BALANCE: u64 = i64::MAX as u64;
 
 /// The balance of an account as of the height at which it last changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,8 @@ impl VestedBalance {
         let mut step = self.height.div_ceil(day).saturating_mul(day).saturating_add(1);
         // Once nothing is unvested further steps change nothing.
         while step <= height.0 && self.unvested > 0 {
-            let unvested = self.unvested * 9 / 10;
+            // Nine tenths, rounded down, of any number of 64 bits.
+            let unvested = self.unvested / 10 * 9 + self.unvested % 10 * 9 / 10;
             self.vested += self.unvested - unvested;
             self.unvested = unvested;
             self.height = step;
@@ -112,6 +113,13 @@ mod tests {
         assert_eq!(vested(2880), 12_300_000);
         assert_eq!(vested(2881), 23_370_000);
         assert_eq!(vested(4321), 33_333_000);
+    }
+
+    #[test]
+    fn the_largest_balance_vests() {
+        let chain = ChainParameters::after_all_forks();
+        let balance = VestedBalance { height: 1, unvested: MAX_BALANCE, vested: 0 }.at(Height(1441), &chain);
+        assert_eq!((balance.total(), balance.vested), (MAX_BALANCE, MAX_BALANCE / 10 + 1));
     }
 
     #[test]
