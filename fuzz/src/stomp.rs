@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nisd::codec::json::JsonSource;
+use nisd::api::views::View;
+use nisd::codec::json::{JsonSink, JsonSource};
 use nisd::codec::{self, Form, lax_json};
+use nisd::crypto::PublicKey;
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
 use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Taken};
 use nisd::push::stomp::{Command, DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, encoder};
-use nisd::push::{AccountText, Broker, Facts, FactsError, Figures, Limits, Settings};
+use nisd::push::{AccountText, BlockText, Broker, Facts, FactsError, Figures, Limits, Settings};
 
 /// Separates the records of an input: each is a byte that says whose message it is and what happens besides, and the
 /// message.
@@ -265,18 +267,23 @@ impl Facts for Chain {
         self.height
     }
 
-    fn block(&self, height: Height) -> Result<Option<Block>, FactsError> {
-        let block = Block {
+    fn block_signer(&self, height: Height) -> Result<Option<PublicKey>, FactsError> {
+        Ok((height <= self.height).then_some(self.transaction.signer))
+    }
+
+    fn write_block(&self, block: &mut BlockText, _: &mut u32) -> Result<bool, FactsError> {
+        let whole = Block {
             kind: BlockKind::Regular,
             version: self.transaction.version,
             timestamp: self.transaction.timestamp,
             signer: self.transaction.signer,
             signature: self.transaction.signature,
             previous_hash: Hash256([7; 32]).into(),
-            height,
-            transactions: Vec::new(),
+            height: block.height,
+            transactions: vec![Transaction::clone(&self.transaction); 2],
         };
-        Ok((height <= self.height).then_some(block))
+        block.text = JsonSink::document(|sink| whole.write(sink));
+        Ok(true)
     }
 
     fn transactions(&self, _: Height, from: usize, most: usize) -> Result<Vec<Transaction>, FactsError> {

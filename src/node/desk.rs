@@ -9,11 +9,11 @@ use crate::api::views::UnlockedInfo;
 use crate::api::{AccountWriter, Actions, Budget, ChainView, Failure, LongView, Sheet};
 use crate::chain::harvest::{UnlockResult, Unlocked};
 use crate::codec::json::JsonSink;
-use crate::crypto::KeyPair;
-use crate::model::{Address, Block, Height, MosaicId, Timestamp, Transaction};
+use crate::crypto::{KeyPair, PublicKey};
+use crate::model::{Address, Height, MosaicId, Timestamp, Transaction};
 use crate::net::machine::Taken;
 use crate::pool::Confirmed;
-use crate::push::{AccountText, Facts, FactsError};
+use crate::push::{AccountText, BlockText, Facts, FactsError};
 use crate::rules::Verdict;
 use crate::store::StoreError;
 
@@ -29,6 +29,12 @@ impl<'a> Desk<'a> {
     fn confirmed(&self) -> Confirmed<'a> {
         let ChainView { snapshot, network, height, .. } = self.view;
         Confirmed { snapshot, network, height, now: self.time }
+    }
+
+    /// Goes on with a JSON text; true when it is complete.
+    fn write_on(&self, writer: &mut dyn LongView, text: &mut Vec<u8>, units: &mut Budget) -> Result<bool, Failure> {
+        let mut sheet = Sheet { format: Format::Json, body: text, json: &mut JsonSink::default() };
+        Ok(writer.write_on(&self.view, &mut sheet, units)? == Taken::Done)
     }
 }
 
@@ -73,9 +79,16 @@ impl Facts for Desk<'_> {
         self.view.height
     }
 
-    fn block(&self, height: Height) -> Result<Option<Block>, FactsError> {
+    fn block_signer(&self, height: Height) -> Result<Option<PublicKey>, FactsError> {
         let opened = self.view.open_block(height).map_err(failed)?;
-        Ok(opened.map(|(block, _)| block))
+        Ok(opened.map(|(block, _)| block.signer))
+    }
+
+    fn write_block(&self, block: &mut BlockText, budget: &mut u32) -> Result<bool, FactsError> {
+        let mut units = Budget::new(*budget);
+        let is_done = self.write_on(&mut block.writer, &mut block.text, &mut units);
+        *budget = budget.saturating_sub(units.used());
+        is_done.map_err(told)
     }
 
     fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, FactsError> {
@@ -83,17 +96,15 @@ impl Facts for Desk<'_> {
     }
 
     fn write_account(&self, account: &mut AccountText, budget: &mut u32) -> Result<bool, FactsError> {
-        let told = |failure: Failure| FactsError(Cow::Owned(failure.message().to_owned()));
         let mut units = Budget::new(*budget);
         let AccountText { address, text, writer } = account;
         let writer = match writer {
             Some(writer) => writer,
             None => writer.insert(AccountWriter::new(&self.view, self, *address, &mut units).map_err(told)?),
         };
-        let mut sheet = Sheet { format: Format::Json, body: text, json: &mut JsonSink::default() };
-        let taken = writer.write_on(&self.view, &mut sheet, &mut units).map_err(told)?;
+        let is_done = self.write_on(writer, text, &mut units);
         *budget = budget.saturating_sub(units.used());
-        Ok(taken == Taken::Done)
+        is_done.map_err(told)
     }
 
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, FactsError> {
@@ -104,6 +115,10 @@ impl Facts for Desk<'_> {
     fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, FactsError> {
         Actions::unconfirmed(self, address, limit).map_err(failed)
     }
+}
+
+fn told(failure: Failure) -> FactsError {
+    FactsError(Cow::Owned(failure.message().to_owned()))
 }
 
 /// The client can do nothing about it; the operator is told by whoever works on the store.

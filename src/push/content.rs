@@ -1,20 +1,16 @@
 //! The bodies of messages, made once for all who get them.
 
+use super::BlocksNewBody;
 use super::stomp::encoder::MESSAGE_END;
-use super::{BlocksNewBody, Facts, FactsError};
 use crate::api::views::View;
 use crate::codec::json::JsonSink;
 use crate::codec::limits;
 use crate::codec::text::{cut_units, write_json_string};
-use crate::model::{Block, Height, Timestamp};
+use crate::model::{Height, Timestamp};
 use crate::net::{Shared, SharedPool};
 
 /// Bytes of JSON that are written in one unit of work.
 const BYTES_PER_UNIT: usize = 256;
-/// Transactions of a block that are read at a time.
-pub const TRANSACTIONS_AT_A_TIME: usize = 16;
-/// Units of work that it takes to read a transaction.
-pub const TRANSACTION_UNITS: u32 = 2;
 
 /// The body of a MESSAGE and the end of its frame.
 #[derive(Clone, Debug)]
@@ -81,82 +77,9 @@ fn error_text(message: &str, time: Timestamp) -> Vec<u8> {
     text
 }
 
-/// The JSON text of a block, written one transaction after the other.
-pub struct BlockText {
-    height: Height,
-    /// What has been written so far.
-    text: Vec<u8>,
-    /// What follows the transactions.
-    end: Vec<u8>,
-    /// Transactions that have been written.
-    written: usize,
-}
-
-impl BlockText {
-    /// The text up to the transactions; `block` has none of them.
-    pub fn new(block: &Block) -> BlockText {
-        const LIST: &[u8] = b"\"transactions\":[";
-        let mut text = JsonSink::document(|sink| block.write(sink));
-        let list = text.windows(LIST.len()).position(|window| window == LIST);
-        let end = text.split_off(list.map_or(text.len(), |at| at + LIST.len()));
-        BlockText { height: block.height, text, end, written: 0 }
-    }
-
-    /// Writes on until the units in `budget` are used up; true when everything is written.
-    pub fn work(&mut self, facts: &dyn Facts, budget: &mut u32) -> Result<bool, FactsError> {
-        let mut sink = JsonSink::default();
-        while *budget > 0 {
-            let transactions = facts.transactions(self.height, self.written, TRANSACTIONS_AT_A_TIME)?;
-            if transactions.is_empty() {
-                return Ok(true);
-            }
-            let before = self.text.len();
-            for transaction in transactions {
-                if self.written > 0 {
-                    self.text.push(b',');
-                }
-                sink.append_to(&mut self.text, |sink| transaction.write(sink));
-                self.written += 1;
-                *budget = budget.saturating_sub(TRANSACTION_UNITS);
-            }
-            *budget = budget.saturating_sub(units_of(self.text.len() - before));
-        }
-        Ok(false)
-    }
-
-    /// The body that tells of the block, once everything is written.
-    pub fn finish(&mut self, pool: &SharedPool) -> Content {
-        self.text.append(&mut self.end);
-        Content::of(std::mem::take(&mut self.text), pool)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::push::testing::{Known, block_of};
-
-    fn text(content: &Content) -> String {
-        String::from_utf8(content.for_session(false).to_vec()).unwrap()
-    }
-
-    #[test]
-    fn a_block_written_in_steps_is_the_block_written_at_once() {
-        let mut known = Known::default();
-        for (height, transactions) in (2..).zip([0, 1, 16, 17, 100]) {
-            let whole = block_of(Height(height), transactions);
-            known.blocks.insert(height, whole.clone());
-            let head = known.block(Height(height)).unwrap().unwrap();
-            let pool = SharedPool::default();
-            let mut steps = BlockText::new(&head);
-            let mut calls = 1;
-            while !steps.work(&known, &mut 3).unwrap() {
-                calls += 1;
-            }
-            assert_eq!(text(&steps.finish(&pool)), text(&Content::view(&whole, &pool)));
-            assert!(calls > transactions / TRANSACTIONS_AT_A_TIME, "{calls} calls for {transactions} transactions");
-        }
-    }
 
     #[test]
     fn bare_sessions_get_their_own_form_of_a_height() {

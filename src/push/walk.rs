@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::content::{BlockText, Content, TRANSACTION_UNITS, TRANSACTIONS_AT_A_TIME};
+use super::content::Content;
 use super::hub::Hub;
 use super::publication::{Audience, Publication};
-use super::{AccountText, Facts, FactsError, Settings, topics};
+use super::{AccountText, BlockText, Facts, FactsError, Settings, topics};
 use crate::api::views::{TransactionMeta, TransactionPair};
 use crate::model::{Address, Body, Height, NetworkByte, Timestamp, Transaction};
 use crate::net::SharedPool;
@@ -16,6 +16,11 @@ use crate::net::machine::Effects;
 
 /// What stands for the height of a transaction that has none yet.
 const UNCONFIRMED_HEIGHT: Height = Height((1 << 53) - 1);
+
+/// Transactions of a block that are read at a time.
+const TRANSACTIONS_AT_A_TIME: usize = 16;
+/// Units of work that it takes to read a transaction.
+const TRANSACTION_UNITS: u32 = 2;
 
 /// What telling takes.
 pub struct Means<'a> {
@@ -226,11 +231,11 @@ impl Walk {
 
     fn read_block(&mut self, height: Height, means: &mut Means<'_>) {
         self.ahead = Ahead::Accounts;
-        match means.facts.block(height) {
-            Ok(Some(block)) => {
-                self.accounts.insert(Address::from_public_key(&block.signer, means.network));
+        match means.facts.block_signer(height) {
+            Ok(Some(signer)) => {
+                self.accounts.insert(Address::from_public_key(&signer, means.network));
                 self.ahead = Ahead::Transactions(Remaining { height, unread: 0, read: VecDeque::new() });
-                self.begin(topics::BLOCKS, Theme::Block(BlockText::new(&block)), means);
+                self.begin(topics::BLOCKS, Theme::Block(BlockText::new(height)), means);
             }
             Ok(None) => {}
             Err(failure) => self.fail(failure),
@@ -266,7 +271,7 @@ impl Walk {
             }
             // What may be long is written first, in steps.
             let written = match &mut telling.theme {
-                Theme::Block(text) => text.work(means.facts, budget),
+                Theme::Block(block) => means.facts.write_block(block, budget),
                 Theme::Account(account) => means.facts.write_account(account, budget),
                 Theme::Height(_) | Theme::Transaction | Theme::Pair => Ok(true),
             };
@@ -301,7 +306,7 @@ impl Walk {
         let pool = means.pool;
         let content = match theme {
             Theme::Height(height) => Content::height(*height, means.settings.blocks_new, pool),
-            Theme::Block(text) => text.finish(pool),
+            Theme::Block(block) => Content::of(std::mem::take(&mut block.text), pool),
             Theme::Account(account) => Content::of(std::mem::take(&mut account.text), pool),
             Theme::Transaction | Theme::Pair => {
                 let Some(subject) = &mut self.subject else { return Ok(None) };

@@ -16,20 +16,32 @@ impl ChainView<'_> {
         Ok(stored_block(self.snapshot, height, self.context())?.map(|(_, block)| block))
     }
 
-    /// The block at a height without its transactions, and a place before the first of them.
-    pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockCursor)>, StoreError> {
+    /// Whether the chain has a block at a height.
+    pub fn has_block(&self, height: Height) -> bool {
+        (1..=self.height.0).contains(&height.0)
+    }
+
+    /// The block at a height without its transactions, and what reads them.
+    pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'_>)>, StoreError> {
         let Some((header, bytes)) = stored_header(self.snapshot, height)? else { return Ok(None) };
-        let outline = Outline::read(bytes, self.context().trusting()).map_err(|_| DAMAGED)?;
+        let context = self.context().trusting();
+        let outline = Outline::read(bytes, context).map_err(|_| DAMAGED)?;
         let cursor =
             BlockCursor { height, hash: header.hash, count: outline.transactions, index: 0, place: outline.first };
-        Ok(Some((outline.block, cursor)))
+        Ok(Some((outline.block, BlockReader { header, bytes, context, cursor })))
+    }
+
+    /// Goes on in a block; `None` if it is not in the chain any more.
+    pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'_>>, StoreError> {
+        let Some((header, bytes)) = stored_header(self.snapshot, cursor.height)? else { return Ok(None) };
+        let context = self.context().trusting();
+        Ok((header.hash == cursor.hash).then_some(BlockReader { header, bytes, context, cursor }))
     }
 
     /// Transactions of the block at a height: from an index on, at most so many; none if there is no such block. Passing
-    /// those before costs little, but [`ChainView::open_block`] passes them only once.
+    /// those before costs little, but a [`BlockCursor`] passes them only once.
     pub fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, StoreError> {
-        let Some((_, mut cursor)) = self.open_block(height)? else { return Ok(Vec::new()) };
-        let Some(mut reader) = cursor.read(self)? else { return Ok(Vec::new()) };
+        let Some((_, mut reader)) = self.open_block(height)? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         while let Some(raw) = reader.next_raw()? {
             if found.len() >= most {
@@ -59,37 +71,13 @@ pub struct BlockCursor {
     place: usize,
 }
 
-impl BlockCursor {
-    /// Hash of the block.
-    pub fn hash(&self) -> Hash256 {
-        self.hash
-    }
-
-    /// How many transactions the block has.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// How many of them have been passed.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// Goes on in the block; `None` if it is not in the chain any more.
-    pub fn read<'v>(&'v mut self, view: &'v ChainView<'_>) -> Result<Option<BlockReader<'v>>, StoreError> {
-        let Some((header, bytes)) = stored_header(view.snapshot, self.height)? else { return Ok(None) };
-        let context = view.context().trusting();
-        Ok((header.hash == self.hash).then_some(BlockReader { header, bytes, context, cursor: self }))
-    }
-}
-
-/// Reads the transactions of a block from a place on, which it moves.
+/// Reads the transactions of a block from a place on.
 pub struct BlockReader<'v> {
     /// What is known of the block.
     pub header: StoredBlock,
     bytes: &'v [u8],
     context: Context,
-    cursor: &'v mut BlockCursor,
+    cursor: BlockCursor,
 }
 
 /// The binary form of a transaction in a block.
@@ -101,9 +89,19 @@ pub struct RawTransaction<'v> {
 }
 
 impl<'v> BlockReader<'v> {
-    /// How many transactions have been passed.
+    /// How many transactions the block has.
+    pub fn count(&self) -> usize {
+        self.cursor.count
+    }
+
+    /// How many of them have been passed.
     pub fn index(&self) -> usize {
         self.cursor.index
+    }
+
+    /// The place that it has come to.
+    pub fn into_cursor(self) -> BlockCursor {
+        self.cursor
     }
 
     /// Passes the next transaction.

@@ -1,14 +1,13 @@
 //! Blocks, which may have many thousands of transactions.
 
-use super::{LongView, OpenList, Sheet, held_by};
+use super::{LongView, OpenList, Sheet};
 use crate::api::budget::{Budget, cost};
-use crate::api::chain_view::{BlockCursor, ChainView};
+use crate::api::chain_view::{BlockCursor, BlockReader, ChainView};
 use crate::api::failure::Failure;
 use crate::api::media::Format;
 use crate::api::views::BlockWithGap;
-use crate::model::{Block, Hash256, Height};
+use crate::model::Height;
 use crate::net::machine::Taken;
-use crate::store::StoreError;
 
 /// The chain was switched to another branch meanwhile.
 pub(super) const REPLACED: Failure = Failure::Unavailable("the block was replaced while it was shown");
@@ -16,32 +15,34 @@ pub(super) const REPLACED: Failure = Failure::Unavailable("the block was replace
 /// Writes a block of the chain, transaction after transaction: as [`crate::codec::block::write`] does at once. It fails
 /// if the block leaves the chain before it is written.
 pub struct BlockWriter {
-    cursor: BlockCursor,
-    /// The block without its transactions, until it is written.
-    head: Option<Box<Block>>,
-    list: Option<OpenList>,
+    height: Height,
+    /// How far it has come.
+    begun: Option<(BlockCursor, OpenList)>,
 }
 
 impl BlockWriter {
-    /// The block at a height, if there is one.
-    pub fn new(view: &ChainView<'_>, height: Height) -> Result<Option<BlockWriter>, StoreError> {
-        let opened = view.open_block(height)?;
-        Ok(opened.map(|(head, cursor)| BlockWriter { cursor, head: Some(Box::new(head)), list: None }))
+    /// The block at a height.
+    pub fn new(height: Height) -> BlockWriter {
+        BlockWriter { height, begun: None }
     }
 
-    /// Hash of the block.
-    pub fn hash(&self) -> Hash256 {
-        self.cursor.hash()
+    fn begin<'v>(
+        &self,
+        view: &'v ChainView<'_>,
+        sheet: &mut Sheet<'_>,
+    ) -> Result<(BlockReader<'v>, OpenList), Failure> {
+        let (head, reader) = view.open_block(self.height)?.ok_or_else(|| Failure::no_block(self.height))?;
+        let list = OpenList::open_counted(sheet, &BlockWithGap(&head), reader.count());
+        Ok((reader, list))
     }
 }
 
 impl LongView for BlockWriter {
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
-        if let Some(head) = self.head.take() {
-            self.list = Some(OpenList::open_counted(sheet, &BlockWithGap(&head), self.cursor.count()));
-        }
-        let Some(list) = &mut self.list else { return Ok(Taken::Done) };
-        let mut reader = self.cursor.read(view)?.ok_or(REPLACED)?;
+        let (mut reader, mut list) = match self.begun.take() {
+            Some((cursor, list)) => (view.reopen_block(cursor)?.ok_or(REPLACED)?, list),
+            None => self.begin(view, sheet)?,
+        };
         while let Some(raw) = reader.next_raw()? {
             match sheet.format {
                 Format::Json => list.push(sheet, &raw.read()?),
@@ -49,6 +50,7 @@ impl LongView for BlockWriter {
             }
             budget.spend(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
             if budget.is_spent() {
+                self.begun = Some((reader.into_cursor(), list));
                 return Ok(Taken::Unfinished);
             }
         }
@@ -57,7 +59,7 @@ impl LongView for BlockWriter {
     }
 
     fn held_bytes(&self) -> usize {
-        held_by(&self.list)
+        self.begun.as_ref().map_or(0, |(_, list)| list.held_bytes())
     }
 
     fn can_be_cut(&self, _: Format) -> bool {

@@ -27,27 +27,32 @@ pub struct FoundTransaction {
     height: Height,
     /// Its place among the block's transactions.
     index: usize,
-    cursor: BlockCursor,
+    /// How far it has come.
+    cursor: Option<BlockCursor>,
     ids: IdCount,
     transaction: Option<Box<Transaction>>,
 }
 
 impl FoundTransaction {
     /// The transaction with a hash, at a place in the block at a height.
-    pub fn new(
-        view: &ChainView<'_>,
-        hash: Hash256,
-        height: Height,
-        index: u32,
-    ) -> Result<FoundTransaction, StoreError> {
-        let (_, cursor) = view.open_block(height)?.ok_or(DAMAGED)?;
-        Ok(FoundTransaction { hash, height, index: index as usize, cursor, ids: IdCount::default(), transaction: None })
+    pub fn new(hash: Hash256, height: Height, index: u32) -> FoundTransaction {
+        FoundTransaction {
+            hash,
+            height,
+            index: index as usize,
+            cursor: None,
+            ids: IdCount::default(),
+            transaction: None,
+        }
     }
 }
 
 impl LongView for FoundTransaction {
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
-        let mut reader = self.cursor.read(view)?.ok_or(REPLACED)?;
+        let mut reader = match self.cursor.take() {
+            Some(cursor) => view.reopen_block(cursor)?.ok_or(REPLACED)?,
+            None => view.open_block(self.height)?.ok_or(DAMAGED)?.1,
+        };
         while let Some(raw) = reader.next_raw()? {
             let kind = raw.kind()?;
             let (is_found, is_multisig) = (reader.index() == self.index + 1, raw.is_multisig()?);
@@ -68,6 +73,7 @@ impl LongView for FoundTransaction {
                 self.transaction = transaction.map(Box::new);
             }
             if budget.is_spent() {
+                self.cursor = Some(reader.into_cursor());
                 return Ok(Taken::Unfinished);
             }
         }

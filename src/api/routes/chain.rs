@@ -30,6 +30,8 @@ pub fn block_at(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 fn send_block(call: &mut Call<'_>, height: Height) -> Result<(), Failure> {
-    let block = BlockWriter::new(call.view, height)?.ok_or_else(|| Failure::no_block(height))?;
-    call.send_long(block)
+    if !call.view.has_block(height) {
+        return Err(Failure::no_block(height));
+    }
+    call.send_long(BlockWriter::new(height))
 }

@@ -20,6 +20,5 @@ pub fn by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
         let kind = "class org.nem.core.crypto.Hash";
         return Err(Failure::NotFound(format!("transaction not found in the db '{hash}' ({kind})")));
     };
-    let found = FoundTransaction::new(call.view, hash, entry.height, index)?;
-    call.send_long(found)
+    call.send_long(FoundTransaction::new(hash, entry.height, index))
 }
