@@ -7,7 +7,6 @@ use std::time::Duration;
 use nisd::api::views::View;
 use nisd::codec::json::{JsonSink, JsonSource};
 use nisd::codec::{self, Form, lax_json};
-use nisd::crypto::PublicKey;
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
 use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId};
@@ -267,8 +266,8 @@ impl Facts for Chain {
         self.height
     }
 
-    fn block_signer(&self, height: Height) -> Result<Option<PublicKey>, FactsError> {
-        Ok((height <= self.height).then_some(self.transaction.signer))
+    fn block_signer(&self, height: Height) -> Result<Option<Address>, FactsError> {
+        Ok((height <= self.height).then(|| self.transaction.signer_address(NetworkByte::TESTNET)))
     }
 
     fn write_block(&self, block: &mut BlockText, _: &mut u32) -> Result<bool, FactsError> {

@@ -9,7 +9,7 @@ use crate::api::views::UnlockedInfo;
 use crate::api::{AccountWriter, Actions, Budget, ChainView, Failure, LongView, Sheet};
 use crate::chain::harvest::{UnlockResult, Unlocked};
 use crate::codec::json::JsonSink;
-use crate::crypto::{KeyPair, PublicKey};
+use crate::crypto::KeyPair;
 use crate::model::{Address, Height, MosaicId, Timestamp, Transaction};
 use crate::net::machine::Taken;
 use crate::pool::Confirmed;
@@ -79,9 +79,9 @@ impl Facts for Desk<'_> {
         self.view.height
     }
 
-    fn block_signer(&self, height: Height) -> Result<Option<PublicKey>, FactsError> {
+    fn block_signer(&self, height: Height) -> Result<Option<Address>, FactsError> {
         let opened = self.view.open_block(height).map_err(failed)?;
-        Ok(opened.map(|(block, _)| block.signer))
+        Ok(opened.map(|(block, _)| Address::from_public_key(&block.signer, self.view.network.byte)))
     }
 
     fn write_block(&self, block: &mut BlockText, budget: &mut u32) -> Result<bool, FactsError> {

@@ -5,15 +5,14 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::api::{AccountWriter, BlockWriter};
-use crate::crypto::PublicKey;
 use crate::model::{Address, Height, MosaicId, Transaction};
 
 /// The node as it is after the last change of its chain.
 pub trait Facts {
     /// Height of the last block.
     fn height(&self) -> Height;
-    /// Who signed the block at a height, if there is one.
-    fn block_signer(&self, height: Height) -> Result<Option<PublicKey>, FactsError>;
+    /// The account that signed the block at a height, if there is one.
+    fn block_signer(&self, height: Height) -> Result<Option<Address>, FactsError>;
     /// Writes a block until the units in `budget` are used up; true when everything is written.
     fn write_block(&self, block: &mut BlockText, budget: &mut u32) -> Result<bool, FactsError>;
     /// Transactions of the block at a height: those from an index on, at most `most` of them, none at its end.

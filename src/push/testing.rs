@@ -10,7 +10,6 @@ use crate::api::views::{AccountPair, View};
 use crate::api::{AccountInfo, AccountMeta, RemoteStatus};
 use crate::codec::json::{JsonSink, JsonSource};
 use crate::codec::{Context, Form, lax_json, transaction};
-use crate::crypto::PublicKey;
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction,
 };
@@ -182,9 +181,9 @@ impl Facts for Known {
         Height(self.blocks.keys().next_back().copied().unwrap_or(1))
     }
 
-    fn block_signer(&self, height: Height) -> Result<Option<PublicKey>, FactsError> {
+    fn block_signer(&self, height: Height) -> Result<Option<Address>, FactsError> {
         self.blocks_asked.set(self.blocks_asked.get() + 1);
-        Ok(self.blocks.get(&height.0).map(|block| block.signer))
+        Ok(self.blocks.get(&height.0).map(|block| Address::from_public_key(&block.signer, NETWORK)))
     }
 
     fn write_block(&self, block: &mut BlockText, budget: &mut u32) -> Result<bool, FactsError> {

@@ -233,7 +233,7 @@ impl Walk {
         self.ahead = Ahead::Accounts;
         match means.facts.block_signer(height) {
             Ok(Some(signer)) => {
-                self.accounts.insert(Address::from_public_key(&signer, means.network));
+                self.accounts.insert(signer);
                 self.ahead = Ahead::Transactions(Remaining { height, unread: 0, read: VecDeque::new() });
                 self.begin(topics::BLOCKS, Theme::Block(BlockText::new(height)), means);
             }
