@@ -51,7 +51,7 @@ use call::Call;
 use media::Wanted;
 use path::Unusual;
 use reply::Writer;
-use route::{Access, Mapped, Route};
+use route::{Access, Mapped, Route, RouteMap};
 use unfinished::Unfinished;
 
 use crate::codec::json::JsonSink;
@@ -64,6 +64,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// The interface.
 pub struct Api {
     settings: Settings,
+    routes: RouteMap,
     json: JsonSink,
     unfinished: Unfinished,
 }
@@ -71,7 +72,7 @@ pub struct Api {
 impl Api {
     /// The interface with these settings.
     pub fn new(settings: Settings) -> Api {
-        Api { settings, json: JsonSink::default(), unfinished: Unfinished::default() }
+        Api { settings, routes: RouteMap::new(ROUTES), json: JsonSink::default(), unfinished: Unfinished::default() }
     }
 
     /// What the node tells of itself.
@@ -90,7 +91,7 @@ impl Api {
     }
 
     fn route(&self, method: &str, path: &str) -> Option<&'static Route> {
-        match find(self.settings.inner_path(path)) {
+        match find(&self.routes, self.settings.inner_path(path)) {
             Lookup::Found(mapped, _) => mapped.by_method(method),
             Lookup::Unknown | Lookup::Malformed => None,
         }
@@ -116,14 +117,14 @@ impl Api {
     ) -> Taken {
         budget.spend(cost::REQUEST);
         let rest = self.unfinished.take(exchange.connection).filter(|_| exchange.is_resumed);
-        let Api { settings, json, unfinished } = self;
+        let Api { settings, routes, json, unfinished } = self;
         let (request, caller) = (exchange.request, exchange.caller);
         let path = settings.inner_path(request.path);
         let writer = Writer { reply: exchange.reply, json, wanted: Wanted::JSON, now: now.network };
         let mut call = Call { request, caller, path, view, actions, settings, now, budget, writer, rest: None };
         let result = match rest {
-            Some(rest) => resume(&mut call, rest),
-            None => begin(&mut call, exchange.is_refused),
+            Some(rest) => resume(&mut call, routes, rest),
+            None => begin(&mut call, routes, exchange.is_refused),
         };
         let kept = result.and_then(|()| match call.rest.take() {
             Some(rest) => keep(&mut call, rest, unfinished, exchange.connection).map(|()| Taken::Unfinished),
@@ -142,7 +143,7 @@ impl Api {
 }
 
 /// Begins an answer: what is looked at first decides.
-fn begin(call: &mut Call<'_>, is_refused: bool) -> Result<(), Failure> {
+fn begin(call: &mut Call<'_>, routes: &RouteMap, is_refused: bool) -> Result<(), Failure> {
     let (request, writer) = (call.request, &mut call.writer);
     writer.reply.reset();
     writer.reply.compress = call.settings.compress;
@@ -152,7 +153,7 @@ fn begin(call: &mut Call<'_>, is_refused: bool) -> Result<(), Failure> {
         return Ok(());
     }
     writer.common_headers();
-    let mapped = match find(call.path) {
+    let mapped = match find(routes, call.path) {
         Lookup::Found(mapped, wanted) => {
             writer.wanted = wanted.unwrap_or_else(|| Wanted::by_accept(request.header("Accept")));
             mapped
@@ -186,8 +187,8 @@ fn begin(call: &mut Call<'_>, is_refused: bool) -> Result<(), Failure> {
 }
 
 /// Goes on with an answer whose head is written.
-fn resume(call: &mut Call<'_>, rest: Box<dyn LongView>) -> Result<(), Failure> {
-    if let Lookup::Found(_, wanted) = find(call.path) {
+fn resume(call: &mut Call<'_>, routes: &RouteMap, rest: Box<dyn LongView>) -> Result<(), Failure> {
+    if let Lookup::Found(_, wanted) = find(routes, call.path) {
         call.writer.wanted = wanted.unwrap_or_else(|| Wanted::by_accept(call.request.header("Accept")));
     }
     call.resume(rest)
@@ -215,19 +216,19 @@ fn is_preflight(request: &Request<'_>) -> bool {
 /// What a path leads to.
 enum Lookup {
     /// Routes, and the format that an extension of the path asks for.
-    Found(Mapped<'static>, Option<Wanted<'static>>),
+    Found(Mapped, Option<Wanted<'static>>),
     Unknown,
     Malformed,
 }
 
-fn find(path: &str) -> Lookup {
-    if let Some(mapped) = Mapped::find(ROUTES, path::without_trailing_slash(path)) {
+fn find(routes: &RouteMap, path: &str) -> Lookup {
+    if let Some(mapped) = routes.find(path::without_trailing_slash(path)) {
         return Lookup::Found(mapped, None);
     }
     match path::normalise(path) {
         Unusual::No => Lookup::Unknown,
         Unusual::Malformed => Lookup::Malformed,
-        Unusual::Spelling(spelling) => match Mapped::find(ROUTES, &spelling.path) {
+        Unusual::Spelling(spelling) => match routes.find(&spelling.path) {
             Some(mapped) => Lookup::Found(mapped, spelling.wanted()),
             None => Lookup::Unknown,
         },

@@ -1,5 +1,7 @@
 //! The form of a route, and finding the one a path names.
 
+use std::collections::HashMap;
+
 use super::call::Call;
 use super::failure::Failure;
 
@@ -75,26 +77,38 @@ impl Route {
 
 /// The routes of one path.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Mapped<'a> {
-    get: Option<&'a Route>,
-    post: Option<&'a Route>,
+pub struct Mapped {
+    get: Option<&'static Route>,
+    post: Option<&'static Route>,
 }
 
-impl<'a> Mapped<'a> {
-    /// The routes of a path; `None` if it has none.
-    pub fn find(routes: &'a [Route], path: &str) -> Option<Mapped<'a>> {
-        let mut mapped = Mapped::default();
-        for route in routes.iter().filter(|route| route.path == path) {
+/// Routes by their paths.
+#[derive(Debug)]
+pub struct RouteMap(HashMap<&'static str, Mapped>);
+
+impl RouteMap {
+    /// These routes.
+    pub fn new(routes: &'static [Route]) -> RouteMap {
+        let mut map: HashMap<_, Mapped> = HashMap::new();
+        for route in routes {
+            let mapped = map.entry(route.path).or_default();
             match route.method {
                 Method::Get => mapped.get = Some(route),
                 Method::Post => mapped.post = Some(route),
             }
         }
-        (mapped.get.is_some() || mapped.post.is_some()).then_some(mapped)
+        RouteMap(map)
     }
 
+    /// The routes of a path; `None` if it has none.
+    pub fn find(&self, path: &str) -> Option<Mapped> {
+        self.0.get(path).copied()
+    }
+}
+
+impl Mapped {
     /// The route for a method as sent; methods are case-sensitive.
-    pub fn by_method(&self, method: &str) -> Option<&'a Route> {
+    pub fn by_method(&self, method: &str) -> Option<&'static Route> {
         match method {
             "GET" | "HEAD" => self.get,
             "POST" => self.post,

@@ -53,6 +53,10 @@ impl Unfinished {
 
     /// What is still to be written for a connection; it is not kept any longer.
     pub fn take(&mut self, connection: ConnectionId) -> Option<Box<dyn LongView>> {
+        // Most of the time nothing is kept at all.
+        if self.kept.is_empty() {
+            return None;
+        }
         let kept = self.kept.remove(&connection)?;
         self.bytes -= kept.bytes;
         Some(kept.rest)

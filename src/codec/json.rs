@@ -93,7 +93,17 @@ impl JsonSink {
     }
 }
 
-const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The two hex digits of each byte.
+const HEX_PAIRS: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
 
 impl Sink for JsonSink {
     fn i32(&mut self, label: &'static str, value: i32) {
@@ -115,8 +125,7 @@ impl Sink for JsonSink {
             let start = sink.out.len();
             sink.out.resize(start + 2 * bytes.len(), 0);
             for (byte, digits) in bytes.iter().zip(sink.out[start..].chunks_exact_mut(2)) {
-                digits[0] = HEX_DIGITS[usize::from(byte >> 4)];
-                digits[1] = HEX_DIGITS[usize::from(byte & 15)];
+                digits.copy_from_slice(&HEX_PAIRS[usize::from(*byte)]);
             }
             sink.out.push(b'"');
         });

@@ -399,13 +399,16 @@ fn closing(container: OpenContainer) -> u8 {
     if container.is_object { b'}' } else { b']' }
 }
 
+/// Elements for which a container may have memory to spare.
+const SMALL_CONTAINER: usize = 8;
+
 /// What is on a stack from a place on.
 fn taken_from<T>(stack: &mut Vec<T>, place: usize) -> Vec<T> {
     if place > 0 {
         return stack.drain(place..).collect();
     }
     let mut all = std::mem::take(stack);
-    all.shrink_to_fit();
+    all.shrink_to(SMALL_CONTAINER);
     all
 }
 
@@ -417,6 +420,9 @@ fn compare_keys(left: &str, right: &str) -> Ordering {
 
 /// Pairs keys with values, each key once, with the last of its values in the place of the first.
 fn last_of_each_key(keys: Vec<String>, mut values: Vec<Value>) -> Vec<(String, Value)> {
+    if keys.len() < 2 {
+        return keys.into_iter().zip(values).collect();
+    }
     let mut order: Vec<usize> = (0..keys.len()).collect();
     // A stable sort: places ascend within a run of equal keys.
     order.sort_by(|left, right| compare_keys(&keys[*left], &keys[*right]));

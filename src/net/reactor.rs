@@ -238,8 +238,12 @@ impl Reactor {
     fn flush(&mut self, time: Duration) {
         /// Connections between two looks at the clock.
         const BETWEEN_LOOKS: usize = 8;
+        let waiting = self.server.unflushed();
+        if waiting == 0 {
+            return;
+        }
         let begun = Instant::now();
-        for count in 1..=self.server.unflushed() {
+        for count in 1..=waiting {
             self.server.flush_next();
             if count % BETWEEN_LOOKS == 0 && begun.elapsed() >= time {
                 break;

@@ -129,6 +129,10 @@ impl RawTransaction<'_> {
 
     /// The transaction.
     pub fn read(&self) -> Result<Transaction, StoreError> {
-        Transaction::from_bytes(self.bytes, Form::Verifiable, self.context).map_err(|_| DAMAGED)
+        // Not `map_err`: a transaction is long, and would be copied once more.
+        match Transaction::from_bytes(self.bytes, Form::Verifiable, self.context) {
+            Ok(transaction) => Ok(transaction),
+            Err(_) => Err(DAMAGED),
+        }
     }
 }
