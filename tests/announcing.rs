@@ -1,4 +1,4 @@
-//! Announcing to a running node: the worked examples of specification 08 §17 from announcement to confirmation, and what
+//! Announcing to a running node: the worked examples from announcement to confirmation, and what
 //! the recorded node answered to transactions of every kind, all over HTTP.
 
 mod common;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Blocks until a remote account is active, and what the golden network may roll back.
 const REWRITE_LIMIT: u64 = 10;
 
-/// The golden network (specification 08 §19) with so great a supply that it finds a block every second, and its node.
+/// The golden network with so great a supply that it finds a block every second, and its node.
 struct Golden {
     data: Value,
     node: Node,
@@ -214,8 +214,7 @@ fn announce_all(store: &Store, cases: &[&Value], codes: &mut BTreeSet<i64>) -> V
     wrong
 }
 
-/// Codes that admission can give (specification 08 §3.6). 125 is among those of its table, but cannot be reached (02
-/// §14.2).
+/// Codes that admission can give. 125 is not among them: another rule always fails before its own.
 const CODES: &[i64] = &[
     0, 1, 3, 4, 5, 8, 10, 17, 18, 19, 20, 22, 41, 42, 62, 63, 64, 65, 66, 71, 73, 74, 75, 77, 78, 80, 81, 82, 121, 122,
     123, 124, 126, 127, 128, 129, 141, 142, 143, 144, 145, 146, 147, 148, 150, 151, 152, 153, 154,

@@ -1,4 +1,4 @@
-//! The rules of consensus that decide on blocks and between chains, on the vectors of specification 02 and on
+//! The rules of consensus that decide on blocks and between chains, on the published vectors and on
 //! recorded chains.
 
 mod common;

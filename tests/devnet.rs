@@ -49,7 +49,7 @@ impl Place {
     }
 
     /// Makes a network that finds a block every second, whatever its difficulty: it says that there is so much more than
-    /// is owned that every importance counts a thousand times as much (specification 02 §4.3).
+    /// is owned that every importance counts a thousand times as much.
     fn make_hasty(&self, arguments: &[&str]) -> Ended {
         let ended = self.make(arguments);
         let settings = fs::read_to_string(self.path("devnet.properties")).unwrap();

@@ -1,5 +1,5 @@
 //! Addresses, transactions, blocks and other entities in both formats against the project's own vectors, the
-//! nemesis blocks of the public networks, and the public NEM vectors of the Symbol project (specification 01).
+//! nemesis blocks of the public networks, and the public NEM vectors of the Symbol project.
 
 mod common;
 
@@ -520,7 +520,7 @@ fn public_address_vectors() {
 const IMPOSSIBLE_FEE: [u8; 8] = [0xe0, 0xfe, 0xee, 0xef, 0xfe, 0xee, 0xef, 0xfe];
 
 /// The public transaction vectors pay fees that NIS1 refuses; with possible fees in their place the transactions
-/// are written as they were read (specification 01 §20), the exceptions aside.
+/// are written as they were read, the exceptions aside.
 #[test]
 fn public_transaction_vectors() {
     let Some(rows) = symbol_rows("transactions.json") else { return };

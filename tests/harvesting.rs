@@ -1,4 +1,4 @@
-//! Making blocks as the real network software made them: the golden chain of specification 08 §19 from nothing, and
+//! Making blocks as the real network software made them: the golden chain from nothing, and
 //! every block of recorded chains from what it holds.
 
 mod common;

@@ -508,7 +508,7 @@ fn a_broken_frame_is_answered_with_its_close_code() {
 }
 
 #[test]
-fn a_silent_websocket_is_closed_with_the_text_of_the_specification() {
+fn a_silent_websocket_is_closed_with_the_text_of_nis1() {
     let limits = Limits { websocket_idle: Duration::from_millis(200), ..Limits::default() };
     let server = Server::start(limits, 10);
     let mut client = server.websocket();

@@ -142,7 +142,7 @@ fn check_push_case(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
         compare("chain part", &json!("FAILURE_BLOCK_NOT_HIT"), &validity, &mut out);
     } else {
         let recorded = case["result"].as_str().unwrap();
-        // Where the specification gives no text for what cannot be read, that of another platform stands there.
+        // Where the vectors give no text for what cannot be read, that of another platform stands there.
         let same_status = result.starts_with("HTTP 500") && recorded.starts_with("HTTP 500");
         let textless = recorded == "HTTP 500 null" || case["hash"].is_null();
         if !(same_status && textless && !recorded.contains("IllegalArgumentException")) {

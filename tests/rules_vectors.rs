@@ -1,4 +1,4 @@
-//! The rules against the published vectors of specification 02 (§22).
+//! The rules against the published vectors.
 
 mod common;
 

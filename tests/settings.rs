@@ -98,7 +98,7 @@ fn the_other_known_networks_have_their_constants() {
     assert!(notices(&mijinnet).contains("nis.treasuryReissuanceForkHeight is not set"));
 }
 
-/// The file of specification 08 §18.2, whose keys are worthless.
+/// The file of a private network, whose keys are worthless.
 const DEVNET: &str = "
 nem.network = devnet
 nem.network.version = 152

@@ -47,7 +47,7 @@ const BYTE: NetworkByte = NetworkByte::TESTNET;
 const SUPPLY: u64 = 8_999_999_999;
 /// Time of the nemesis block.
 const START: Timestamp = Timestamp(300_000_000);
-/// What the harvesters begin with, in whole units: 8·10⁹ together, as in the table of specification 08 §18.5.
+/// What the harvesters begin with, in whole units: 8·10⁹ together.
 const HARVESTERS: [u64; 5] = [3_200_000_000, 2_000_000_000, 1_400_000_000, 900_000_000, 500_000_000];
 /// The one of them that lends its importance to a remote account, and the last block before it announces that.
 const LENDER: usize = 1;
@@ -95,9 +95,9 @@ struct Scenario {
     blocks: u64,
     /// Transactions in a hundred seconds.
     rate: usize,
-    /// Mean, standard deviation, and what 5 % and 95 % of the intervals are below, by specification 08 §18.5; and how far
-    /// from these a run of so many blocks may be: five of its standard errors or more, the first blocks included, which
-    /// come while the difficulty still rises.
+    /// Mean, standard deviation, and what 5 % and 95 % of the intervals are below, as they follow from the formulas; and
+    /// how far from these a run of so many blocks may be: five of its standard errors or more, the first blocks
+    /// included, which come while the difficulty still rises.
     table: [(f64, f64); 4],
 }
 
@@ -129,7 +129,7 @@ impl Scenario {
     }
 }
 
-/// The first block of all: everybody has what is due (specification 08 §18.3).
+/// The first block of all: everybody has what is due.
 fn nemesis() -> Block {
     let signer = key(NEMESIS);
     let each = (SUPPLY - HARVESTERS.iter().sum::<u64>()) / SENDERS;
@@ -355,7 +355,7 @@ impl<'n> Simulation<'n> {
         self.begin_to_lend(block);
     }
 
-    /// The remote account is let in at once, but harvests only later (specification 08 §8.5).
+    /// The remote account is let in at once, but harvests only later.
     fn begin_to_lend(&mut self, block: &Block) {
         if block.transactions.iter().any(|transaction| matches!(transaction.body, Body::ImportanceTransfer(_))) {
             self.lent_from = Some(block.height.plus(self.scenario.rewrite_limit));
@@ -363,7 +363,7 @@ impl<'n> Simulation<'n> {
         }
     }
 
-    /// A harvester may not include what it has signed itself (specification 08 §7).
+    /// A harvester may not include what it has signed itself.
     fn assert_own_transactions_wait(&mut self, made: &Made, winner: usize) {
         let own = |transaction: &Transaction| transaction.signer_address(BYTE) == harvester(winner);
         assert!(!made.block.transactions.iter().any(own), "block {}", made.block.height);
@@ -446,7 +446,7 @@ fn distance(harvests: &[Harvest], pace: Pace) -> (f64, usize) {
 }
 
 /// Intervals are spread as the formulas say, and not as if block times were stabilised where they are not or the
-/// reverse; and as the table of the specification says.
+/// reverse.
 fn assert_block_times(scenario: &Scenario, harvests: &[Harvest]) {
     let pace = scenario.pace();
     let opposite = Pace { stabilized: !pace.stabilized, ..pace };

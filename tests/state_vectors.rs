@@ -1,4 +1,4 @@
-//! The state against the published vectors of specification 03 (§22): its functions one by one, the nemesis blocks of
+//! The state against the published vectors: its functions one by one, the nemesis blocks of
 //! the public networks, and two chains of unsigned transactions with all that they leave behind.
 
 #[path = "state_vectors/accounts.rs"]
@@ -584,7 +584,7 @@ fn assert_same(path: &str, expected: &Value, found: &Value) {
 }
 
 /// Brings the log of expired mosaics into the order of the recorded chains: within a height by mosaic id. The
-/// specification leaves it open.
+/// protocol leaves it open.
 fn sort_log(log: &mut Value) {
     for entries in log.as_object_mut().unwrap().values_mut() {
         entries.as_array_mut().unwrap().sort_by_cached_key(|entry| text(&entry["id"]).to_owned());

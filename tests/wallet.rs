@@ -27,13 +27,13 @@ const MAX_CONNECTIONS: usize = 64;
 /// How long it waits for a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 const BOB: &str = "TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ";
-/// The rental fee sink of specification 01 §6.
+/// The rental fee sink.
 const SINK: &str = "3e82e1c1e4a75adaa3cba8c101c3cd31d9817a2eb966eb3b511fb2ed45b8e262";
 const SINK_ON_MAINNET: &str = "NAMESPACEWH4MKFMBCVFERDPOOP4FK7MTBXDPZZA";
 const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
 const ALICE_PUBLIC: &str = "be6a7bb594e6c141a9ea1b671891a7a0c99999253f22bcf0fe36013bdeebded9";
 
-/// A worked example of specification 08 §17.
+/// A worked example.
 #[track_caller]
 fn example(name: &str) -> Value {
     examples().into_iter().find(|example| example["name"] == name).expect("the example")

@@ -7,6 +7,8 @@
 //! and further addresses, which the node treats as strangers. NISD names another program to be attacked, NISD_OTHER one
 //! more: then both are attacked in turn, in one run.
 
+#[path = "bills/bare.rs"]
+mod bare;
 mod common;
 #[path = "bills/connections.rs"]
 mod connections;

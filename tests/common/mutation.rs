@@ -51,7 +51,7 @@ pub enum Effect {
     /// The part is no longer valid.
     Refused,
     /// The part is the same: the hash of the block before each block is overwritten by that of the block which is
-    /// before it (specification 02 §18.3, 3.1).
+    /// before it.
     None,
     /// The part ends after this many blocks, and is valid that far.
     Shorter(usize),

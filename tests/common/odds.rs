@@ -1,4 +1,4 @@
-//! When the next block is to be expected and who will make it, by the formulas of specification 02 §4.4 and §4.5 taken
+//! When the next block is to be expected and who will make it, by the formulas of hit and target taken
 //! as probabilities; and how far what happened is from that.
 
 /// How targets of a network grow.

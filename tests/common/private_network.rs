@@ -1,4 +1,4 @@
-//! A private network made up for a test: its settings and its nemesis block (specification 08 §18).
+//! A private network made up for a test: its settings and its nemesis block.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -139,7 +139,7 @@ impl Genesis {
     }
 
     /// The same for a network that finds a block every second, whatever its difficulty, by this key: it says that there is
-    /// so much more than is owned that every importance counts a thousand times as much (specification 02 §4.3).
+    /// so much more than is owned that every importance counts a thousand times as much.
     pub fn write_hasty(&self, folder: &Path, harvester: &str, more: &[(&str, &str)]) -> PathBuf {
         let hasty = [
             ("nem.network.totalAmount", "9000000000000"),

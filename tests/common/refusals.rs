@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Where the recording shows a failure of the reference software after all its rules had passed (specification 08 §21,
-/// number 21), a new implementation accepts.
+/// Where the recording shows a failure of the reference software after all its rules had passed, a new
+/// implementation accepts.
 pub const FAILED_AFTERWARDS: &str = "invalid call to convertToFullyVested 2";
 /// Result of what is accepted.
 const SUCCESS: i64 = 1;

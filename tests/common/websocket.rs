@@ -17,7 +17,7 @@ pub const PONG: u8 = 10;
 
 /// Where the raw endpoint lies.
 pub const PATH: &str = "/w/messages/websocket";
-/// The headers of a valid upgrade; the key is that of the specification.
+/// The headers of a valid upgrade; the key is that of RFC 6455.
 pub const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                            Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n";
 /// What the server makes of that key.
@@ -232,7 +232,7 @@ impl Stomp {
     }
 
     /// Checks that this is a MESSAGE with exactly the headers it must have, and gives its body without the
-    /// line end (specification 07 §6.7).
+    /// line end.
     #[track_caller]
     pub fn message(&self, destination: &str, subscription: &str) -> &str {
         assert_eq!(self.command, "MESSAGE", "{self:?}");

@@ -156,7 +156,7 @@ impl Accounts {
         Multisig { inner, cosignatures }
     }
 
-    /// An effect as the vectors write a notification (specification 03 §4.1).
+    /// An effect as the vectors write a notification.
     pub fn notification(&self, effect: &Effect<'_>) -> Value {
         let name = |address| self.name(address);
         match effect {

@@ -84,7 +84,7 @@ fn account_value(run: &Run<'_, '_>, dumped: &Value) -> (String, Value) {
     (name, value)
 }
 
-/// The status as the interface names it (specification 03 §19.2).
+/// The status as the interface names it.
 pub fn interface_status(status: &str) -> String {
     match status.split_once('-').unwrap() {
         ("remote", _) => "REMOTE".to_owned(),

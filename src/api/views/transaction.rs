@@ -21,7 +21,7 @@ impl View for BlockWithGap<'_> {
     }
 }
 
-/// Where a transaction is and what its hashes are (specification 06 §6.6).
+/// Where a transaction is and what its hashes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionMeta {
     /// Height of its block.

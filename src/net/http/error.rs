@@ -49,9 +49,9 @@ impl HttpError {
         }
     }
 
-    /// Makes `reply` the HTML page of specification 06 §3.4, closing the connection.
+    /// Makes `reply` the HTML page of NIS1's web container, closing the connection.
     ///
-    /// Services use it too, for paths the container refuses (specification 06 §1.3).
+    /// Services use it too, for paths the container refuses.
     pub fn answer(self, reply: &mut Reply) {
         reply.reset();
         reply.status = self.status();

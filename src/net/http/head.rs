@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::HttpError;
 
-/// Bytes of request line and headers together (specification 06 §1.10). A longer request line is
+/// Bytes of request line and headers together. A longer request line is
 /// answered 414, longer headers 431.
 pub const HEAD_LIMIT: usize = 8192;
 

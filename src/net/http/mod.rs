@@ -2,7 +2,7 @@
 //!
 //! [`RequestReader`] turns received bytes into [`Request`]s that borrow from its buffer; a service
 //! fills a [`Reply`]; [`Reply::write`] turns it into bytes. Whatever is wrong with a message itself
-//! is an [`HttpError`], answered by the small HTML page of specification 06 §3.4 and a closed
+//! is an [`HttpError`], answered by the small HTML page of NIS1's web container and a closed
 //! connection.
 
 mod chunked;

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_page_of_the_specification() {
+    fn a_refusal_is_the_page_of_the_web_container() {
         let mut out = Vec::new();
         Reply::write_refusal(HttpError::UriTooLong, &mut out);
         let text = String::from_utf8(out).unwrap();

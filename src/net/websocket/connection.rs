@@ -1,4 +1,4 @@
-//! Frames in, messages out (specification 07 §3.2).
+//! Frames in, messages out.
 
 use std::borrow::Cow;
 use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! The upgrade request (specification 07 §3.1).
+//! The upgrade request.
 
 use tungstenite::handshake::derive_accept_key;
 

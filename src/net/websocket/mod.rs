@@ -3,7 +3,7 @@
 //! [`handshake()`] decides on the upgrade request. [`WsConnection`] turns received bytes into
 //! [`WsEvent`]s and writes frames. It is built on tungstenite's frame layer (header codec, opcodes,
 //! close codes) rather than on its `WebSocket`, for three reasons: 2,000 idle subscribers must hold
-//! no buffers, where `WebSocket` keeps one for its life; the answers of specification 07 §3.2 need
+//! no buffers, where `WebSocket` keeps one for its life; the answers of NIS1 need
 //! to know whether a message that is too long was text or binary, which its errors do not tell; and
 //! frames go straight into the connection's output instead of through a second buffer.
 

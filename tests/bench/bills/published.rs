@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use super::bare;
 use super::payer::announce;
 use super::reader::{Delivery, messages_of};
 use super::stage::{Bar, Outcome, Stage};
@@ -145,7 +146,10 @@ fn told_of_blocks(binary: &str, message: usize) -> Outcome {
     ];
     let all = Bar::Is("each gets every block", least == SUBSCRIBERS);
     let fast = Bar::Is("first to last <= 100 ms", spreads.last().is_some_and(|longest| *longest <= 0.1));
-    stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), fast, all])
+    drop(swarm);
+    let mut outcome = stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), fast, all]);
+    outcome.notes.push(format!("bare writes {}", in_millis(&mut bare::spreads(SUBSCRIBERS, bytes))));
+    outcome
 }
 
 /// Transfers one after the other, each told to all.

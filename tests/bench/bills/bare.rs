@@ -1,0 +1,71 @@
+//! What the machine itself takes to bring the same bytes to many connections.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::published::crowd;
+use super::swarm::{Part, Swarm};
+
+/// Bytes of a message whose sender and topic are looked at.
+const PIECE: usize = 512;
+/// How often the message is sent, one after the other.
+const ROUNDS: usize = 3;
+/// Nothing is waited for longer than this.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Seconds from the first connection to the last that got a message of so many bytes, from a program that does nothing
+/// but write it to one after the other. The reader is that of the attacks.
+pub fn spreads(connections: usize, bytes: usize) -> Vec<f64> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut swarm = Swarm::new(listener.local_addr().expect("an address"), PIECE);
+    let (go, begin) = channel();
+    let writer = thread::spawn(move || write(&listener, connections, bytes, &begin));
+    swarm.open(connections, crowd, Part { upgrades: true, ..Part::default() });
+    swarm.run(LIMIT, |swarm| swarm.statuses.get(&101) == Some(&connections));
+    for round in 1..=ROUNDS {
+        go.send(round).expect("a writer");
+        swarm.run(LIMIT, |swarm| swarm.messages == round * connections);
+    }
+    drop(go);
+    writer.join().expect("a writer that ends");
+    swarm.told.values().map(|delivery| (delivery.last - delivery.first).as_secs_f64()).collect()
+}
+
+/// Takes connections, and writes a message to all of them as often as it is told to.
+fn write(listener: &TcpListener, connections: usize, bytes: usize, begin: &Receiver<usize>) {
+    let mut waiting: VecDeque<TcpStream> = (0..connections)
+        .map(|_| {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").expect("a reader");
+            stream.set_nonblocking(true).expect("a socket");
+            stream.set_nodelay(true).expect("a socket");
+            stream
+        })
+        .collect();
+    while let Ok(round) = begin.recv() {
+        let message = message(round, bytes);
+        let mut unfinished: VecDeque<(TcpStream, usize)> = waiting.drain(..).map(|stream| (stream, 0)).collect();
+        while let Some((mut stream, sent)) = unfinished.pop_front() {
+            match stream.write(&message[sent..]) {
+                Ok(count) if sent + count == message.len() => waiting.push_back(stream),
+                Ok(count) => unfinished.push_back((stream, sent + count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => unfinished.push_back((stream, sent)),
+                Err(error) => panic!("the reader is gone: {error}"),
+            }
+        }
+    }
+}
+
+/// A frame with a MESSAGE of so many bytes.
+fn message(round: usize, bytes: usize) -> Vec<u8> {
+    let mut text = format!("MESSAGE\ndestination:/bare\ncontent-length:{bytes}\n\n{round}").into_bytes();
+    text.resize(text.len() + bytes, b'.');
+    let mut frame = vec![0x81, 127];
+    frame.extend_from_slice(&(text.len() as u64).to_be_bytes());
+    frame.extend_from_slice(&text);
+    frame
+}
