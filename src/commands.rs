@@ -348,9 +348,10 @@ fn open_existing(
     let (opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
     let network = network_from_text(&text);
     let network = network.ok_or_else(|| failed(StoreError::Damaged("the description of the network")))?;
-    if store.config.is_some() && network != settings.network {
+    let differences = network.differences(&settings.network);
+    if store.config.is_some() && !differences.is_empty() {
         let (store, configured) = (network.name, settings.network.name.clone());
-        return Err(failed(StoreError::OtherNetwork { store, configured }));
+        return Err(failed(StoreError::OtherNetwork { store, configured, differences }));
     }
     Ok((opened, network))
 }

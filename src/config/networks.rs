@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::reader::Reader;
 use super::settings::NemesisFile;
-use super::table::BLOCK_CHAIN_FEATURES;
 use crate::crypto::PublicKey;
+use crate::model::BLOCK_CHAIN_FEATURES;
 use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
 use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};

@@ -7,20 +7,12 @@ use std::fmt::Write;
 
 use super::key::Kind::*;
 use super::key::{Default, Key, Kind, Section, Use};
+use crate::model::BLOCK_CHAIN_FEATURES;
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
 const G: u64 = 1 << 30;
 const I32_MAX: i64 = i32::MAX as i64;
-
-/// `PROOF_OF_…`, `WB_…` and `STABILIZE_BLOCK_TIMES`: how blocks are chosen and how balances vest.
-pub const BLOCK_CHAIN_FEATURES: &[&str] = &[
-    "PROOF_OF_IMPORTANCE",
-    "PROOF_OF_STAKE",
-    "WB_TIME_BASED_VESTING",
-    "WB_IMMEDIATE_VESTING",
-    "STABILIZE_BLOCK_TIMES",
-];
 
 /// Optional features of a node, in the order of their bits.
 pub const OPTIONAL_FEATURES: &[&str] = &["TRANSACTION_HASH_LOOKUP", "HISTORICAL_ACCOUNT_DATA", "TRACK_EXPIRED_MOSAICS"];
@@ -107,7 +99,7 @@ const CHAIN: &[Key] = &[
     ),
     Key::new(
         "nis.blockChainFeatures",
-        Names(BLOCK_CHAIN_FEATURES),
+        Names(&BLOCK_CHAIN_FEATURES),
         "PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING",
         "Exactly one PROOF_OF_…, exactly one WB_…, and optionally STABILIZE_BLOCK_TIMES",
     ),

@@ -6,6 +6,7 @@ pub mod hash;
 pub mod mosaic;
 pub mod namespace;
 pub mod network;
+mod network_parameters;
 pub mod transaction;
 pub mod units;
 
@@ -15,5 +16,6 @@ pub use hash::{Hash256, WireHash};
 pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties};
 pub use namespace::NamespaceId;
 pub use network::Network;
+pub use network_parameters::{BLOCK_CHAIN_FEATURES, Difference};
 pub use transaction::{Body, Transaction};
 pub use units::{Amount, Height, Timestamp};

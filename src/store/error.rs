@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::data_file::FileFault;
+use crate::model::Difference;
+
 /// A failure of the store. None of them is caused by what a peer or a client sends.
 #[derive(Debug)]
 pub enum StoreError {
@@ -12,8 +15,15 @@ pub enum StoreError {
     Folder(PathBuf, std::io::Error),
     /// The store was written by another version of this program.
     Schema { found: String, expected: String },
-    /// The store holds the chain of another network.
-    OtherNetwork { store: String, configured: String },
+    /// The store holds the chain of another network, which differs from the configured one in these settings: first the
+    /// store's value, then the configured one.
+    OtherNetwork { store: String, configured: String, differences: Vec<Difference> },
+    /// The file in which everything is kept cannot be used.
+    DataFile(PathBuf, FileFault),
+    /// The folder has had a store, and the file in which everything is kept is gone or empty.
+    Gone(PathBuf),
+    /// There is not enough address space for the store.
+    AddressSpace { bytes: usize },
     /// Another process has it open to change it.
     InUse,
     /// This process is changing it already. Asking twice is a mistake of the program.
@@ -41,10 +51,25 @@ impl fmt::Display for StoreError {
                 "the store was written by another version of nisd (schema {found}, this program needs {expected}); \
                  use that version, or import the chain into an empty folder"
             ),
-            StoreError::OtherNetwork { store, configured } => write!(
+            StoreError::OtherNetwork { store, configured, differences } => {
+                write!(f, "the store holds the chain of {store}, but the configuration is for {configured}: ")?;
+                for Difference { key, values: [stored, configured] } in differences {
+                    write!(f, "{key} is {} in the store and {} here; ", shown(stored), shown(configured))?;
+                }
+                f.write_str("choose another data folder or the configuration that belongs to this one")
+            }
+            StoreError::DataFile(path, fault) => write!(f, "{} cannot be used: {fault}", path.display()),
+            StoreError::Gone(path) => write!(
                 f,
-                "the store holds the chain of {store}, but the configuration is for {configured}; \
-                 choose another data folder or the configuration that belongs to this one"
+                "{} is gone or empty, though there was a store in this folder; put it back from a backup, or, to begin \
+                 anew, choose another data folder or remove this one",
+                path.display()
+            ),
+            StoreError::AddressSpace { bytes } => write!(
+                f,
+                "the store cannot be mapped into memory: not even {} MiB of addresses can be had; raise the limit \
+                 (ulimit -v) or set a smaller nisd.mapSize",
+                bytes >> 20
             ),
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
             StoreError::BeingChanged => f.write_str("the store is being changed already"),
@@ -55,6 +80,10 @@ impl fmt::Display for StoreError {
             }
         }
     }
+}
+
+fn shown(value: &str) -> &str {
+    if value.is_empty() { "(nothing)" } else { value }
 }
 
 impl std::error::Error for StoreError {}

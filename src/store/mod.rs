@@ -6,6 +6,7 @@
 
 mod batch;
 mod blocks;
+mod data_file;
 mod error;
 mod journal;
 mod open;
@@ -17,6 +18,7 @@ mod write;
 
 pub use batch::Batch;
 pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
+pub use data_file::FileFault;
 pub use error::StoreError;
 #[cfg(test)]
 pub use open::test_store;

@@ -2,13 +2,17 @@
 
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Seek, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use super::batch::{Batch, Right};
+use super::data_file::{self, FileFault};
 use super::error::StoreError;
 use super::read::Snapshot;
 use super::tables::Table;
@@ -66,7 +70,16 @@ pub struct Store {
     stop: Option<Arc<AtomicBool>>,
 }
 
+/// Held by the process that changes the store. Once a store was made, it says so.
 const LOCK_FILE: &str = "nisd.lock";
+const MADE: &[u8; 5] = b"made\n";
+/// With less address space a store is of no use.
+const LEAST_MAP_SIZE: usize = 64 << 20;
+/// LMDB's list of readers, shared by all processes. What it maps of it must be on the disk: where a page of it has no
+/// room, touching it would kill the process (SIGBUS).
+const READERS_FILE: &str = "lock.mdb";
+const READERS_FILE_BYTES: u64 = 32 << 10;
+const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
 /// The file in which LMDB keeps everything.
 const DATA_FILE: &str = "data.mdb";
 
@@ -89,29 +102,27 @@ impl Store {
     /// layout is not touched.
     pub fn open(folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
         std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
-        let lock = Some(lock(folder)?);
-        let environment = environment(folder, options)?;
-        if let Some(found) = stored_meta(&environment)? {
-            check_schema(&found.0)?;
-            if found.1 != identity.text {
-                return Err(StoreError::OtherNetwork {
-                    store: network_name(&found.1),
-                    configured: identity.name.clone(),
-                });
-            }
+        let mut lock = lock(folder)?;
+        check_data_file(folder, has_been_made(&mut lock))?;
+        make_room_for_readers(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let environment = environment(folder, options, EnvironmentFlags::empty())?;
+        if let Some((schema, network)) = stored_meta(&environment)? {
+            check_schema(&schema)?;
+            identity.check(&network)?;
         }
         let store = Store {
             databases: create_tables(&environment)?,
             environment,
             has_batch: Cell::new(false),
-            _lock: lock,
+            _lock: None,
             stop: None,
         };
         let mut batch = store.begin()?;
         batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
         batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
         batch.commit()?;
-        Ok(store)
+        remember_that_it_is_made(&mut lock).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        Ok(Store { _lock: Some(lock), ..store })
     }
 
     /// Opens a store that exists, whatever its chain; gives the text of its identity too.
@@ -119,11 +130,18 @@ impl Store {
         if !exists(folder) {
             return Err(StoreError::Empty);
         }
-        let _lock = match access {
-            AccessMode::Exclusive => Some(lock(folder)?),
-            AccessMode::Shared => None,
+        let (_lock, flags) = match access {
+            AccessMode::Exclusive => (Some(lock(folder)?), EnvironmentFlags::empty()),
+            AccessMode::Shared => (None, EnvironmentFlags::READ_ONLY),
         };
-        let environment = environment(folder, options)?;
+        check_data_file(folder, true)?;
+        let flags = match make_room_for_readers(folder) {
+            Ok(()) => flags,
+            // Nobody writes: readers need no list that says which pages are in use.
+            Err(_) if access == AccessMode::Shared && is_left_alone(folder) => flags | EnvironmentFlags::NO_LOCK,
+            Err(error) => return Err(StoreError::Folder(folder.to_owned(), error)),
+        };
+        let environment = environment(folder, options, flags)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
         Ok((
@@ -159,11 +177,55 @@ impl Store {
 
 fn lock(folder: &Path) -> Result<File, StoreError> {
     let failed = |error| StoreError::Folder(folder.to_owned(), error);
-    let file = File::create(folder.join(LOCK_FILE)).map_err(failed)?;
+    // Not emptied: what it holds says whether a store was made here.
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_FILE));
+    let file = file.map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
         Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// Gives the list of readers its place on the disk.
+fn make_room_for_readers(folder: &Path) -> io::Result<()> {
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(folder.join(READERS_FILE))?;
+    match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, READERS_FILE_BYTES) {
+        // Some file systems cannot do it; there it is as it was.
+        Err(Errno::OPNOTSUPP) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Whether no process changes the store, as far as can be told without writing.
+fn is_left_alone(folder: &Path) -> bool {
+    match File::open(folder.join(LOCK_FILE)) {
+        Ok(file) => file.try_lock_shared().is_ok(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Whether the lock file says that a store was made in its folder.
+fn has_been_made(lock: &mut File) -> bool {
+    let mut mark = [0; MADE.len()];
+    lock.read_exact(&mut mark).is_ok() && mark == *MADE
+}
+
+fn remember_that_it_is_made(lock: &mut File) -> io::Result<()> {
+    lock.rewind()?;
+    lock.write_all(MADE)
+}
+
+/// Refuses a data file that LMDB would stumble over, and one that is gone.
+fn check_data_file(folder: &Path, has_been_made: bool) -> Result<(), StoreError> {
+    let path = folder.join(DATA_FILE);
+    match std::fs::metadata(&path) {
+        Ok(file) if file.len() > 0 => data_file::check(&path).map_err(|fault| StoreError::DataFile(path, fault)),
+        Ok(_) if has_been_made => Err(StoreError::Gone(path)),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_made => Err(StoreError::Gone(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(StoreError::DataFile(path, FileFault::Io(error))),
     }
 }
 
@@ -183,16 +245,36 @@ fn tables(open: impl Fn(Table) -> Result<Database, lmdb::Error>) -> Result<Datab
     databases.try_into().map_err(|_| StoreError::Damaged("number of tables"))
 }
 
-fn environment(folder: &Path, options: Options) -> Result<Environment, StoreError> {
-    let environment = Environment::new()
+/// Opens the environment with as much address space as can be had of what is asked for.
+fn environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
+    let mut bytes = options.map_size;
+    loop {
+        match try_environment(folder, bytes, flags) {
+            Err(lmdb::Error::Other(ENOMEM)) if bytes / 2 >= LEAST_MAP_SIZE => bytes /= 2,
+            Err(lmdb::Error::Other(ENOMEM)) => return Err(StoreError::AddressSpace { bytes }),
+            Err(error) => return Err(error.into()),
+            Ok(environment) => {
+                if bytes < options.map_size {
+                    let (asked, had) = (options.map_size >> 20, bytes >> 20);
+                    log::warn!(
+                        "the store may grow to {had} MiB only: there are no addresses for {asked} MiB (nisd.mapSize)"
+                    );
+                }
+                return Ok(environment);
+            }
+        }
+    }
+}
+
+fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> Result<Environment, lmdb::Error> {
+    Environment::new()
         // Readers and the writer live in one thread. Blocks follow no order on disk, so read-ahead would
         // only fill memory.
-        .set_flags(EnvironmentFlags::NO_TLS | EnvironmentFlags::NO_READAHEAD)
+        .set_flags(EnvironmentFlags::NO_TLS | EnvironmentFlags::NO_READAHEAD | flags)
         .set_max_readers(MAX_READERS)
         .set_max_dbs(Table::ALL.len() as u32)
-        .set_map_size(options.map_size)
-        .open(folder)?;
-    Ok(environment)
+        .set_map_size(map_size)
+        .open(folder)
 }
 
 /// Schema and network of a store that was written before.
@@ -225,8 +307,104 @@ fn network_name(text: &str) -> String {
 }
 
 impl ChainIdentity {
+    /// Refuses a store whose network's blocks are judged otherwise. What a node is free to change may differ.
+    fn check(&self, stored: &str) -> Result<(), StoreError> {
+        if stored == self.text {
+            return Ok(());
+        }
+        let networks = crate::codec::network_from_text(stored).zip(crate::codec::network_from_text(&self.text));
+        let differences = networks.map(|(stored, configured)| stored.differences(&configured));
+        match differences {
+            Some(differences) if differences.is_empty() => Ok(()),
+            differences => Err(StoreError::OtherNetwork {
+                store: network_name(stored),
+                configured: self.name.clone(),
+                differences: differences.unwrap_or_default(),
+            }),
+        }
+    }
+
     /// The identity of a network's chain.
     pub fn of(network: &crate::model::Network) -> ChainIdentity {
         ChainIdentity { name: network.name.clone(), text: crate::codec::network_to_text(network) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::network::ChainParameters;
+    use crate::model::{Address, Amount, Hash256, Network, NetworkByte};
+
+    fn network() -> Network {
+        let byte = NetworkByte::TESTNET;
+        Network {
+            name: "of my own".to_owned(),
+            byte,
+            generation_hash: Hash256([7; 32]),
+            nemesis_signer: Address::from_public_key(&crate::model::network::NAMESPACE_SINK, byte),
+            total_amount: Amount::whole(8_999_999_999),
+            chain: ChainParameters::after_all_forks(),
+        }
+    }
+
+    fn open(folder: &Path, network: &Network) -> Result<Store, StoreError> {
+        Store::open(folder, &ChainIdentity::of(network), Options { map_size: 1 << 22 })
+    }
+
+    fn refusal(result: Result<Store, StoreError>) -> String {
+        result.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_store_whose_file_is_gone_or_empty_is_not_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path(), &network()).unwrap());
+        let data = folder.path().join(DATA_FILE);
+        std::fs::write(&data, []).unwrap();
+        assert!(refusal(open(folder.path(), &network())).contains("gone or empty"));
+        std::fs::remove_file(&data).unwrap();
+        assert!(refusal(open(folder.path(), &network())).contains("gone or empty"));
+        assert!(!data.exists());
+    }
+
+    #[test]
+    fn a_beginning_that_was_interrupted_is_begun_again() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(LOCK_FILE), []).unwrap();
+        std::fs::write(folder.path().join(DATA_FILE), []).unwrap();
+        drop(open(folder.path(), &network()).unwrap());
+    }
+
+    #[test]
+    fn a_refusal_names_the_settings_that_differ() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path(), &network()).unwrap());
+        let mut other = network();
+        other.chain.target_time = 30;
+        other.chain.forks.mosaics = 9;
+        let said = refusal(open(folder.path(), &other));
+        assert!(said.contains("nis.blockGenerationTargetTime is 60 in the store and 30 here"), "{said}");
+        assert!(said.contains("nis.mosaicsForkHeight is"), "{said}");
+    }
+
+    #[test]
+    fn what_decides_on_no_block_may_be_changed_and_is_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path(), &network()).unwrap());
+        let mut other = network();
+        other.chain.hash_retention_hours = None;
+        other.chain.max_transactions = 500;
+        drop(open(folder.path(), &other).unwrap());
+        let (_, text) = Store::open_existing(folder.path(), AccessMode::Shared, Options { map_size: 1 << 22 }).unwrap();
+        assert_eq!(crate::codec::network_from_text(&text), Some(other));
+    }
+
+    #[test]
+    fn address_space_is_asked_for_in_vain_only_once_it_is_little() {
+        let folder = tempfile::tempdir().unwrap();
+        // More than any process may have.
+        let asked = Options { map_size: 1 << 46 };
+        drop(Store::open(folder.path(), &ChainIdentity::of(&network()), asked).unwrap());
     }
 }

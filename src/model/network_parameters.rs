@@ -1,0 +1,122 @@
+//! A network as the settings that describe it.
+
+use super::hash::Hash256;
+use super::network::{ChainParameters, Forks, ImportanceScheme, Network, Vesting};
+
+/// What `nis.blockChainFeatures` may name: who harvests, how balances vest, and whether block times are stabilised.
+pub const BLOCK_CHAIN_FEATURES: [&str; 5] =
+    ["PROOF_OF_IMPORTANCE", "PROOF_OF_STAKE", "WB_TIME_BASED_VESTING", "WB_IMMEDIATE_VESTING", "STABILIZE_BLOCK_TIMES"];
+
+/// Settings that a node may change without its blocks being judged otherwise: how far back it knows transactions by
+/// their hashes (those that may still be in a block it always knows), and how much it takes from a peer at once.
+const FREE_TO_CHANGE: [&str; 2] = ["nis.transactionHashRetentionTime", "nis.maxTransactions"];
+
+/// A setting in which two networks differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Name of the setting.
+    pub key: &'static str,
+    /// What each of them has.
+    pub values: [String; 2],
+}
+
+impl Network {
+    /// The settings that describe it, with their values as they stand in a file.
+    pub fn parameters(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let identity = [
+            ("nem.network", self.name.clone()),
+            ("nem.network.version", self.byte.0.to_string()),
+            ("nem.network.generationHash", self.generation_hash.to_string()),
+            ("nem.network.nemesisSignerAddress", self.nemesis_signer.to_string()),
+            ("nem.network.totalAmount", (self.total_amount.0 / 1_000_000).to_string()),
+        ];
+        identity.into_iter().chain(chain(&self.chain)).chain(forks(&self.chain.forks))
+    }
+
+    /// The settings in which its chain and that of another network cannot be the same.
+    pub fn differences(&self, other: &Network) -> Vec<Difference> {
+        let pairs = self.parameters().zip(other.parameters());
+        let differ = pairs.filter(|((key, left), (_, right))| left != right && !FREE_TO_CHANGE.contains(key));
+        differ.map(|((key, left), (_, right))| Difference { key, values: [left, right] }).collect()
+    }
+}
+
+fn chain(chain: &ChainParameters) -> [(&'static str, String); 7] {
+    [
+        ("nis.blockGenerationTargetTime", chain.target_time.to_string()),
+        ("nis.blockChainRewriteLimit", chain.rewrite_limit.to_string()),
+        ("nis.maxTransactionsPerBlock", chain.max_transactions_per_block.to_string()),
+        ("nis.maxTransactions", chain.max_transactions.to_string()),
+        ("nis.blockChainFeatures", features(chain)),
+        ("nis.ignoreFees", chain.ignore_fees.to_string()),
+        ("nis.transactionHashRetentionTime", chain.hash_retention_hours.map_or("-1".to_owned(), |h| h.to_string())),
+    ]
+}
+
+fn features(chain: &ChainParameters) -> String {
+    let [by_importance, by_stake, with_time, at_once, stabilized] = BLOCK_CHAIN_FEATURES;
+    let consensus = match chain.importance {
+        ImportanceScheme::ProofOfImportance => by_importance,
+        ImportanceScheme::ProofOfStake => by_stake,
+    };
+    let vesting = match chain.vesting {
+        Vesting::TimeBased => with_time,
+        Vesting::Immediate => at_once,
+    };
+    let stabilized = if chain.stabilize_block_times { format!("|{stabilized}") } else { String::new() };
+    format!("{consensus}|{vesting}{stabilized}")
+}
+
+fn forks(forks: &Forks) -> [(&'static str, String); 9] {
+    [
+        ("nis.treasuryReissuanceForkHeight", forks.treasury_reissuance.to_string()),
+        ("nis.treasuryReissuanceForkTransactionHashes", joined(&forks.treasury_hashes)),
+        ("nis.treasuryReissuanceForkFallbackTransactionHashes", joined(&forks.treasury_fallback_hashes)),
+        ("nis.multisigMOfNForkHeight", forks.multisig_m_of_n.to_string()),
+        ("nis.mosaicsForkHeight", forks.mosaics.to_string()),
+        ("nis.firstFeeForkHeight", forks.first_fee.to_string()),
+        ("nis.remoteAccountForkHeight", forks.remote_account.to_string()),
+        ("nis.mosaicRedefinitionForkHeight", forks.mosaic_redefinition.to_string()),
+        ("nis.secondFeeForkHeight", forks.second_fee.to_string()),
+    ]
+}
+
+fn joined(hashes: &[Hash256]) -> String {
+    hashes.iter().map(Hash256::to_string).collect::<Vec<_>>().join("|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Address, Amount, NetworkByte};
+
+    fn network() -> Network {
+        Network {
+            name: "of my own".to_owned(),
+            byte: NetworkByte::TESTNET,
+            generation_hash: Hash256([7; 32]),
+            nemesis_signer: Address::from_public_key(&crate::model::network::MOSAIC_SINK, NetworkByte::TESTNET),
+            total_amount: Amount::whole(8_999_999_999),
+            chain: ChainParameters::after_all_forks(),
+        }
+    }
+
+    #[test]
+    fn networks_differ_in_what_decides_on_blocks() {
+        let (ours, mut theirs) = (network(), network());
+        assert_eq!(ours.differences(&theirs), []);
+        theirs.chain.target_time += 1;
+        theirs.chain.forks.mosaics += 1;
+        let differ: Vec<_> = ours.differences(&theirs).into_iter().map(|difference| difference.key).collect();
+        assert_eq!(differ, ["nis.blockGenerationTargetTime", "nis.mosaicsForkHeight"]);
+        assert_eq!(ours.differences(&theirs)[0].values, ["60", "61"]);
+    }
+
+    #[test]
+    fn what_a_node_may_change_is_no_difference() {
+        let (ours, mut theirs) = (network(), network());
+        theirs.chain.hash_retention_hours = None;
+        theirs.chain.max_transactions += 1;
+        assert_eq!(ours.differences(&theirs), []);
+    }
+}

@@ -1,0 +1,323 @@
+//! The file in which LMDB keeps everything, looked at before it is mapped into memory.
+//!
+//! LMDB maps the file as it is. Where it is shorter than it says, as a copy that broke off is, reading the missing part
+//! would kill the process (SIGBUS). So the length is compared with the last page that the file names. Pages that were
+//! given back before they were ever written may be missing at its end: they are on the list of free pages.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// Why a file is refused.
+#[derive(Debug)]
+pub enum FileFault {
+    /// It cannot be read.
+    Io(io::Error),
+    /// It is not a file of LMDB, or its first pages are damaged.
+    Header,
+    /// It ends before its last page.
+    Short { bytes: u64, expected: u64 },
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const REMEDY: &str = "put it back from a backup, or import the chain into an empty folder";
+        match self {
+            FileFault::Io(error) => write!(f, "{error}"),
+            FileFault::Header => write!(f, "its beginning is damaged, or it is no store at all; {REMEDY}"),
+            FileFault::Short { bytes, expected } => {
+                write!(f, "it has {bytes} of {expected} bytes, as a copy that broke off has; copy it again, {REMEDY}")
+            }
+        }
+    }
+}
+
+/// Bytes of a number or of a page's number: LMDB writes them as wide as the machine has them.
+const WORD: usize = size_of::<usize>();
+/// Bytes before the content of a page: its number, 2 bytes of padding, 2 of flags, 4 of limits.
+const PAGE_HEADER: usize = WORD + 8;
+/// Bytes of what is known of a database: 4 of padding, 2 of flags, 2 of depth, then five numbers.
+const DATABASE: usize = 8 + 5 * WORD;
+/// What both of the first pages begin with, after the page header.
+const MAGIC: u32 = 0xbeef_c0de;
+/// Version of the format.
+const VERSION: u32 = 1;
+const MIN_PAGE: usize = 512;
+const MAX_PAGE: usize = 1 << 16;
+/// Flag of a page that leads to others.
+const BRANCH: u16 = 1;
+/// Flag of a page that holds values.
+const LEAF: u16 = 2;
+/// Flag of a value that has pages of its own.
+const BIG_VALUE: u16 = 1;
+/// Levels of a tree; LMDB has no deeper ones.
+const MAX_DEPTH: usize = 32;
+/// Free pages at the end that may be missing: 4 GiB of them.
+const MAX_MISSING: u64 = 1 << 20;
+/// What stands for no page.
+const NO_PAGE: u64 = usize::MAX as u64;
+
+/// What the newer of the two first pages says.
+struct Meta {
+    page_bytes: usize,
+    last_page: u64,
+    /// Root of the tree of free pages.
+    free_root: u64,
+    transaction: u64,
+}
+
+/// Checks a file that is there and is not empty.
+pub fn check(path: &Path) -> Result<(), FileFault> {
+    let mut file = File::open(path).map_err(FileFault::Io)?;
+    // In this order: the file may grow while another process has it.
+    let meta = newest_meta(&mut file)?;
+    let bytes = file.metadata().map_err(FileFault::Io)?.len();
+    let page_bytes = meta.page_bytes as u64;
+    let expected = (meta.last_page.checked_add(1)).and_then(|pages| pages.checked_mul(page_bytes));
+    let expected = expected.ok_or(FileFault::Header)?;
+    let (there, missing) = (bytes / page_bytes, expected.saturating_sub(bytes).div_ceil(page_bytes));
+    if missing == 0 {
+        return Ok(());
+    }
+    let mut free = FreePages { file, page_bytes: meta.page_bytes, there, found: Vec::new() };
+    let is_whole = missing <= MAX_MISSING && free.visit(meta.free_root, 0).is_some() && free.count() == missing;
+    if is_whole { Ok(()) } else { Err(FileFault::Short { bytes, expected }) }
+}
+
+/// Reads both of the first pages; the file must have them.
+fn newest_meta(file: &mut File) -> Result<Meta, FileFault> {
+    let first = read_meta(file, 0)?;
+    let second = read_meta(file, first.page_bytes as u64)?;
+    if first.page_bytes != second.page_bytes {
+        return Err(FileFault::Header);
+    }
+    Ok(if second.transaction > first.transaction { second } else { first })
+}
+
+fn read_meta(file: &mut File, place: u64) -> Result<Meta, FileFault> {
+    let mut bytes = [0; PAGE_HEADER + 8 + 2 * WORD + 2 * DATABASE + 2 * WORD];
+    file.seek(SeekFrom::Start(place)).map_err(FileFault::Io)?;
+    file.read_exact(&mut bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => FileFault::Header,
+        _ => FileFault::Io(error),
+    })?;
+    let meta = &bytes[PAGE_HEADER..];
+    let databases = 8 + 2 * WORD;
+    let read = || {
+        let is_known = u32_at(meta, 0)? == MAGIC && u32_at(meta, 4)? == VERSION;
+        is_known.then_some(Meta {
+            page_bytes: u32_at(meta, databases)? as usize,
+            free_root: word_at(meta, databases + 8 + 4 * WORD)?,
+            last_page: word_at(meta, databases + 2 * DATABASE)?,
+            transaction: word_at(meta, databases + 2 * DATABASE + WORD)?,
+        })
+    };
+    let is_page = |meta: &Meta| meta.page_bytes.is_power_of_two() && (MIN_PAGE..=MAX_PAGE).contains(&meta.page_bytes);
+    read().filter(is_page).ok_or(FileFault::Header)
+}
+
+/// Looks for free pages behind the end of the file. Whatever it meets that cannot be is `None`.
+struct FreePages {
+    file: File,
+    page_bytes: usize,
+    /// Pages that the file has.
+    there: u64,
+    found: Vec<u64>,
+}
+
+impl FreePages {
+    /// How many different ones were found.
+    fn count(&mut self) -> u64 {
+        self.found.sort_unstable();
+        self.found.dedup();
+        self.found.len() as u64
+    }
+
+    /// Goes through the tree of free pages from one of its pages on.
+    fn visit(&mut self, page: u64, depth: usize) -> Option<()> {
+        if page == NO_PAGE {
+            return Some(());
+        }
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let bytes = self.read(page, 0, self.page_bytes)?;
+        let flags = u16_at(&bytes, WORD + 2)?;
+        let nodes = usize::from(u16_at(&bytes, WORD + 4)?).checked_sub(PAGE_HEADER)? / 2;
+        for number in 0..nodes {
+            let node = bytes.get(usize::from(u16_at(&bytes, PAGE_HEADER + 2 * number)?)..)?;
+            match flags & (BRANCH | LEAF) {
+                BRANCH => self.visit(child_of(node)?, depth + 1)?,
+                LEAF => self.take(node)?,
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Takes the pages that one entry lists: their count, then their numbers.
+    fn take(&mut self, node: &[u8]) -> Option<()> {
+        let length = u32_at(node, 0)? as usize;
+        let key_bytes = usize::from(u16_at(node, 6)?);
+        let value = node.get(8 + key_bytes..)?;
+        let list = match u16_at(node, 4)? & BIG_VALUE {
+            0 => value.get(..length)?.to_vec(),
+            _ => self.read(word_at(value, 0)?, PAGE_HEADER, length)?,
+        };
+        let count = usize::try_from(word_at(&list, 0)?).ok()?;
+        for number in 1..=count {
+            let page = word_at(&list, number.checked_mul(WORD)?)?;
+            if page >= self.there {
+                self.found.push(page);
+            }
+        }
+        (self.found.len() as u64 <= 2 * MAX_MISSING).then_some(())
+    }
+
+    /// Bytes from a place in a page on, which must be there.
+    fn read(&mut self, page: u64, place: usize, length: usize) -> Option<Vec<u8>> {
+        let start = page.checked_mul(self.page_bytes as u64)?.checked_add(place as u64)?;
+        if start.checked_add(length as u64)? > self.there.checked_mul(self.page_bytes as u64)? {
+            return None;
+        }
+        let mut bytes = vec![0; length];
+        self.file.seek(SeekFrom::Start(start)).ok()?;
+        self.file.read_exact(&mut bytes).ok()?;
+        Some(bytes)
+    }
+}
+
+/// The page that a node of a branch leads to: its number takes the place of length and flags.
+fn child_of(node: &[u8]) -> Option<u64> {
+    let low = u64::from(u32_at(node, 0)?);
+    let high = if WORD > 4 { u64::from(u16_at(node, 4)?) << 32 } else { 0 };
+    Some(low | high)
+}
+
+fn u16_at(bytes: &[u8], place: usize) -> Option<u16> {
+    bytes.get(place..)?.first_chunk().map(|chunk| u16::from_ne_bytes(*chunk))
+}
+
+fn u32_at(bytes: &[u8], place: usize) -> Option<u32> {
+    bytes.get(place..)?.first_chunk().map(|chunk| u32::from_ne_bytes(*chunk))
+}
+
+fn word_at(bytes: &[u8], place: usize) -> Option<u64> {
+    bytes.get(place..)?.first_chunk().map(|chunk| usize::from_ne_bytes(*chunk) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::store::{AccessMode, ChainIdentity, Options, Read as _, Store, StoreError, Table, Write as _};
+
+    const MAP: Options = Options { map_size: 64 << 20 };
+
+    /// A store that has grown and shrunk, and the digest of what is in it.
+    fn store(folder: &Path) -> usize {
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
+        let store = Store::open(folder, &identity, MAP).unwrap();
+        for round in 0..12u32 {
+            let mut batch = store.begin().unwrap();
+            for number in 0..400u32 {
+                let key = [number.to_be_bytes(), (number * round).to_be_bytes()].concat();
+                batch.put(Table::Accounts, &key, &vec![round as u8; 100 + (number as usize * 37) % 5000]).unwrap();
+            }
+            for number in 0..300u32 {
+                let key = [number.to_be_bytes(), (number * round / 2).to_be_bytes()].concat();
+                batch.delete(Table::Accounts, &key).unwrap();
+            }
+            batch.commit().unwrap();
+        }
+        weight(&store)
+    }
+
+    /// Reads every byte of every value.
+    fn weight(store: &Store) -> usize {
+        let snapshot = store.snapshot().unwrap();
+        let mut sum = 0;
+        let mut count = |_: &[u8], value: &[u8]| {
+            sum += value.iter().map(|byte| usize::from(*byte) + 1).sum::<usize>();
+            Ok(true)
+        };
+        Table::ALL.into_iter().for_each(|table| snapshot.each(table, &[], &mut count).unwrap());
+        sum
+    }
+
+    fn data_file(folder: &Path) -> PathBuf {
+        folder.join("data.mdb")
+    }
+
+    fn opened(folder: &Path) -> Result<usize, StoreError> {
+        Store::open_existing(folder, AccessMode::Exclusive, MAP).map(|(store, _)| weight(&store))
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_refused_or_has_lost_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = store(folder.path());
+        let bytes = std::fs::read(data_file(folder.path())).unwrap();
+        let mut refused = 0;
+        for part in (0..200).map(|part| bytes.len() * part / 200).chain([bytes.len() - 1, bytes.len() - 4096]) {
+            std::fs::write(data_file(folder.path()), &bytes[..part]).unwrap();
+            match opened(folder.path()) {
+                Ok(weight) => assert_eq!(weight, whole, "{part} of {} bytes", bytes.len()),
+                Err(StoreError::DataFile(..) | StoreError::Gone(_)) => refused += 1,
+                Err(error) => panic!("{part} of {} bytes: {error}", bytes.len()),
+            }
+        }
+        assert!(refused > 190, "{refused} of 202 were refused");
+        std::fs::write(data_file(folder.path()), &bytes).unwrap();
+        assert_eq!(opened(folder.path()).unwrap(), whole);
+    }
+
+    #[test]
+    fn pages_at_the_end_that_were_given_back_unwritten_may_be_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = store(folder.path());
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
+        let opened_store = Store::open(folder.path(), &identity, MAP).unwrap();
+        // Pages are taken at the end of the file, and given back in the same batch.
+        let mut batch = opened_store.begin().unwrap();
+        (0..300u32).for_each(|key| batch.put(Table::Harvests, &key.to_be_bytes(), &[7; 3000]).unwrap());
+        (0..300u32).for_each(|key| batch.delete(Table::Harvests, &key.to_be_bytes()).unwrap());
+        batch.commit().unwrap();
+        drop(opened_store);
+        check(&data_file(folder.path())).unwrap();
+        assert_eq!(opened(folder.path()).unwrap(), whole);
+    }
+
+    #[test]
+    fn a_damaged_beginning_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        store(folder.path());
+        let bytes = std::fs::read(data_file(folder.path())).unwrap();
+        for place in [PAGE_HEADER, PAGE_HEADER + 4, 4096 + PAGE_HEADER, PAGE_HEADER + 8 + 2 * WORD] {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 0x55;
+            std::fs::write(data_file(folder.path()), damaged).unwrap();
+            let error = check(&data_file(folder.path())).unwrap_err();
+            assert!(matches!(error, FileFault::Header), "{place}: {error}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_looked_at_without_harm() {
+        let folder = tempfile::tempdir().unwrap();
+        store(folder.path());
+        let bytes = std::fs::read(data_file(folder.path())).unwrap();
+        let path = folder.path().join("damaged");
+        // Each byte of the first two pages, in a file that is cut so that the list of free pages is read.
+        std::fs::write(&path, &bytes[..bytes.len() * 9 / 10]).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        for place in 0..8192 {
+            file.write_all_at(&[!bytes[place]], place as u64).unwrap();
+            let _ = check(&path);
+            file.write_all_at(&bytes[place..=place], place as u64).unwrap();
+        }
+    }
+}
