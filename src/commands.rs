@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tempfile::TempDir;
+
 use crate::chain::{
     self, BlockError, CheckpointError, CheckpointScan, Difference, Intake, IntakeError, IntakeOptions, RollbackError,
     StoredBlocks,
@@ -223,8 +225,7 @@ pub fn check(command: &cli::Store, settings: &Settings, clocks: Clocks, stop: St
     let (store, network) = open_to_read(command, settings, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
-    let folder = tempfile::Builder::new().prefix("check-").tempdir_in(&command.data);
-    let folder = folder.map_err(|error| CommandError::File(command.data.clone(), error))?;
+    let folder = scratch_folder(&command.data)?;
     let options = Options { map_size: settings.map_size };
     let scratch = Store::open(folder.path(), &ChainIdentity::of(&network), options)?;
     let nemesis = store::stored_header(&snapshot, Height::NEMESIS)?;
@@ -241,6 +242,23 @@ pub fn check(command: &cli::Store, settings: &Settings, clocks: Clocks, stop: St
         return Err(CommandError::Difference(difference));
     }
     writeln!(io::stdout(), "{} {}", tip.height, state::digest(&computed)?).map_err(CommandError::Output)
+}
+
+/// A folder for a second store of the same size: beside the first, or, where there is no room for it or it cannot be
+/// written, among the system's temporary files (`TMPDIR`).
+fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
+    let make = |folder: &Path| tempfile::Builder::new().prefix("check-").tempdir_in(folder);
+    let has_room = || -> io::Result<bool> {
+        let disk = rustix::fs::statvfs(data)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize) > store::size(data)?)
+    };
+    if has_room().unwrap_or(true)
+        && let Ok(folder) = make(data)
+    {
+        return Ok(folder);
+    }
+    let elsewhere = std::env::temp_dir();
+    make(&elsewhere).map_err(|error| CommandError::File(elsewhere, error))
 }
 
 /// Shows progress on standard error: as a line that changes on a terminal, as a log otherwise.

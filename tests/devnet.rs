@@ -56,7 +56,10 @@ impl Place {
         let hasty = settings.replace("totalAmount = 8999999999\n", "totalAmount = 9000000000000\n");
         assert_ne!(hasty, settings);
         fs::write(self.path("devnet.properties"), hasty).unwrap();
-        fs::remove_file(self.path("data.mdb")).unwrap();
+        // It begins anew.
+        for file in ["data.mdb", "nisd.lock"] {
+            fs::remove_file(self.path(file)).unwrap();
+        }
         ended
     }
 
@@ -217,7 +220,7 @@ fn an_interrupted_beginning_is_completed_with_the_keys_that_are_there() {
     let place = Place::new();
     place.make(&["--fresh-keys"]);
     let alice = fs::read_to_string(place.path("alice.key")).unwrap();
-    for file in ["devnet.properties", "data.mdb", "carol.key"] {
+    for file in ["devnet.properties", "data.mdb", "nisd.lock", "carol.key"] {
         fs::remove_file(place.path(file)).unwrap();
     }
     place.make(&["--fresh-keys"]);

@@ -1,6 +1,6 @@
 //! Taking blocks in, in small steps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use super::admission::{Admission, Conditions};
@@ -13,7 +13,7 @@ use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_heig
 use crate::crypto::Verifier;
 use crate::model::{Block, Hash256, Height, Network, Timestamp};
 use crate::rules::ValidationResult;
-use crate::store::{Batch, Store, StoredBlock, stored_header};
+use crate::store::{Batch, Store, StoreError, StoredBlock, stored_header};
 
 /// How blocks are taken in.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +97,10 @@ pub struct Intake<'s> {
     options: IntakeOptions,
     verifier: Verifier,
     buffer: Vec<u8>,
+    /// Blocks of files that are not committed: the store may fail to take them.
+    uncommitted: VecDeque<Vec<u8>>,
+    /// Those that come before all that the files still hold, since it did.
+    again: VecDeque<Vec<u8>>,
     batch: Option<Batch<'s>>,
     first_of_batch: Option<Height>,
     steps: u32,
@@ -127,6 +131,8 @@ impl<'s> Intake<'s> {
             options,
             verifier: Verifier::default(),
             buffer: Vec::new(),
+            uncommitted: VecDeque::new(),
+            again: VecDeque::new(),
             batch: None,
             first_of_batch: None,
             steps: 0,
@@ -186,12 +192,28 @@ impl<'s> Intake<'s> {
             self.seen.clear();
         }
         batch.commit()?;
+        let in_hand = usize::from(!matches!(self.stage, Stage::Reading));
+        self.uncommitted.drain(..self.uncommitted.len().saturating_sub(in_hand));
         let last = self.height();
         self.committed = last;
         Ok(self
             .first_of_batch
             .take()
             .map_or(IntakeProgress::Working, |first| IntakeProgress::Committed { first, last }))
+    }
+
+    /// Goes on after the store has failed: what was not committed is taken in again.
+    pub fn retry(&mut self) -> Result<(), StoreError> {
+        self.head = ChainHead::load(&self.store.snapshot()?)?;
+        self.batch = None;
+        self.first_of_batch = None;
+        self.stage = Stage::Reading;
+        self.failure = None;
+        self.steps = 0;
+        self.seen.clear();
+        self.uncommitted.append(&mut self.again);
+        self.again = std::mem::take(&mut self.uncommitted);
+        Ok(())
     }
 
     fn fail(&mut self, error: IntakeError) -> Result<IntakeProgress, IntakeError> {
@@ -227,6 +249,9 @@ impl<'s> Intake<'s> {
         };
         match block.and_then(|block| self.place(block)) {
             Ok(block) => {
+                if height > Height::NEMESIS {
+                    self.uncommitted.push_back(self.buffer.clone());
+                }
                 let check = SignatureCheck::new(&block, self.network, height < self.options.trusted_below);
                 self.stage = Stage::Checking(Box::new((block, check)));
                 Ok(IntakeProgress::Working)
@@ -258,6 +283,14 @@ impl<'s> Intake<'s> {
     /// Reads the next block of the files into the buffer.
     fn next_block(&mut self) -> Result<Next, IntakeError> {
         let tip = self.height();
+        if let Some(block) = self.again.pop_front() {
+            self.buffer = block;
+            return Ok(if block_height(&self.buffer).is_some_and(|height| height <= tip) {
+                Next::Known
+            } else {
+                Next::New
+            });
+        }
         if !self.files.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
             return Ok(Next::End);
         }

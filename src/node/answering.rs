@@ -29,11 +29,11 @@ impl Node<'_> {
             return Taken::Parked;
         }
         let status = self.status();
-        let Node { reader, network, height, api, unconfirmed, harvester, trouble, .. } = self;
+        let Node { reader, network, height, api, unconfirmed, harvester, reading, .. } = self;
         let snapshot = match reader.snapshot() {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                trouble.note(&error, now.running);
+                reading.note(&error, now.running);
                 api.fail(moment, exchange.reply);
                 return Taken::Done;
             }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::api::Budget;
-use crate::chain::{Intake, IntakeError, IntakeProgress};
+use crate::chain::{BlockError, Intake, IntakeError, IntakeProgress};
 use crate::commands;
 use crate::model::{Height, Timestamp};
 use crate::progress::{Meter, Style};
+use crate::store::StoreError;
 
 /// Steps of an intake after which its blocks are committed, whatever they cost.
 pub const BATCH_STEPS: u32 = 1_500;
@@ -25,6 +26,8 @@ pub enum Imported {
     Working,
     /// These blocks have become visible and durable.
     Committed { first: Height, last: Height },
+    /// The store has failed. What was not committed is taken in again with the next slice.
+    Failed(StoreError),
     /// There is nothing left to take in, or nothing more can be.
     Ended(Result<(), IntakeError>),
 }
@@ -37,6 +40,8 @@ pub struct Import<'s> {
     worked: Duration,
     /// The last slice ended with a commit, and how long it took is not known yet.
     has_committed: bool,
+    /// The store has failed since the last commit.
+    has_failed: bool,
     meter: Meter,
     /// Height before the first block that is taken in.
     from: Height,
@@ -48,7 +53,7 @@ impl<'s> Import<'s> {
     pub fn new(intake: Intake<'s>, style: Style, show: fn(&str)) -> Import<'s> {
         let meter = Meter::new(style, 0, &commands::progress_of(&intake, None));
         let (from, batch_blocks, worked) = (intake.committed(), BATCH_BLOCKS, Duration::ZERO);
-        Import { intake, batch_blocks, worked, has_committed: false, meter, from, show }
+        Import { intake, batch_blocks, worked, has_committed: false, has_failed: false, meter, from, show }
     }
 
     /// Takes note of how long the last slice took.
@@ -76,6 +81,12 @@ impl<'s> Import<'s> {
 
     /// Works on blocks for one slice. A commit ends it.
     pub fn work(&mut self, time: Timestamp, running: Duration, mut budget: Budget) -> Imported {
+        if self.has_failed {
+            if let Err(error) = self.intake.retry() {
+                return Imported::Failed(error);
+            }
+            self.has_failed = false;
+        }
         while !budget.is_spent() {
             budget.spend(UNITS_PER_STEP);
             match self.intake.step(time) {
@@ -87,6 +98,10 @@ impl<'s> Import<'s> {
                 Ok(IntakeProgress::Done) => {
                     self.report(running, true);
                     return Imported::Ended(Ok(()));
+                }
+                Err(IntakeError::Block(_, BlockError::Store(error))) => {
+                    self.has_failed = true;
+                    return Imported::Failed(error);
                 }
                 Err(error) => {
                     self.report(running, true);
@@ -108,7 +123,7 @@ impl<'s> Import<'s> {
     }
 
     /// Commits what was taken in so far, before the node ends.
-    pub fn commit(&mut self) -> Result<(), crate::chain::BlockError> {
+    pub fn commit(&mut self) -> Result<(), BlockError> {
         self.intake.commit().map(drop)
     }
 }

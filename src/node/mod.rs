@@ -85,7 +85,10 @@ pub struct Node<'s> {
     clock_watch: ClockWatch,
     /// When the operator is told again that the chain is ahead of the clock.
     tell_ahead_at: Duration,
-    trouble: Trouble,
+    /// The store fails to show what is committed.
+    reading: Trouble,
+    /// It fails to take more.
+    writing: Trouble,
     /// Bytes of any body at most, by the settings.
     most_body_bytes: usize,
     /// Fresh each time it is asked for.
@@ -121,7 +124,8 @@ impl<'s> Node<'s> {
             waiting: Vec::new(),
             clock_watch: ClockWatch::new(now),
             tell_ahead_at: Duration::ZERO,
-            trouble: Trouble::default(),
+            reading: Trouble::default(),
+            writing: Trouble::default(),
             most_body_bytes: settings.limits.body_size,
             entropy: u64::from_le_bytes(*half),
             reader: Reader::new(store),

@@ -31,7 +31,14 @@ impl Trouble {
 
     /// Takes note that nothing has failed at a moment. The trouble is over if that lasts.
     pub fn is_well(&mut self, running: Duration) {
-        if !self.pause.is_zero() && running >= self.until + CALM {
+        if running >= self.until + CALM {
+            self.is_over();
+        }
+    }
+
+    /// Takes note that what has failed has succeeded.
+    pub fn is_over(&mut self) {
+        if !self.pause.is_zero() {
             log::info!("the store works again");
             *self = Trouble::default();
         }

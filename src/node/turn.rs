@@ -26,19 +26,24 @@ impl Node<'_> {
         self.reader.release();
         self.watch_clock(now);
         self.import.iter_mut().for_each(|import| import.took(took));
-        if now.running >= self.trouble.until() {
-            match self.work(budget, now, effects) {
-                Ok(()) => self.trouble.is_well(now.running),
-                Err(error) => self.trouble.note(&error, now.running),
+        if now.running >= self.reading.until() {
+            let changed = match now.running >= self.writing.until() {
+                true => self.change_chain(Budget::new(budget), now),
+                false => Ok(()),
+            };
+            match (self.work(budget, now, effects), changed) {
+                (Err(error), _) => self.reading.note(&error, now.running),
+                (Ok(()), Err(error)) => self.writing.note(&error, now.running),
+                (Ok(()), Ok(())) => self.reading.is_well(now.running),
             }
         }
         self.broker.due(now.running, effects);
         effects.wake_at(self.next_turn(now));
     }
 
+    /// Keeps the pool and tells what is new; all of it stands on the last commit.
     fn work(&mut self, budget: u32, now: Moment, effects: &mut dyn Effects) -> Result<(), StoreError> {
         let time = self.time(now);
-        self.change_chain(Budget::new(budget), now)?;
         self.unconfirmed.drop_expired(time, now.running);
         let mut for_pool = Budget::new(budget);
         let Node { reader, network, height, unconfirmed, .. } = self;
@@ -68,9 +73,11 @@ impl Node<'_> {
         match import.work(time, now.running, budget) {
             Imported::Working => {}
             Imported::Committed { first, last } => {
+                self.writing.is_over();
                 self.rise(Height(first.0 - 1), last)?;
                 self.unconfirmed.blocks_added(first, last);
             }
+            Imported::Failed(error) => return Err(error),
             // The node goes on with the chain as it is, for that may be what the operator needs most.
             Imported::Ended(result) => {
                 self.import = None;
@@ -101,6 +108,7 @@ impl Node<'_> {
 
     /// Takes note of a change of the chain that has become visible and durable.
     fn switched(&mut self, switch: Switch) -> Result<(), StoreError> {
+        self.writing.is_over();
         self.rise(switch.common, switch.last)?;
         self.unconfirmed.chain_changed(switch.confirmed, switch.returned);
         Ok(())
@@ -135,15 +143,15 @@ impl Node<'_> {
     /// When the node wants its next turn.
     fn next_turn(&self, now: Moment) -> Duration {
         let tells_blocks = !self.unconfirmed.has_work();
-        let is_busy = self.import.is_some()
-            || self.unconfirmed.has_work()
-            || self.harvester.has_work()
+        let tick = if self.is_booted { self.harvester.due() } else { Duration::MAX };
+        let changes_chain = self.import.is_some() || self.harvester.has_work();
+        let for_chain = if changes_chain { now.running } else { tick }.max(self.writing.until());
+        let is_busy = self.unconfirmed.has_work()
             || self.broker.has_work(tells_blocks)
             || (self.may_announce() && !self.waiting.is_empty());
-        let tick = if self.is_booted { self.harvester.due() } else { Duration::MAX };
-        let due = self.unconfirmed.due().min(tick).min(self.broker.next_due().unwrap_or(Duration::MAX));
-        let at = if is_busy { now.running } else { due };
-        at.max(self.trouble.until())
+        let due = self.unconfirmed.due().min(self.broker.next_due().unwrap_or(Duration::MAX));
+        let for_rest = if is_busy { now.running } else { due };
+        for_chain.min(for_rest).max(self.reading.until())
     }
 
     /// Looks whether the system's clock can be believed, and whether the chain is ahead of it.

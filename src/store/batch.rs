@@ -1,8 +1,11 @@
 //! Writing: one transaction for many blocks.
 
 use std::cell::Cell;
+use std::io;
+use std::path::Path;
 
 use lmdb::{Database, RwTransaction, Transaction, WriteFlags};
+use rustix::io::Errno;
 
 use super::error::StoreError;
 use super::journal::{self, Journal};
@@ -10,11 +13,15 @@ use super::read::{Read, Walk, found};
 use super::tables::Table;
 use super::write::Write;
 
+/// With so few bytes free a disk is full: writes are larger.
+const LITTLE_ROOM: u64 = 1 << 20;
+
 /// Changes that become visible and durable together. Dropped without [`Batch::commit`] they are gone. There is one at
 /// a time in a process: it is the right to change the chain.
 pub struct Batch<'env> {
     transaction: RwTransaction<'env>,
     databases: &'env [Database],
+    folder: &'env Path,
     journal: Journal,
     _right: Right<'env>,
 }
@@ -39,21 +46,28 @@ impl<'env> Batch<'env> {
     pub(super) fn new(
         transaction: RwTransaction<'env>,
         databases: &'env [Database],
+        folder: &'env Path,
         right: Right<'env>,
     ) -> Batch<'env> {
-        Batch { transaction, databases, journal: Journal::default(), _right: right }
+        Batch { transaction, databases, folder, journal: Journal::default(), _right: right }
+    }
+
+    /// Writes a pair; large batches reach the disk before they are committed.
+    fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<(), StoreError> {
+        let written = self.transaction.put(self.databases[table as usize], &key, &value, flags);
+        written.map_err(|error| of_disk(error, self.folder))
     }
 
     /// Sets a key outside of the journal.
     pub fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        Ok(self.transaction.put(self.databases[table as usize], &key, &value, WriteFlags::empty())?)
+        self.write(table, key, value, WriteFlags::empty())
     }
 
     /// Removes a key, if present, outside of the journal.
     pub fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         match self.transaction.del(self.databases[table as usize], &key, None) {
             Ok(()) | Err(lmdb::Error::NotFound) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(of_disk(error, self.folder)),
         }
     }
 
@@ -75,7 +89,22 @@ impl<'env> Batch<'env> {
 
     /// Makes all changes visible and durable.
     pub fn commit(self) -> Result<(), StoreError> {
-        Ok(self.transaction.commit()?)
+        let Batch { transaction, folder, .. } = self;
+        transaction.commit().map_err(|error| of_disk(error, folder))
+    }
+}
+
+/// Names the disk where it is what failed.
+fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
+    match error {
+        lmdb::Error::Other(number) if number > 0 => {
+            let free = rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+            // A write that found room for its first part only is an I/O error to LMDB.
+            let is_full = free.is_some_and(|free| free < LITTLE_ROOM) && number == Errno::IO.raw_os_error();
+            let number = if is_full { Errno::NOSPC.raw_os_error() } else { number };
+            StoreError::Disk { folder: folder.to_owned(), error: io::Error::from_raw_os_error(number), free }
+        }
+        error => error.into(),
     }
 }
 
@@ -94,23 +123,25 @@ impl Write for Batch<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let database = self.databases[table as usize];
         self.journal.record(table, key, found(self.transaction.get(database, &key))?);
-        Ok(self.transaction.put(database, &key, &value, WriteFlags::empty())?)
+        self.write(table, key, value, WriteFlags::empty())
     }
 
     /// Sets a key that the caller knows to be absent, which saves looking for an old value. An old value is a
     /// broken invariant and refused.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.journal.record(table, key, None);
-        match self.transaction.put(self.databases[table as usize], &key, &value, WriteFlags::NO_OVERWRITE) {
-            Err(lmdb::Error::KeyExist) => Err(StoreError::Damaged("a key is present that should be new")),
-            other => Ok(other?),
+        match self.write(table, key, value, WriteFlags::NO_OVERWRITE) {
+            Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {
+                Err(StoreError::Damaged("a key is present that should be new"))
+            }
+            other => other,
         }
     }
 
     /// Sets a key whose old value the caller knows, which saves looking for it.
     fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
         self.journal.record(table, key, before);
-        Ok(self.transaction.put(self.databases[table as usize], &key, &value, WriteFlags::empty())?)
+        self.write(table, key, value, WriteFlags::empty())
     }
 
     /// Removes a key, if present, and remembers its value in the journal.
@@ -118,7 +149,7 @@ impl Write for Batch<'_> {
         let database = self.databases[table as usize];
         if let Some(value) = found(self.transaction.get(database, &key))? {
             self.journal.record(table, key, Some(value));
-            self.transaction.del(database, &key, None)?;
+            self.transaction.del(database, &key, None).map_err(|error| of_disk(error, self.folder))?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What can go wrong with the store.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 use super::data_file::FileFault;
@@ -11,6 +12,8 @@ use crate::model::Difference;
 pub enum StoreError {
     /// LMDB failed.
     Lmdb(lmdb::Error),
+    /// The disk did not take what was to be written; how many bytes are free there.
+    Disk { folder: PathBuf, error: io::Error, free: Option<u64> },
     /// The folder could not be created or locked.
     Folder(PathBuf, std::io::Error),
     /// The store was written by another version of this program.
@@ -42,7 +45,18 @@ impl fmt::Display for StoreError {
             StoreError::Lmdb(lmdb::Error::MapFull) => f.write_str(
                 "the store has reached its largest size; start again with a larger nisd.mapSize, nothing is lost",
             ),
+            StoreError::Lmdb(lmdb::Error::Panic) => f.write_str(
+                "the store failed in the middle of a commit and takes no more; start the node again, nothing that was \
+                 committed is lost",
+            ),
             StoreError::Lmdb(error) => write!(f, "the store failed: {error}"),
+            StoreError::Disk { folder, error, free } => {
+                write!(f, "cannot write in the data folder {}: {error}", folder.display())?;
+                if let Some(free) = free {
+                    write!(f, "; {} MiB are free there", free >> 20)?;
+                }
+                write!(f, ". {}; nothing that was committed is lost", remedy(error))
+            }
             StoreError::Folder(path, error) => {
                 write!(f, "the data folder {} cannot be used: {error}", path.display())
             }
@@ -62,7 +76,7 @@ impl fmt::Display for StoreError {
             StoreError::Gone(path) => write!(
                 f,
                 "{} is gone or empty, though there was a store in this folder; put it back from a backup, or, to begin \
-                 anew, choose another data folder or remove this one",
+                 anew, remove nisd.lock beside it or choose another data folder",
                 path.display()
             ),
             StoreError::AddressSpace { bytes } => write!(
@@ -79,6 +93,15 @@ impl fmt::Display for StoreError {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
             }
         }
+    }
+}
+
+/// What the operator can do about a disk that does not take what is written.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "Make room, or move the folder to a larger disk",
+        io::ErrorKind::ReadOnlyFilesystem => "Mount it for writing",
+        _ => "The disk may be failing: save the folder, and see the system's log",
     }
 }
 

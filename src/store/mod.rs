@@ -22,7 +22,7 @@ pub use data_file::FileFault;
 pub use error::StoreError;
 #[cfg(test)]
 pub use open::test_store;
-pub use open::{AccessMode, ChainIdentity, Options, Store, exists};
+pub use open::{AccessMode, ChainIdentity, Options, Store, exists, size};
 pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};
 pub use reader::Reader;

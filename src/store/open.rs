@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -63,6 +63,7 @@ pub enum AccessMode {
 pub struct Store {
     environment: Environment,
     databases: [Database; Table::ALL.len()],
+    folder: PathBuf,
     /// Whether there is a batch.
     has_batch: Cell<bool>,
     /// Held for exclusive access, and released by the system however the process ends.
@@ -97,6 +98,11 @@ pub fn exists(folder: &Path) -> bool {
     folder.join(DATA_FILE).exists()
 }
 
+/// Bytes of the store in a folder.
+pub fn size(folder: &Path) -> io::Result<u64> {
+    Ok(std::fs::metadata(folder.join(DATA_FILE))?.len())
+}
+
 impl Store {
     /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or
     /// layout is not touched.
@@ -106,21 +112,26 @@ impl Store {
         check_data_file(folder, has_been_made(&mut lock))?;
         make_room_for_readers(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let environment = environment(folder, options, EnvironmentFlags::empty())?;
-        if let Some((schema, network)) = stored_meta(&environment)? {
-            check_schema(&schema)?;
-            identity.check(&network)?;
+        let stored = stored_meta(&environment)?;
+        if let Some((schema, network)) = &stored {
+            check_schema(schema)?;
+            identity.check(network)?;
         }
         let store = Store {
             databases: create_tables(&environment)?,
             environment,
+            folder: folder.to_owned(),
             has_batch: Cell::new(false),
             _lock: None,
             stop: None,
         };
-        let mut batch = store.begin()?;
-        batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
-        batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
-        batch.commit()?;
+        // Nothing is written where nothing changes: a node starts on a full disk too.
+        if stored.is_none_or(|(_, network)| network != identity.text) {
+            let mut batch = store.begin()?;
+            batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
+            batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
+            batch.commit()?;
+        }
         remember_that_it_is_made(&mut lock).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         Ok(Store { _lock: Some(lock), ..store })
     }
@@ -148,6 +159,7 @@ impl Store {
             Store {
                 databases: open_tables(&environment)?,
                 environment,
+                folder: folder.to_owned(),
                 has_batch: Cell::new(false),
                 _lock,
                 stop: None,
@@ -171,7 +183,7 @@ impl Store {
     /// The one writer. Fails while there is another in this process.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
         let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
-        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, right))
+        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, &self.folder, right))
     }
 }
 
@@ -212,6 +224,10 @@ fn has_been_made(lock: &mut File) -> bool {
 }
 
 fn remember_that_it_is_made(lock: &mut File) -> io::Result<()> {
+    lock.rewind()?;
+    if has_been_made(lock) {
+        return Ok(());
+    }
     lock.rewind()?;
     lock.write_all(MADE)
 }

@@ -155,8 +155,19 @@ impl Node {
     /// Starts `nisd run` with further arguments and waits until it listens.
     #[track_caller]
     pub fn start(arguments: &[&str]) -> Node {
+        Node::of(Node::command(arguments))
+    }
+
+    /// What starts a node.
+    pub fn command(arguments: &[&str]) -> Command {
         let ports = ["run", "--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0"];
-        let mut process = Process::start(nisd(ports.iter().chain(arguments)));
+        nisd(ports.iter().chain(arguments))
+    }
+
+    /// Starts a node by a command and waits until it listens.
+    #[track_caller]
+    pub fn of(command: Command) -> Node {
+        let mut process = Process::start(command);
         let start = Instant::now();
         loop {
             if let Some((http, websocket)) = addresses(&process.log()) {
