@@ -55,7 +55,9 @@ impl Disk {
             return None;
         }
         let disk = Disk { folder: tempfile::tempdir().expect("a folder") };
-        ["disk", "signals"].map(|name| std::fs::create_dir(disk.folder.path().join(name)).expect("a folder"));
+        for name in ["disk", "signals"] {
+            std::fs::create_dir(disk.folder.path().join(name)).expect("a folder");
+        }
         Some(disk)
     }
 
