@@ -96,7 +96,7 @@ impl Node {
             }
             Table::Namespaces => ROOT.as_bytes().to_vec(),
             Table::Mosaics => mosaic,
-            Table::Balances => [&mosaic, account].concat(),
+            Table::Balances => [MOSAIC.as_bytes(), &[0], account, &[0; 4]].concat(),
             Table::Hashes => HASH.0.to_vec(),
             Table::Provisions | Table::Definitions => ROW.to_be_bytes().to_vec(),
             Table::Meta | Table::LeasesByHeight | Table::HashesByTime | Table::Lists => Vec::new(),

@@ -9,7 +9,7 @@ use sha3::{Digest, Keccak256};
 use super::account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
 use super::history::HashEntry;
 use super::importances::{self, AccountImportance};
-use super::mosaics::{self, MosaicEntry};
+use super::mosaics::{self, Edition, MosaicEntry};
 use super::namespaces::{self, Lease};
 use super::outlinks::Outlink;
 use super::queries;
@@ -194,8 +194,8 @@ fn namespace_value(
         }
         for id in namespaces::mosaics_of(state, root, last)? {
             let mut history = Vec::new();
-            for (number, entry) in mosaics::history(state, &id)?.iter().enumerate() {
-                history.push(entry_value(state, network, number as u32, entry)?);
+            for (edition, entry) in mosaics::history(state, &id)? {
+                history.push(entry_value(state, network, edition, &entry)?);
             }
             entries.insert(id.to_string(), Value::Array(history));
         }
@@ -203,7 +203,12 @@ fn namespace_value(
     Ok(json!({ "root": root, "leases": lease_values, "activeNames": names, "mosaics": entries }))
 }
 
-fn entry_value(state: &impl Read, network: &Network, number: u32, entry: &MosaicEntry) -> Result<Value, StoreError> {
+fn entry_value(
+    state: &impl Read,
+    network: &Network,
+    edition: Edition,
+    entry: &MosaicEntry,
+) -> Result<Value, StoreError> {
     let MosaicEntry { definition, supply } = entry;
     let levy = definition.levy.as_ref().map(|levy| {
         json!({
@@ -222,7 +227,7 @@ fn entry_value(state: &impl Read, network: &Network, number: u32, entry: &Mosaic
         "transferable": definition.properties.transferable,
         "levy": levy,
         "supply": supply,
-        "balances": balances_value(mosaics::balances(state, &definition.id, number)?),
+        "balances": balances_value(mosaics::balances(state, &definition.id, edition)?),
     }))
 }
 

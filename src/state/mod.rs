@@ -32,7 +32,7 @@ pub use importances::{
     importance, last_recalculation,
 };
 pub use ledger::{BlockContext, Ledger};
-pub use mosaics::MosaicEntry;
+pub use mosaics::{Edition, MosaicEntry};
 pub use namespaces::Lease;
 pub use outlinks::Outlink;
 pub use queries::{

@@ -131,8 +131,8 @@ fn provision_root(
 }
 
 fn restore(batch: &mut impl Write, id: &MosaicId, was_active: bool, log: &mut ExpiryLog) -> Result<(), StateError> {
-    let Some((number, _)) = mosaics::current(batch, id)? else { return Ok(()) };
-    let balances = mosaics::balances(batch, id, number)?;
+    let Some((edition, _)) = mosaics::current(batch, id)? else { return Ok(()) };
+    let balances = mosaics::balances(batch, id, edition)?;
     for (account, _) in &balances {
         mosaics::set_holding(batch, account, id, true)?;
     }
@@ -182,8 +182,8 @@ pub fn each_expired<W: Write, E: From<StoreError>>(
 pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut ExpiryLog) -> Result<(), StateError> {
     each_expired(batch, height, term, |batch, root, last| {
         for id in mosaics_of(batch, root, last)? {
-            let Some((number, _)) = mosaics::current(batch, &id)? else { continue };
-            let balances = mosaics::balances(batch, &id, number)?;
+            let Some((edition, _)) = mosaics::current(batch, &id)? else { continue };
+            let balances = mosaics::balances(batch, &id, edition)?;
             for (account, _) in &balances {
                 mosaics::set_holding(batch, account, &id, false)?;
             }

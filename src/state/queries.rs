@@ -88,7 +88,7 @@ pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<Mosa
 
 /// What an account has of a mosaic other than `nem:xem`; `None` if there is no such mosaic any more.
 pub fn owned_mosaic(state: &impl Read, account: &Address, id: MosaicId) -> Result<Option<Mosaic>, StoreError> {
-    let Some((number, _)) = mosaics::current(state, &id)? else { return Ok(None) };
-    let quantity = mosaics::balance(state, &id, number, account)?;
+    let Some((edition, _)) = mosaics::current(state, &id)? else { return Ok(None) };
+    let quantity = mosaics::balance(state, &id, edition, account)?;
     Ok(Some(Mosaic { id, quantity }))
 }

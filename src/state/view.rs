@@ -89,7 +89,7 @@ impl<R: Read> StateView for R {
 
     fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
         match mosaics::current(self, id)? {
-            Some((number, _)) => mosaics::balance(self, id, number, account),
+            Some((edition, _)) => mosaics::balance(self, id, edition, account),
             None => Ok(0),
         }
     }

@@ -24,9 +24,11 @@ pub enum Table {
     LeasesByHeight,
     /// Owner of the newest lease ‖ root name → nothing.
     NamespacesByOwner,
-    /// Mosaic id ‖ 0 ‖ number of the definition → definition and supply.
+    /// Mosaic id ‖ 0 ‖ number of the definition → number of the definition with which its balances began, supply and
+    /// definition ([`crate::state::Edition`]).
     Mosaics,
-    /// Mosaic id ‖ 0 ‖ number of the definition ‖ address → smallest units, never 0.
+    /// Mosaic id ‖ 0 ‖ address ‖ number of the definition under which it was written → smallest units; 0 only where an
+    /// older row holds more.
     Balances,
     /// Address ‖ mosaic id → nothing: the mosaics in which an account is invested.
     Holdings,
