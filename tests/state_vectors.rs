@@ -29,7 +29,7 @@ use nisd::model::{
 };
 use nisd::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
 use nisd::state::{
-    self, BlockContext, Effect, HashEntry, Ledger, LinkPhase, Outlink, RemoteStatus, StateError, StateView,
+    self, BlockContext, Effect, HashEntry, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, StateView,
     VestedBalance, digest, dump,
 };
 use nisd::store::{Batch, ChainIdentity, Options, Read, Store, StoredBlock, Table};
@@ -111,10 +111,12 @@ fn within<T>(
     result
 }
 
-/// Credits a block without fees.
+/// Credits a block without fees, and forgets what is old.
 fn harvest(batch: &mut Batch<'_>, network: &Network, height: Height, timestamp: Timestamp) {
     let mut block = BlockContext::new(height, timestamp);
     Ledger { batch, block: &mut block, network }.harvest(&address(&BOB), Amount::ZERO).unwrap();
+    let mut pruning = Pruning::due(height, timestamp, &network.chain);
+    while pruning.as_mut().is_some_and(|pruning| pruning.step(batch).unwrap()) {}
 }
 
 fn namespace(name: &str) -> NamespaceId {

@@ -13,7 +13,7 @@ use crate::crypto::Verifier;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
 use crate::rules::{self, Case, Purpose, ValidationResult};
-use crate::state::{self, BlockContext, Ledger};
+use crate::state::{self, BlockContext, Ledger, Pruning};
 use crate::store::{Batch, Read, StoredBlock, Write};
 
 /// What judging a block takes, besides the state.
@@ -43,7 +43,9 @@ enum Stage {
     Placing,
     /// Its transactions are carried out; how many were.
     Executing(Box<BlockContext>, Proof, usize),
-    /// They are carried out, and the block is credited; its transactions are remembered; how many were.
+    /// They are carried out, and the block is credited; what is old is forgotten.
+    Pruning(Box<(BlockContext, Settled)>, Proof, Pruning),
+    /// Its transactions are remembered; how many were.
     Recording(Box<(BlockContext, Settled)>, Proof, usize),
     /// All is done but that importances are due before it is stored.
     Recalculating(Box<(Recalculation, Settled)>, Proof),
@@ -106,12 +108,21 @@ impl Admission {
                 let mut ledger = Ledger { batch, block: &mut context, network };
                 if done == count {
                     let settled = self.settle(&mut ledger, head, conditions)?;
-                    Stage::Recording(Box::new((*context, settled)), proof, 0)
+                    let pruning = ledger.pruning();
+                    let work = Box::new((*context, settled));
+                    match pruning {
+                        Some(pruning) => Stage::Pruning(work, proof, pruning),
+                        None => Stage::Recording(work, proof, 0),
+                    }
                 } else {
                     self.execute(&mut ledger, done, conditions)?;
                     Stage::Executing(context, proof, done + 1)
                 }
             }
+            Stage::Pruning(work, proof, mut pruning) => match pruning.step(batch)? {
+                true => Stage::Pruning(work, proof, pruning),
+                false => Stage::Recording(work, proof, 0),
+            },
             Stage::Recording(work, proof, done) if done < count => {
                 apply::record(batch, &self.block, done, &self.hashes[done], &work.1, network.byte)?;
                 Stage::Recording(work, proof, done + 1)

@@ -9,6 +9,7 @@ use super::error::StateError;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, ExpiryKind, ExpiryLog, Lease};
 use super::outlinks::Outlink;
+use super::pruning::Pruning;
 use super::view::StateView;
 use crate::crypto::PublicKey;
 use crate::model::network::ImportanceScheme;
@@ -239,15 +240,18 @@ impl<W: Write> Ledger<'_, W> {
         Ok(self.account(signer)?.forwarded(height, limit).unwrap_or(*signer))
     }
 
-    /// Credits the block, lets namespaces expire and forgets what is old. The hashes of the block itself are added
-    /// afterwards.
+    /// Credits the block and lets namespaces expire. What is old is forgotten afterwards ([`super::Pruning`]).
     pub fn harvest(&mut self, beneficiary: &Address, fees: Amount) -> Result<(), StateError> {
         self.credit(beneficiary, fees.0)?;
         self.account(beneficiary)?.harvested_blocks += 1;
         let term = self.network.chain.blocks_per_year();
-        let BlockContext { height, timestamp, log, .. } = &mut *self.block;
-        namespaces::expire(self.batch, *height, term, log)?;
-        super::pruning::prune(self.batch, *height, *timestamp, &self.network.chain)
+        let BlockContext { height, log, .. } = &mut *self.block;
+        namespaces::expire(self.batch, *height, term, log)
+    }
+
+    /// What the chain forgets with the block, if it does.
+    pub fn pruning(&self) -> Option<Pruning> {
+        Pruning::due(self.block.height, self.block.timestamp, &self.network.chain)
     }
 
     /// Writes the accounts that were looked at and have changed.

@@ -35,6 +35,7 @@ pub use ledger::{BlockContext, Ledger};
 pub use mosaics::{Edition, MosaicEntry};
 pub use namespaces::Lease;
 pub use outlinks::Outlink;
+pub use pruning::Pruning;
 pub use queries::{
     account, cosignatories, cosignatory_of, cosignatory_of_after, holdings_after, mosaic_definition, owned_mosaic,
 };

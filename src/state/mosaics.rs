@@ -374,13 +374,27 @@ pub fn transfer(
 
 /// Forgets a mosaic with all its definitions and balances.
 pub fn remove(batch: &mut impl Write, id: &MosaicId) -> Result<(), StoreError> {
-    let prefix = id_prefix(id);
-    for table in [Table::Mosaics, Table::Balances] {
-        for key in batch.keys(table, &prefix)? {
-            batch.delete(table, &key)?;
-        }
-    }
+    while !remove_some(batch, id, usize::MAX)? {}
     Ok(())
+}
+
+/// Forgets some rows of a mosaic, at most so many; whether none are left.
+pub fn remove_some(batch: &mut impl Write, id: &MosaicId, most: usize) -> Result<bool, StoreError> {
+    let prefix = id_prefix(id);
+    let mut removed = 0;
+    for table in [Table::Mosaics, Table::Balances] {
+        let mut keys = Vec::new();
+        batch.each(table, &prefix, |key, _| {
+            let has_room = removed + keys.len() < most;
+            if has_room {
+                keys.push(key.to_vec());
+            }
+            Ok(has_room)
+        })?;
+        removed += keys.len();
+        keys.iter().try_for_each(|key| batch.delete(table, key))?;
+    }
+    Ok(removed < most)
 }
 
 #[cfg(test)]

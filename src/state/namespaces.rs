@@ -193,35 +193,31 @@ pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut Expir
     })
 }
 
-/// Drops leases made below `cut`; a root without a lease is forgotten with its mosaics.
-pub fn prune(batch: &mut impl Write, cut: Height) -> Result<(), StateError> {
-    let mut keys = Vec::new();
+/// Drops the oldest lease if it was made below `cut`; a root without a lease is forgotten. The mosaics that are to be
+/// forgotten with it; `None` if there is no such lease.
+pub fn prune_one(batch: &mut impl Write, cut: Height) -> Result<Option<Vec<MosaicId>>, StateError> {
+    let mut oldest = None;
     batch.each(Table::LeasesByHeight, &[], |key, _| {
-        let old = key < cut.0.to_be_bytes().as_slice();
-        if old {
-            keys.push(key.to_vec());
-        }
-        Ok(old)
+        oldest = (key < cut.0.to_be_bytes().as_slice()).then(|| key.to_vec());
+        Ok(false)
     })?;
-    for key in keys {
-        let root = root_of_key(&key)?;
-        let mut leases = leases(batch, root)?;
-        let last = leases.last().cloned();
-        leases.retain(|lease| lease.height >= cut);
-        match (leases.is_empty(), last) {
-            (true, Some(last)) => {
-                for id in mosaics_of(batch, root, &last)? {
-                    mosaics::remove(batch, &id)?;
-                }
-                batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
-                batch.delete(Table::Namespaces, root.as_bytes())?;
-            }
-            (true, None) => {}
-            (false, _) => put_leases(batch, root, &leases)?,
+    let Some(key) = oldest else { return Ok(None) };
+    let root = root_of_key(&key)?;
+    let mut leases = leases(batch, root)?;
+    let last = leases.last().cloned();
+    leases.retain(|lease| lease.height >= cut);
+    let mut forgotten = Vec::new();
+    match (leases.is_empty(), last) {
+        (true, Some(last)) => {
+            forgotten = mosaics_of(batch, root, &last)?;
+            batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
+            batch.delete(Table::Namespaces, root.as_bytes())?;
         }
-        batch.delete(Table::LeasesByHeight, &key)?;
+        (true, None) => {}
+        (false, _) => put_leases(batch, root, &leases)?,
     }
-    Ok(())
+    batch.delete(Table::LeasesByHeight, &key)?;
+    Ok(Some(forgotten))
 }
 
 fn root_of_key(key: &[u8]) -> Result<&str, StoreError> {

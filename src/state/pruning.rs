@@ -3,59 +3,156 @@
 //! Of all that NIS1 prunes only outlinks, leases and hashes are kept here, as balances have no history.
 
 use super::error::StateError;
+use super::mosaics;
 use super::namespaces;
 use crate::model::network::ChainParameters;
-use crate::model::{Height, Timestamp};
-use crate::store::{Read, StoreError, Table, Write};
+use crate::model::{Height, MosaicId, Timestamp};
+use crate::store::{StoreError, Table, Write};
 
 /// Blocks between two prunings, whatever the configured block time.
 const INTERVAL: u64 = 360;
 /// Days after its beginning for which a lease is kept: a year, a month and a day.
 const LEASE_DAYS: u64 = 365 + 30 + 1;
 const SECONDS_PER_HOUR: i64 = 3600;
+/// Rows that are removed in one step.
+const ROWS_PER_STEP: usize = 48;
 
-/// Forgets what is old, in every block whose height is one above a multiple of the interval.
-pub fn prune(
-    batch: &mut impl Write,
-    height: Height,
-    timestamp: Timestamp,
-    chain: &ChainParameters,
-) -> Result<(), StateError> {
-    if height.0 % INTERVAL != 1 {
-        return Ok(());
-    }
-    let day = chain.blocks_per_day();
-    prune_outlinks(batch, height.minus(chain.blocks_per_month() + day))?;
-    namespaces::prune(batch, height.minus(LEASE_DAYS * day))?;
-    prune_hashes(batch, timestamp, chain.hash_retention_hours)?;
-    Ok(())
+/// What a block has the chain forget: as much as the blocks of the last interval have brought. One step after the other,
+/// each at the cost of some rows.
+#[derive(Debug)]
+pub struct Pruning {
+    outlinks_below: Height,
+    leases_below: Height,
+    /// Time stamp of transactions.
+    hashes_below: Option<u32>,
+    stage: Stage,
 }
 
-fn prune_outlinks(batch: &mut impl Write, cut: Height) -> Result<(), StoreError> {
-    for key in keys_below(batch, Table::Outlinks, &cut.0.to_be_bytes())? {
-        batch.delete(Table::Outlinks, &key)?;
-    }
-    Ok(())
+#[derive(Debug)]
+enum Stage {
+    Outlinks,
+    Leases,
+    /// Mosaics of a root that has no lease any more.
+    Mosaics(Vec<MosaicId>),
+    Hashes,
 }
 
-fn prune_hashes(batch: &mut impl Write, now: Timestamp, retention_hours: Option<u32>) -> Result<(), StoreError> {
-    let Some(hours) = retention_hours else { return Ok(()) };
-    let limit = (i64::from(now.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as u32;
-    for key in keys_below(batch, Table::HashesByTime, &limit.to_be_bytes())? {
-        batch.delete(Table::Hashes, &key[4..])?;
-        batch.delete(Table::HashesByTime, &key)?;
+impl Pruning {
+    /// What is due in a block: something if its height is one above a multiple of the interval.
+    pub fn due(height: Height, timestamp: Timestamp, chain: &ChainParameters) -> Option<Pruning> {
+        if height.0 % INTERVAL != 1 {
+            return None;
+        }
+        let day = chain.blocks_per_day();
+        let forgotten = |hours: u32| (i64::from(timestamp.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as u32;
+        Some(Pruning {
+            outlinks_below: height.minus(chain.blocks_per_month() + day),
+            leases_below: height.minus(LEASE_DAYS * day),
+            hashes_below: chain.hash_retention_hours.map(forgotten),
+            stage: Stage::Outlinks,
+        })
     }
-    Ok(())
+
+    /// Does one step; whether there is more to do.
+    pub fn step(&mut self, batch: &mut impl Write) -> Result<bool, StateError> {
+        match &mut self.stage {
+            Stage::Outlinks => {
+                if remove_below(batch, Table::Outlinks, &self.outlinks_below.0.to_be_bytes(), |_, _| Ok(()))? {
+                    self.stage = Stage::Leases;
+                }
+            }
+            Stage::Leases => {
+                self.stage = match namespaces::prune_one(batch, self.leases_below)? {
+                    Some(mosaics) => Stage::Mosaics(mosaics),
+                    None => Stage::Hashes,
+                }
+            }
+            Stage::Mosaics(ids) => match ids.last() {
+                Some(id) => {
+                    if mosaics::remove_some(batch, id, ROWS_PER_STEP)? {
+                        ids.pop();
+                    }
+                }
+                None => self.stage = Stage::Leases,
+            },
+            Stage::Hashes => {
+                let Some(limit) = self.hashes_below else { return Ok(false) };
+                let remove_hash = |batch: &mut _, key: &[u8]| remove_hash(batch, key);
+                return Ok(!remove_below(batch, Table::HashesByTime, &limit.to_be_bytes(), remove_hash)?);
+            }
+        }
+        Ok(true)
+    }
 }
 
-fn keys_below(batch: &impl Read, table: Table, limit: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
-    let mut keys = Vec::new();
+fn remove_hash(batch: &mut impl Write, key: &[u8]) -> Result<(), StoreError> {
+    batch.delete(Table::Hashes, key.get(4..).ok_or(StoreError::Damaged("a hash's key"))?)
+}
+
+/// Removes rows below a key, the first ones, and what `also` does for each; whether there are no more.
+fn remove_below<W: Write>(
+    batch: &mut W,
+    table: Table,
+    limit: &[u8],
+    also: impl Fn(&mut W, &[u8]) -> Result<(), StoreError>,
+) -> Result<bool, StoreError> {
+    let mut keys = Vec::with_capacity(ROWS_PER_STEP);
     batch.each(table, &[], |key, _| {
-        let below = key < limit;
-        if below {
+        let is_old = key < limit && keys.len() < ROWS_PER_STEP;
+        if is_old {
             keys.push(key.to_vec());
         }
-        Ok(below)
+        Ok(is_old)
     })?;
-    Ok(keys)
+    for key in &keys {
+        also(batch, key)?;
+        batch.delete(table, key)?;
+    }
+    Ok(keys.len() < ROWS_PER_STEP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Read, test_store};
+
+    const CHAIN: fn() -> ChainParameters = ChainParameters::after_all_forks;
+
+    #[test]
+    fn what_is_old_goes_in_steps_of_some_rows_and_the_rest_stays() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        let (height, timestamp) = (Height(360 * 200 + 1), Timestamp(10_000_000));
+        let pruning = Pruning::due(height, timestamp, &CHAIN()).unwrap();
+        let (limit, hash_limit) = (pruning.outlinks_below.0, pruning.hashes_below.unwrap());
+        for number in 0..1_000u64 {
+            let outlink = (limit - 900 + number).to_be_bytes();
+            batch.put(Table::Outlinks, &outlink, &[]).unwrap();
+            let hash = [number.to_be_bytes(); 4].concat();
+            batch.put(Table::Hashes, &hash, &[]).unwrap();
+            let time = (hash_limit - 700 + number as u32).to_be_bytes();
+            batch.put(Table::HashesByTime, &[time.as_slice(), &hash].concat(), &[]).unwrap();
+        }
+        let mut pruning = pruning;
+        let mut more = true;
+        while more {
+            batch.take_journal();
+            more = pruning.step(&mut batch).unwrap();
+            // A change takes less than a hundred bytes here.
+            let bytes = batch.take_journal().len();
+            assert!(bytes <= 2 * ROWS_PER_STEP * 100, "{bytes} bytes of journal in one step");
+        }
+        let rows = |table| batch.keys(table, &[]).unwrap();
+        assert_eq!(rows(Table::Outlinks).len(), 100);
+        assert_eq!(rows(Table::Outlinks)[0], limit.to_be_bytes());
+        assert_eq!((rows(Table::HashesByTime).len(), rows(Table::Hashes).len()), (300, 300));
+        assert_eq!(rows(Table::HashesByTime)[0][..4], hash_limit.to_be_bytes());
+    }
+
+    #[test]
+    fn something_is_due_one_above_the_multiples_of_360_only() {
+        let due: Vec<u64> =
+            (1..1500).filter(|height| Pruning::due(Height(*height), Timestamp(0), &CHAIN()).is_some()).collect();
+        assert_eq!(due, [1, 361, 721, 1081, 1441]);
+    }
 }

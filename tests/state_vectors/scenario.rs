@@ -130,6 +130,8 @@ impl Run<'_, '_> {
             notifications.extend(effects.iter().map(|effect| accounts.notification(effect)));
         }
         let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
+        let mut pruning = ledger.pruning();
+        while pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.batch).unwrap()) {}
         for (index, transaction) in block.transactions.iter().enumerate() {
             let children = transaction.children().map(Transaction::hash).collect();
             let hashes = Hashes { own: transaction.hash(), children };
