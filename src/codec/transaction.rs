@@ -17,6 +17,43 @@ use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Transact
 
 const MAX_SUPPLY_DELTA: u64 = crate::model::mosaic::MAX_QUANTITY;
 
+/// An aggregate modification with one modification that is null. NIS1 reads it and looks at its signature before it
+/// finds that it is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NullModification {
+    /// Network byte and entity version.
+    pub version: i32,
+    /// Who should have signed it.
+    pub signer: PublicKey,
+    /// The bytes that a signature would cover.
+    pub signed_bytes: Vec<u8>,
+}
+
+impl NullModification {
+    /// Reads it from the start of `bytes`; `None` if they are anything else.
+    pub fn from_bytes(bytes: &[u8], context: Context) -> Option<NullModification> {
+        /// Bytes before the modifications.
+        const HEADER: usize = 60;
+        /// A list of one element of no bytes, and one of the element that is put there to read the rest.
+        const NULL: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+        let (header, list) = bytes.split_at_checked(HEADER)?;
+        let rest = list.strip_prefix(&NULL)?;
+        let stand_in = [[1, 40, 1, 32].map(i32::to_le_bytes).concat(), vec![0; 32]].concat();
+        let filled = [header, &stand_in, rest].concat();
+        let read = Transaction::from_bytes(&filled, Form::NonVerifiable, context).ok()?;
+        matches!(read.body, Body::AggregateModification(_)).then_some(())?;
+        let written = read.signed_bytes();
+        let (header, rest) = written.split_at_checked(HEADER)?;
+        let signed_bytes = [header, &NULL, rest.get(stand_in.len()..)?].concat();
+        Some(NullModification { version: read.version, signer: read.signer, signed_bytes })
+    }
+
+    /// Its hash.
+    pub fn hash(&self) -> Hash256 {
+        Hash256(keccak256(&self.signed_bytes))
+    }
+}
+
 impl Transaction {
     /// The bytes that are hashed and signed.
     pub fn signed_bytes(&self) -> Vec<u8> {
