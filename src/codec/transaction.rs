@@ -83,6 +83,28 @@ impl Transaction {
     }
 }
 
+/// How many transactions a multisig transaction holds, and of what kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultisigOutline {
+    /// The number of the kind of the inner transaction.
+    pub inner_kind: i32,
+    /// How many cosignatures are attached.
+    pub cosignatures: usize,
+}
+
+impl MultisigOutline {
+    /// Finds it in the verifiable form of a multisig transaction as it is written, without reading the rest.
+    pub fn of(bytes: &[u8]) -> Option<MultisigOutline> {
+        /// Bytes before the inner transaction.
+        const HEADER: usize = 128;
+        let (length, rest) = bytes.get(HEADER..)?.split_first_chunk()?;
+        let (inner, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let (inner_kind, count) = (inner.first_chunk()?, rest.first_chunk()?);
+        let cosignatures = u32::from_le_bytes(*count) as usize;
+        Some(MultisigOutline { inner_kind: i32::from_le_bytes(*inner_kind), cosignatures })
+    }
+}
+
 /// Writes the fields of a transaction.
 pub fn write(sink: &mut impl Sink, transaction: &Transaction, form: Form) {
     sink.i32("type", transaction.body.kind());
@@ -376,4 +398,74 @@ fn read_supply_change<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicSupplyC
     let kind = SupplyChangeKind::from_code(code)
         .ok_or_else(|| ReadError::Argument("supply type validity must be true".to_owned()))?;
     Ok(MosaicSupplyChange { mosaic, kind, delta })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::crypto::Signature;
+    use crate::model::Timestamp;
+    use crate::model::transaction::wire_version;
+
+    const BYTE: NetworkByte = NetworkByte::TESTNET;
+
+    fn transaction(signer: u8, signature: Option<Signature>, body: Body) -> Transaction {
+        Transaction {
+            version: wire_version(BYTE, 1),
+            timestamp: Timestamp(1),
+            signer: PublicKey([signer; 32]),
+            signature,
+            fee: Amount(1),
+            deadline: Timestamp(2),
+            body,
+        }
+    }
+
+    /// Inner transactions of some kinds and sizes.
+    fn inner(which: u8, payload: Vec<u8>) -> Transaction {
+        let address = Address::from_public_key(&PublicKey([1; 32]), BYTE);
+        let message = Some(Message { kind: MessageKind::Plain, payload }).filter(|message| !message.payload.is_empty());
+        let body = match which {
+            0 => Body::Transfer(Transfer { recipient: address, amount: Amount(1), message, mosaics: Vec::new() }),
+            1 => Body::ImportanceTransfer(ImportanceTransfer { mode: LinkMode::Activate, remote: PublicKey([3; 32]) }),
+            _ => Body::AggregateModification(AggregateModification {
+                modifications: vec![Modification { kind: ModificationKind::Add, cosignatory: PublicKey([4; 32]) }],
+                min_cosignatories_change: None,
+            }),
+        };
+        transaction(20, None, body)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_outline_of_a_multisig_transaction_is_that_of_the_whole_and_needs_all_bytes_before_its_end(
+            which in 0u8..3,
+            payload in proptest::collection::vec(any::<u8>(), 0..40),
+            cosigners in proptest::collection::btree_set(30u8..60, 0..6),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let inner = inner(which, payload);
+            let (signature, account) = (Some(Signature([7; 64])), inner.signer_address(BYTE));
+            let cosignature = |signer| {
+                let body = Cosignature { other_hash: inner.hash().into(), other_account: account };
+                transaction(signer, signature, Body::Cosignature(body))
+            };
+            let cosignatures = cosigners.into_iter().map(cosignature).collect();
+            let multisig = Multisig { inner: inner.clone(), cosignatures };
+            let bytes = transaction(9, signature, Body::Multisig(Box::new(multisig))).to_bytes(Form::Verifiable);
+            let context = Context { network: BYTE, nemesis_signer: Address::from_public_key(&PublicKey([8; 32]), BYTE), trusted: false };
+            let read = Transaction::from_bytes(&bytes, Form::Verifiable, context).unwrap();
+            let inner_kind = read.inner().unwrap().body.kind();
+            let expected = MultisigOutline { inner_kind, cosignatures: read.cosignatures().len() };
+            prop_assert_eq!(MultisigOutline::of(&bytes), Some(expected));
+            let cut = cut.index(bytes.len());
+            let seen = MultisigOutline::of(&bytes[..cut]);
+            let needed = 128 + 4 + inner.signed_bytes().len() + 4;
+            prop_assert_eq!(seen.is_some(), cut >= needed, "{} of {} bytes", cut, bytes.len());
+        }
+    }
 }
