@@ -124,17 +124,7 @@ fn reason_to_skip(exchange: &Exchange, missing: &Missing) -> Option<&'static str
     if is_peer_post && matches!(exchange.expected.status, 200 | 406) {
         return Some("answered by a node that has joined the network, which is not implemented yet");
     }
-    if is_null_modification(exchange) {
-        return Some("the reader of transactions refuses a list with a null element, which NIS1 takes");
-    }
     missing.shown_by(exchange)
-}
-
-/// Whether an aggregate modification with one modification that is null is announced.
-fn is_null_modification(exchange: &Exchange) -> bool {
-    let body = String::from_utf8_lossy(exchange.body.as_deref().unwrap_or_default());
-    let kind = format!("{{\"data\":\"{}", hex::encode(0x1001i32.to_le_bytes()));
-    body.starts_with(&kind) && body.contains("01000000000000000400000001000000\"")
 }
 
 /// Whether NIS1 has no route for the path: the web container answers, without a message.

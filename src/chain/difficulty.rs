@@ -47,16 +47,19 @@ impl Window {
         let elapsed = i128::from(last.1.0) - i128::from(first.1.0);
         let average = self.0.iter().map(|(difficulty, _)| *difficulty as i64).sum::<i64>() / count;
         let product = i128::from(average) * i128::from(target_time) * i128::from(count - 1);
+        // The low 64 bits count.
         let next = product.checked_div(elapsed)? as i64;
         Some(limit_change(next, last.0 as i64).clamp(MIN, MAX) as u64)
     }
 }
 
-/// No block changes the difficulty by more than a twentieth.
+/// No block changes the difficulty by more than a twentieth. Twenty times the next difficulty wraps at 64 bits, which
+/// happens if blocks come much faster than a target time of 462 seconds or more.
 fn limit_change(next: i64, old: i64) -> i64 {
-    if i128::from(next) * 20 < i128::from(old) * 19 {
+    let twentyfold = next.wrapping_mul(20);
+    if old * 19 > twentyfold {
         old * 19 / 20
-    } else if i128::from(next) * 20 > i128::from(old) * 21 {
+    } else if old * 21 < twentyfold {
         old * 21 / 20
     } else {
         next
@@ -86,6 +89,49 @@ mod tests {
         assert_eq!(difficulty(&[(INITIAL, 0), (INITIAL, 1)], 60), Some(INITIAL / 20 * 21));
         assert_eq!(difficulty(&[(MIN as u64, 0), (MIN as u64, 6000)], 60), Some(MIN as u64));
         assert_eq!(difficulty(&[(MAX as u64, 0), (MAX as u64, 1)], 60), Some(MAX as u64));
+    }
+
+    /// A window of blocks of one difficulty, the same time apart.
+    fn even(count: i32, difficulty_of_each: u64, gap: i32, target_time: u32) -> Option<u64> {
+        let blocks: Vec<_> = (0..count).map(|place| (difficulty_of_each, place * gap)).collect();
+        difficulty(&blocks, target_time)
+    }
+
+    #[test]
+    fn the_worked_examples_come_out() {
+        for (count, of_each, gap, expected) in [
+            (10, INITIAL, 60, INITIAL),
+            (10, INITIAL, 61, 98_360_655_737_704),
+            (10, INITIAL, 59, 101_694_915_254_237),
+            (2, INITIAL, 2, 105_000_000_000_000),
+            (2, INITIAL, 57, 105_000_000_000_000),
+            (2, INITIAL, 58, 103_448_275_862_068),
+            (2, INITIAL, 63, 95_238_095_238_095),
+            (2, INITIAL, 64, 95_000_000_000_000),
+            (2, INITIAL, -60, 95_000_000_000_000),
+        ] {
+            assert_eq!(even(count, of_each, gap, 60), Some(expected), "{count} blocks, {gap} s apart");
+        }
+        let uneven = [(INITIAL + 1, 1000), (INITIAL - 1, 1059), (INITIAL + 7, 1123)];
+        assert_eq!(difficulty(&uneven, 60), Some(97_560_975_609_758));
+    }
+
+    #[test]
+    fn twenty_times_the_next_difficulty_wraps_at_64_bits() {
+        for count in [2, 60] {
+            assert_eq!(even(count, MAX as u64, 1, 600), Some(950_000_000_000_000));
+            assert_eq!(even(count, INITIAL, 17, 86_400), Some(95_000_000_000_000));
+        }
+        // The greatest target time for which nothing wraps, and the next one.
+        assert_eq!(even(2, MAX as u64, 1, 461), Some(MAX as u64));
+        assert_eq!(even(2, MAX as u64, 1, 462), Some(950_000_000_000_000));
+    }
+
+    #[test]
+    fn only_the_low_64_bits_of_the_next_difficulty_count() {
+        // 10^15 * 18,447 is 2^64 + 255,926,290,448,384.
+        assert_eq!(even(2, MAX as u64, 1, 18_447), Some(950_000_000_000_000));
+        assert_eq!(even(2, INITIAL, 1, 184_467), Some(95_000_000_000_000));
     }
 
     #[test]

@@ -17,6 +17,43 @@ use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Transact
 
 const MAX_SUPPLY_DELTA: u64 = crate::model::mosaic::MAX_QUANTITY;
 
+/// An aggregate modification with one modification that is null. NIS1 reads it and looks at its signature before it
+/// finds that it is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NullModification {
+    /// Network byte and entity version.
+    pub version: i32,
+    /// Who should have signed it.
+    pub signer: PublicKey,
+    /// The bytes that a signature would cover.
+    pub signed_bytes: Vec<u8>,
+}
+
+impl NullModification {
+    /// Reads it from the start of `bytes`; `None` if they are anything else.
+    pub fn from_bytes(bytes: &[u8], context: Context) -> Option<NullModification> {
+        /// Bytes before the modifications.
+        const HEADER: usize = 60;
+        /// A list of one element of no bytes, and one of the element that is put there to read the rest.
+        const NULL: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+        let (header, list) = bytes.split_at_checked(HEADER)?;
+        let rest = list.strip_prefix(&NULL)?;
+        let stand_in = [[1, 40, 1, 32].map(i32::to_le_bytes).concat(), vec![0; 32]].concat();
+        let filled = [header, &stand_in, rest].concat();
+        let read = Transaction::from_bytes(&filled, Form::NonVerifiable, context).ok()?;
+        matches!(read.body, Body::AggregateModification(_)).then_some(())?;
+        let written = read.signed_bytes();
+        let (header, rest) = written.split_at_checked(HEADER)?;
+        let signed_bytes = [header, &NULL, rest.get(stand_in.len()..)?].concat();
+        Some(NullModification { version: read.version, signer: read.signer, signed_bytes })
+    }
+
+    /// Its hash.
+    pub fn hash(&self) -> Hash256 {
+        Hash256(keccak256(&self.signed_bytes))
+    }
+}
+
 impl Transaction {
     /// The bytes that are hashed and signed.
     pub fn signed_bytes(&self) -> Vec<u8> {
@@ -43,6 +80,28 @@ impl Transaction {
     /// Reads a transaction from the start of `bytes`.
     pub fn from_bytes(bytes: &[u8], form: Form, context: Context) -> Result<Transaction, ReadError> {
         read(&mut BinarySource::new(bytes, context), form)
+    }
+}
+
+/// How many transactions a multisig transaction holds, and of what kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultisigOutline {
+    /// The number of the kind of the inner transaction.
+    pub inner_kind: i32,
+    /// How many cosignatures are attached.
+    pub cosignatures: usize,
+}
+
+impl MultisigOutline {
+    /// Finds it in the verifiable form of a multisig transaction as it is written, without reading the rest.
+    pub fn of(bytes: &[u8]) -> Option<MultisigOutline> {
+        /// Bytes before the inner transaction.
+        const HEADER: usize = 128;
+        let (length, rest) = bytes.get(HEADER..)?.split_first_chunk()?;
+        let (inner, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let (inner_kind, count) = (inner.first_chunk()?, rest.first_chunk()?);
+        let cosignatures = u32::from_le_bytes(*count) as usize;
+        Some(MultisigOutline { inner_kind: i32::from_le_bytes(*inner_kind), cosignatures })
     }
 }
 
@@ -339,4 +398,74 @@ fn read_supply_change<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicSupplyC
     let kind = SupplyChangeKind::from_code(code)
         .ok_or_else(|| ReadError::Argument("supply type validity must be true".to_owned()))?;
     Ok(MosaicSupplyChange { mosaic, kind, delta })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::crypto::Signature;
+    use crate::model::Timestamp;
+    use crate::model::transaction::wire_version;
+
+    const BYTE: NetworkByte = NetworkByte::TESTNET;
+
+    fn transaction(signer: u8, signature: Option<Signature>, body: Body) -> Transaction {
+        Transaction {
+            version: wire_version(BYTE, 1),
+            timestamp: Timestamp(1),
+            signer: PublicKey([signer; 32]),
+            signature,
+            fee: Amount(1),
+            deadline: Timestamp(2),
+            body,
+        }
+    }
+
+    /// Inner transactions of some kinds and sizes.
+    fn inner(which: u8, payload: Vec<u8>) -> Transaction {
+        let address = Address::from_public_key(&PublicKey([1; 32]), BYTE);
+        let message = Some(Message { kind: MessageKind::Plain, payload }).filter(|message| !message.payload.is_empty());
+        let body = match which {
+            0 => Body::Transfer(Transfer { recipient: address, amount: Amount(1), message, mosaics: Vec::new() }),
+            1 => Body::ImportanceTransfer(ImportanceTransfer { mode: LinkMode::Activate, remote: PublicKey([3; 32]) }),
+            _ => Body::AggregateModification(AggregateModification {
+                modifications: vec![Modification { kind: ModificationKind::Add, cosignatory: PublicKey([4; 32]) }],
+                min_cosignatories_change: None,
+            }),
+        };
+        transaction(20, None, body)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_outline_of_a_multisig_transaction_is_that_of_the_whole_and_needs_all_bytes_before_its_end(
+            which in 0u8..3,
+            payload in proptest::collection::vec(any::<u8>(), 0..40),
+            cosigners in proptest::collection::btree_set(30u8..60, 0..6),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let inner = inner(which, payload);
+            let (signature, account) = (Some(Signature([7; 64])), inner.signer_address(BYTE));
+            let cosignature = |signer| {
+                let body = Cosignature { other_hash: inner.hash().into(), other_account: account };
+                transaction(signer, signature, Body::Cosignature(body))
+            };
+            let cosignatures = cosigners.into_iter().map(cosignature).collect();
+            let multisig = Multisig { inner: inner.clone(), cosignatures };
+            let bytes = transaction(9, signature, Body::Multisig(Box::new(multisig))).to_bytes(Form::Verifiable);
+            let context = Context { network: BYTE, nemesis_signer: Address::from_public_key(&PublicKey([8; 32]), BYTE), trusted: false };
+            let read = Transaction::from_bytes(&bytes, Form::Verifiable, context).unwrap();
+            let inner_kind = read.inner().unwrap().body.kind();
+            let expected = MultisigOutline { inner_kind, cosignatures: read.cosignatures().len() };
+            prop_assert_eq!(MultisigOutline::of(&bytes), Some(expected));
+            let cut = cut.index(bytes.len());
+            let seen = MultisigOutline::of(&bytes[..cut]);
+            let needed = 128 + 4 + inner.signed_bytes().len() + 4;
+            prop_assert_eq!(seen.is_some(), cut >= needed, "{} of {} bytes", cut, bytes.len());
+        }
+    }
 }

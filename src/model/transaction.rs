@@ -184,12 +184,9 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// The attached mosaics other than `nem:xem`, in the order of their plain names. That is the order in which they
-    /// move and are checked; the wire has one of its own.
-    pub fn other_mosaics(&self) -> Vec<&Mosaic> {
-        let mut mosaics: Vec<&Mosaic> = self.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem()).collect();
-        mosaics.sort_by_cached_key(|mosaic| mosaic.id.to_string());
-        mosaics
+    /// The attached mosaics other than `nem:xem`, in the order of the wire, in which they also move and are checked.
+    pub fn other_mosaics(&self) -> impl Iterator<Item = &Mosaic> {
+        self.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem())
     }
 }
 

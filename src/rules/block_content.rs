@@ -3,13 +3,63 @@
 use std::collections::BTreeSet;
 
 use super::result::ValidationResult::{FailureConflictingMosaicCreation, FailureConflictingMultisigModification};
-use super::result::{Verdict, require};
-use crate::model::{Body, MosaicId, Transaction};
+use super::result::{Refusal, Verdict, require};
+use crate::model::{Body, MosaicId, NamespaceId, Transaction};
 
-/// The rules that hold already while a new block is being filled.
-pub fn check_block_content<'t>(transactions: impl IntoIterator<Item = &'t Transaction> + Clone) -> Verdict {
-    one_modification_per_account(transactions.clone())?;
-    mosaics_do_not_conflict(transactions)
+/// What the transactions of a block that is being filled have to do with each other, so that the next one is compared
+/// with all of them at the cost of itself.
+#[derive(Default)]
+pub struct BlockContent {
+    /// Keys of the accounts whose cosignatories change.
+    changed: BTreeSet<[u8; 32]>,
+    defined: BTreeSet<MosaicId>,
+    /// Namespaces of the mosaics that are defined.
+    defined_in: BTreeSet<NamespaceId>,
+    /// Mosaics that are moved, or whose supply changes.
+    used: BTreeSet<MosaicId>,
+    rented: BTreeSet<NamespaceId>,
+}
+
+impl BlockContent {
+    /// What a transaction would add, if it goes together with the others by the rules that hold already while a block is
+    /// being filled, B10 and B11.
+    pub fn addition(&self, transaction: &Transaction) -> Result<BlockContent, Refusal> {
+        one_modification_per_account([transaction])?;
+        let mut own = BlockContent::default();
+        transaction.self_and_children().for_each(|one| own.note(one));
+        require(self.changed.is_disjoint(&own.changed), FailureConflictingMultisigModification)?;
+        let conflicts = own.conflicts_with(&own) || own.conflicts_with(self) || self.conflicts_with(&own);
+        require(!conflicts, FailureConflictingMosaicCreation)?;
+        Ok(own)
+    }
+
+    /// Adds a transaction.
+    pub fn add(&mut self, addition: BlockContent) {
+        self.changed.extend(addition.changed);
+        self.defined.extend(addition.defined);
+        self.defined_in.extend(addition.defined_in);
+        self.used.extend(addition.used);
+        self.rented.extend(addition.rented);
+    }
+
+    fn note(&mut self, transaction: &Transaction) {
+        match &transaction.body {
+            Body::AggregateModification(_) => self.changed.extend([transaction.signer.0]),
+            Body::Transfer(body) => self.used.extend(body.mosaics.iter().map(|mosaic| mosaic.id.clone())),
+            Body::MosaicSupplyChange(body) => self.used.extend([body.mosaic.clone()]),
+            Body::ProvisionNamespace(body) => self.rented.extend(body.name()),
+            Body::MosaicDefinitionCreation(body) => {
+                self.defined_in.extend([body.definition.id.namespace.clone()]);
+                self.defined.extend([body.definition.id.clone()]);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the others use what is defined here.
+    fn conflicts_with(&self, others: &BlockContent) -> bool {
+        !self.defined.is_disjoint(&others.used) || !self.defined_in.is_disjoint(&others.rented)
+    }
 }
 
 /// B10: no account changes its cosignatories twice.

@@ -25,7 +25,7 @@ mod transaction;
 mod transfer;
 
 pub use block::{check_block, transactions_are_new};
-pub use block_content::check_block_content;
+pub use block_content::BlockContent;
 pub use blocked_keys::may_not_harvest;
 pub use case::{Case, Purpose};
 pub use fees::{creation_fee, minimum_fee, rental_fee};

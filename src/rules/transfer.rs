@@ -33,10 +33,10 @@ pub fn max_message_length<V: StateView>(case: &Case<'_, V>) -> usize {
 
 /// T19: the attached mosaics exist and may move. `nem:xem` is not counted among them.
 pub fn mosaics_may_move<V: StateView>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
-    let mosaics = body.other_mosaics();
-    require(mosaics.len() <= MAX_MOSAICS, FailureTooManyMosaicTransfers)?;
-    require(mosaics.is_empty() || body.amount.0.is_multiple_of(MICRO), FailureMosaicDivisibilityViolated)?;
-    mosaics.iter().try_for_each(|mosaic| mosaic_may_move(&mosaic.id, body, subject))
+    let count = body.other_mosaics().count();
+    require(count <= MAX_MOSAICS, FailureTooManyMosaicTransfers)?;
+    require(count == 0 || body.amount.0.is_multiple_of(MICRO), FailureMosaicDivisibilityViolated)?;
+    body.other_mosaics().try_for_each(|mosaic| mosaic_may_move(&mosaic.id, body, subject))
 }
 
 fn mosaic_may_move<V: StateView>(id: &MosaicId, body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {

@@ -162,3 +162,48 @@ fn levy_effect(
         },
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{Context, Form};
+    use crate::crypto::PublicKey;
+    use crate::model::transaction::wire_version;
+    use crate::model::{Amount, Mosaic, Timestamp};
+    use crate::store::test_store;
+
+    /// A space sorts before the colon that follows the name, so a longer name can come before its beginning.
+    #[test]
+    fn attached_mosaics_move_in_the_order_in_which_they_are_written() {
+        let recipient = Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET);
+        let names = ["foo:b", "nem:xem", "foo:b a", "foo.a:c", "foo:b 1"];
+        let attached = names.map(|name| Mosaic { id: MosaicId::parse(name).unwrap(), quantity: 1 });
+        let body = Transfer { recipient, amount: Amount::whole(1), message: None, mosaics: attached.to_vec() };
+        let transaction = Transaction {
+            version: wire_version(NetworkByte::TESTNET, 2),
+            timestamp: Timestamp(1),
+            signer: PublicKey([2; 32]),
+            signature: None,
+            fee: Amount::ZERO,
+            deadline: Timestamp(2),
+            body: Body::Transfer(body),
+        };
+        let context = Context { network: NetworkByte::TESTNET, nemesis_signer: recipient, trusted: false };
+        let read = Transaction::from_bytes(&transaction.signed_bytes(), Form::NonVerifiable, context).unwrap();
+        let (store, _folder) = test_store();
+        let mut list = Vec::new();
+        effects(&read, &store.snapshot().unwrap(), NetworkByte::TESTNET, &mut list).unwrap();
+        let moved: Vec<String> = list.iter().filter_map(moved_mosaic).collect();
+        assert_eq!(moved, ["foo.a:c", "foo:b 1", "foo:b", "foo:b a"]);
+        let Body::Transfer(Transfer { mosaics, .. }) = &read.body else { panic!("another kind") };
+        let written: Vec<String> = mosaics.iter().map(|mosaic| mosaic.id.to_string()).collect();
+        assert_eq!(written, ["foo.a:c", "foo:b 1", "foo:b", "foo:b a", "nem:xem"]);
+    }
+
+    fn moved_mosaic(effect: &Effect<'_>) -> Option<String> {
+        match effect {
+            Effect::MosaicTransfer { mosaic, .. } => Some(mosaic.to_string()),
+            _ => None,
+        }
+    }
+}

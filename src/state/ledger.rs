@@ -12,7 +12,7 @@ use super::outlinks::Outlink;
 use super::pruning::Pruning;
 use super::view::StateView;
 use crate::crypto::PublicKey;
-use crate::model::network::ImportanceScheme;
+use crate::model::network::{ImportanceScheme, Vesting};
 use crate::model::transaction::{LinkMode, ModificationKind};
 use crate::model::{Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, Timestamp};
 use crate::store::{StoreError, Table, Write};
@@ -139,7 +139,8 @@ impl<W: Write> Ledger<'_, W> {
         let account = self.account(to)?;
         let fresh = account.balance.height == 0;
         account.balance.receive(height, amount, &network.chain)?;
-        if height == Height::NEMESIS && *to != network.nemesis_signer {
+        let vests_later = network.chain.vesting == Vesting::TimeBased;
+        if vests_later && height == Height::NEMESIS && *to != network.nemesis_signer {
             if !fresh {
                 return Err(StateError::impossible(format!("{to} is paid twice in the nemesis block")));
             }
@@ -306,5 +307,36 @@ impl<W: Write> StateView for Ledger<'_, W> {
 
     fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
         self.batch.knows_hash(hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::NetworkByte;
+    use crate::model::network::test_network;
+    use crate::store::test_store;
+
+    /// Balance of an account to which the nemesis account pays 5 and then 7 in the nemesis block.
+    fn paid_twice(vesting: Vesting) -> Result<u64, String> {
+        let [nemesis, account] = [b'A', b'B'].map(|letter| Address::from_stored([letter; 40]));
+        let mut network = test_network(NetworkByte::TESTNET, nemesis);
+        network.chain.vesting = vesting;
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        let mut block = BlockContext::new(Height::NEMESIS, Timestamp(0));
+        let mut ledger = Ledger { batch: &mut batch, block: &mut block, network: &network };
+        ledger.seed().unwrap();
+        for amount in [5, 7] {
+            let payment = Effect::Transfer { from: nemesis, to: account, amount };
+            ledger.apply(&payment).map_err(|error| error.to_string())?;
+        }
+        Ok(ledger.account(&account).unwrap().balance.vested)
+    }
+
+    #[test]
+    fn only_where_balances_vest_in_time_is_nobody_paid_twice_in_the_nemesis_block() {
+        assert_eq!(paid_twice(Vesting::Immediate), Ok(12));
+        assert!(paid_twice(Vesting::TimeBased).unwrap_err().contains("paid twice in the nemesis block"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::ChainView;
 use crate::codec::block::{Outline, transaction_at};
+use crate::codec::transaction::MultisigOutline;
 use crate::codec::{Context, Form};
 use crate::model::transaction::kind;
 use crate::model::{Block, Hash256, Height, Transaction};
@@ -122,9 +123,12 @@ impl RawTransaction<'_> {
         self.bytes.first_chunk().map(|bytes| i32::from_le_bytes(*bytes)).ok_or(DAMAGED)
     }
 
-    /// Whether it holds another transaction.
-    pub fn is_multisig(&self) -> Result<bool, StoreError> {
-        Ok(self.kind()? == kind::MULTISIG)
+    /// What it holds, if it is a multisig transaction.
+    pub fn multisig_outline(&self) -> Result<Option<MultisigOutline>, StoreError> {
+        match self.kind()? {
+            kind::MULTISIG => MultisigOutline::of(self.bytes).ok_or(DAMAGED).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// The transaction.

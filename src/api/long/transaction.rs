@@ -55,22 +55,16 @@ impl LongView for FoundTransaction {
         };
         while let Some(raw) = reader.next_raw()? {
             let kind = raw.kind()?;
-            let (is_found, is_multisig) = (reader.index() == self.index + 1, raw.is_multisig()?);
-            let transaction = (is_found || is_multisig).then(|| raw.read()).transpose()?;
-            if is_found {
+            if reader.index() == self.index + 1 {
                 self.ids.mark(kind);
-            }
-            match transaction.as_ref().and_then(|one| Some((one.inner()?, one.cosignatures()))) {
-                Some((inner, cosignatures)) => self.ids.pass_multisig(inner.body.kind(), cosignatures.len()),
-                None => self.ids.pass(kind),
-            }
-            if is_multisig {
+                self.transaction = Some(Box::new(raw.read()?));
                 budget.spend(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
             } else if reader.index() % PASSED_PER_STEP == 0 {
                 budget.spend(cost::STEP);
             }
-            if is_found {
-                self.transaction = transaction.map(Box::new);
+            match raw.multisig_outline()? {
+                Some(outline) => self.ids.pass_multisig(outline.inner_kind, outline.cosignatures),
+                None => self.ids.pass(kind),
             }
             if budget.is_spent() {
                 self.cursor = Some(reader.into_cursor());

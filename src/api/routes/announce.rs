@@ -5,9 +5,10 @@ use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
 use crate::api::long::UnconfirmedList;
 use crate::api::views::{AnnounceResult, Data};
+use crate::codec::transaction::NullModification;
 use crate::codec::wipe::Wiped;
 use crate::codec::{Form, ReadError, Source, limits, transaction};
-use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
 use crate::model::Transaction;
 use crate::model::transaction::wire_network;
 use crate::rules::{self, Case, Purpose, Refusal, ValidationResult, Verdict};
@@ -54,11 +55,40 @@ impl Readable for ToSign {
 /// `POST /transaction/announce`
 pub fn announce(call: &mut Call<'_>) -> Result<(), Failure> {
     let Signed { data, signature } = call.body()?;
-    let mut transaction = Transaction::from_bytes(&data, Form::NonVerifiable, call.view.context())?;
-    let signature = signature.try_into().map(Signature);
-    transaction.signature =
-        Some(signature.map_err(|_| Failure::argument("binary signature representation must be 64 bytes"))?);
-    offer(call, transaction)
+    let context = call.view.context();
+    match (Transaction::from_bytes(&data, Form::NonVerifiable, context), NullModification::from_bytes(&data, context)) {
+        (Err(error), Some(null)) => refuse(call, &null, &signature_of(signature)?, error),
+        (transaction, _) => {
+            let transaction = transaction?;
+            offer(call, Transaction { signature: Some(signature_of(signature)?), ..transaction })
+        }
+    }
+}
+
+fn signature_of(bytes: Vec<u8>) -> Result<Signature, Failure> {
+    let bytes = bytes.try_into().map(Signature);
+    bytes.map_err(|_| Failure::argument("binary signature representation must be 64 bytes"))
+}
+
+/// Answers with the result of a transaction that cannot be kept: its signature is judged first. `error` tells what is
+/// wrong with it otherwise.
+fn refuse(
+    call: &mut Call<'_>,
+    transaction: &NullModification,
+    signature: &Signature,
+    error: ReadError,
+) -> Result<(), Failure> {
+    let mut result = ValidationResult::FailureWrongNetwork;
+    if wire_network(transaction.version) == call.view.network.byte {
+        call.need_network()?;
+        call.budget.spend(cost::ANNOUNCEMENT);
+        let is_signed = verify(&transaction.signer, &transaction.signed_bytes, signature);
+        if is_signed.map_err(|error| Failure::Argument(error.to_string().into()))? {
+            return Err(error.into());
+        }
+        result = ValidationResult::FailureSignatureNotVerifiable;
+    }
+    call.send(&AnnounceResult { result, hash: transaction.hash(), inner_hash: None })
 }
 
 /// `POST /transaction/prepare-announce`

@@ -7,6 +7,7 @@ use crate::api::{Api, NodeStatus, Settings};
 use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
 use crate::model::transaction::{LinkMode, wire_version};
 use crate::model::{Amount, Height, NetworkByte, Transaction};
+use crate::net::http::Reply;
 use crate::rules::{Exception, ValidationResult};
 use crate::state::{Account, LinkRole, VestedBalance};
 
@@ -69,6 +70,35 @@ fn bad_announcements_have_their_texts() {
     let mut node = TestNode { result: Answers::Exception(Exception::argument("x")), ..TestNode::default() };
     let reply = Sent::new("POST /transaction/announce").json(&good).at(&mut Api::new(settings()), &scene, &mut node);
     assert_eq!(failure_in(&reply), (400, "x".to_owned()));
+}
+
+/// Announces an aggregate modification whose only modification is null, signed or not. One is of version 2 and has a
+/// change of the number of signatures.
+fn announce_null(network: NetworkByte, is_signed: bool, scene: &Scene) -> Reply {
+    let version = wire_version(network, 2).to_le_bytes();
+    let [kind, key_bytes, change_bytes] = [0x1001i32, 32, 4].map(i32::to_le_bytes);
+    let signer = pair().public().0;
+    let header = [&kind, &version, &[1, 0, 0, 0], &key_bytes, signer.as_slice(), &[5; 4], &[0; 4], &[9, 0, 0, 0]];
+    let list = [[1, 0, 0, 0], [0; 4], change_bytes, [1, 0, 0, 0]].concat();
+    let data = [header.concat(), list].concat();
+    let signature = if is_signed { pair().sign(&data) } else { Signature([0x33; 64]) };
+    // What follows a transaction is not looked at, nor signed.
+    let (data, signature) = (hex::encode([data, vec![7]].concat()), hex::encode(signature.0));
+    let body = format!(r#"{{"data":"{data}","signature":"{signature}"}}"#);
+    Sent::new("POST /transaction/announce").json(&body).of(scene)
+}
+
+#[test]
+fn of_a_transaction_with_a_null_modification_the_signature_is_judged_first() {
+    let scene = Scene::new();
+    let reply = announce_null(NetworkByte::TESTNET, false, &scene);
+    assert!(text_of(&reply).contains("\"code\":8,"), "{}", text_of(&reply));
+    let reply = announce_null(NetworkByte::MAINNET, false, &scene);
+    assert!(text_of(&reply).contains("\"code\":20,"), "{}", text_of(&reply));
+    let expected = (500, "property modifications holds a null element".to_owned());
+    assert_eq!(failure_in(&announce_null(NetworkByte::TESTNET, true, &scene)), expected);
+    let unready = Scene { status: NodeStatus::Running, ..Scene::new() };
+    assert_eq!(announce_null(NetworkByte::TESTNET, false, &unready).status, 503);
 }
 
 #[test]

@@ -236,11 +236,11 @@ fn a_transaction_is_found_in_a_full_block_in_steps() {
     let scene = Scene::empty();
     scene.add_block(Vec::new());
     scene.put_rich(1);
-    let mut transactions = transfers(40);
+    let mut transactions = transfers(2000);
     let multisig = |number| Transaction { timestamp: Timestamp(5000 + number), ..multisig_with_cosignatures(number) };
-    transactions.extend((0..200).map(multisig));
+    transactions.extend((0..1000).map(multisig));
     scene.add_block(transactions.clone());
-    for transaction in [&transactions[0], &transactions[39], &transactions[100], &transactions[239]] {
+    for transaction in [&transactions[0], &transactions[1999], &transactions[2500], &transactions[2999]] {
         let line = format!("GET /transaction/get?hash={}", transaction.hash());
         let found = is_stepped(&Sent::new(&line), &scene);
         let body: serde_json::Value = serde_json::from_slice(&found.body).unwrap();

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
+use super::trial::Trial;
 use crate::chain::apply::apply_transaction;
 use crate::model::network::Forks;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Body, Hash256, Height, Network, Timestamp, Transaction};
-use crate::rules::{Case, Purpose, Refusal, check_block_content, check_transaction};
+use crate::rules::{BlockContent, Case, Purpose, Refusal, check_transaction};
 use crate::state::{BlockContext, Ledger};
 use crate::store::{Changes, Overlay, Snapshot, StoreError};
 
@@ -23,6 +24,7 @@ pub struct Choice {
 }
 
 /// What is chosen so far.
+#[derive(Default)]
 struct Draft {
     chosen: Vec<Rc<Transaction>>,
     /// Their hashes.
@@ -31,14 +33,8 @@ struct Draft {
     count: usize,
     /// What they do to the state.
     changes: Changes,
-    block: BlockContext,
-}
-
-impl Draft {
-    fn new(height: Height, timestamp: Timestamp) -> Draft {
-        let block = BlockContext::new(height, timestamp);
-        Draft { chosen: Vec::new(), hashes: Vec::new(), count: 0, changes: Changes::default(), block }
-    }
+    /// What they have to do with each other.
+    content: BlockContent,
 }
 
 impl Choice {
@@ -53,7 +49,7 @@ impl Choice {
         timestamp: Timestamp,
         network: &Network,
     ) -> Choice {
-        let mut draft = Draft::new(height, timestamp);
+        let mut draft = Draft::default();
         let mut candidates = unconfirmed;
         if height.0 == network.chain.forks.treasury_reissuance {
             draft.chosen = agreed(std::mem::take(&mut candidates), &network.chain.forks);
@@ -91,33 +87,30 @@ impl Choice {
 
     fn add(&mut self, transaction: Rc<Transaction>, base: &Snapshot<'_>, network: &Network) -> Result<(), Refusal> {
         let Choice { height, timestamp, ref mut draft, .. } = *self;
-        let mut overlay = Overlay::new(base, &mut draft.changes);
-        let mut ledger = Ledger { batch: &mut overlay, block: &mut draft.block, network };
+        let mut trial = Trial::new(Overlay::new(base, &mut draft.changes));
+        // Each transaction has a context of its own: its accounts are written at once, or forgotten if it fails.
+        let mut block = BlockContext::new(height, timestamp);
+        let mut ledger = Ledger { batch: &mut trial, block: &mut block, network };
         let case = Case { state: &ledger, network, height, now: timestamp, purpose: Purpose::NewBlock };
         let effects = check_transaction(&transaction, &case)?;
-        check_block_content(draft.chosen.iter().chain([&transaction]).map(Rc::as_ref))?;
+        let addition = draft.content.addition(&transaction)?;
         let count = draft.count + transaction.self_and_children().count();
         if count > network.chain.max_transactions_per_block as usize {
             // The first that does not fit ends the choice.
             self.candidates.clear();
             return Ok(());
         }
-        if let Err(error) = apply_transaction(&mut ledger, &transaction, &effects) {
-            self.begin_without_last();
+        let applied = apply_transaction(&mut ledger, &transaction, &effects).and_then(|()| ledger.finish());
+        if let Err(error) = applied {
+            trial.take_back()?;
             return Err(error.into());
         }
         drop(effects);
         draft.count = count;
+        draft.content.add(addition);
         draft.hashes.push(transaction.hashes());
         draft.chosen.push(transaction);
         Ok(())
-    }
-
-    /// Begins anew without the transaction that was tried last, as it has changed the state in part.
-    fn begin_without_last(&mut self) {
-        self.candidates.remove(self.next - 1);
-        self.next = 0;
-        self.draft = Draft::new(self.height, self.timestamp);
     }
 }
 

@@ -8,6 +8,7 @@ mod creation;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod trial;
 mod unlocked;
 
 pub use tick::{Harvested, Tick, TickProgress};

@@ -10,17 +10,19 @@ use super::creation::Draw;
 use super::*;
 use crate::chain::proof;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use crate::model::network::test_network;
+use crate::model::network::{MOSAIC_SINK, test_network};
 use crate::model::transaction::{
-    AggregateModification, Cosignature, LinkMode, Modification, ModificationKind, Multisig, Transfer, wire_version,
+    AggregateModification, Cosignature, LinkMode, Modification, ModificationKind, MosaicDefinitionCreation,
+    MosaicSupplyChange, Multisig, SupplyChangeKind, Transfer, wire_version,
 };
 use crate::model::{
-    Address, Amount, Block, BlockKind, Body, Hash256, Height, Mosaic, MosaicId, Network, NetworkByte, Timestamp,
-    Transaction,
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Mosaic, MosaicDefinition, MosaicId, MosaicProperties,
+    NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
 use crate::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
 use crate::state::{
-    Account, AccountImportance, LinkRole, ListWriter, MAX_BALANCE, RecalculationRecord, RemoteLink, VestedBalance,
+    Account, AccountImportance, BlockContext, Effect, Ledger, LinkRole, ListWriter, MAX_BALANCE, RecalculationRecord,
+    RemoteLink, VestedBalance,
 };
 use crate::store::{Snapshot, Store, StoredBlock, Table, Write, block_key, test_store};
 
@@ -116,6 +118,24 @@ impl Scene {
         let link = |role, other| RemoteLink { role, other, height: Height(height), mode: LinkMode::Activate };
         let scene = self.with(owner, |account| account.push_link(link(LinkRole::Owner, address(remote))));
         scene.with(remote, |account| account.push_link(link(LinkRole::Remote, address(owner))))
+    }
+
+    /// Lets an account rent a root namespace, far below the last block.
+    fn leased(self, owner: u8, name: &str) -> Scene {
+        let mut batch = self.store.begin().unwrap();
+        let mut block = BlockContext::new(Height(LAST.0 - 100), Timestamp(0));
+        let mut ledger = Ledger { batch: &mut batch, block: &mut block, network: &self.network };
+        ledger.apply(&Effect::Namespace { owner: address(owner), name: NamespaceId::parse(name).unwrap() }).unwrap();
+        batch.commit().unwrap();
+        self
+    }
+
+    fn with_balance(self, address: Address, balance: VestedBalance) -> Scene {
+        let account = Account { first_height: 1, balance, ..Account::default() };
+        let mut batch = self.store.begin().unwrap();
+        batch.put(Table::Accounts, address.as_bytes(), &account.to_bytes()).unwrap();
+        batch.commit().unwrap();
+        self
     }
 
     fn multisig(self, account: u8, cosignatories: &[u8]) -> Scene {
@@ -299,6 +319,66 @@ fn a_transaction_that_cannot_be_carried_out_leaves_no_trace() {
     }
     // It fails once the cosignature is paid; had that been kept, the last one would lack the fee.
     assert_eq!(scene.chosen(&[transfer(2, 4, 1), fails, multisig(10, &[11], transfer(20, 4, 90))]), [0, 2]);
+}
+
+#[test]
+fn a_definition_that_cannot_be_carried_out_leaves_no_mosaic() {
+    let scene = Scene::new().paid(2, 1000).leased(2, "two");
+    let sink = Address::from_public_key(&MOSAIC_SINK, BYTE);
+    let definition = MosaicDefinition {
+        creator: public(2),
+        id: MosaicId::parse("two:coins").unwrap(),
+        description: "coins".to_owned(),
+        properties: MosaicProperties { divisibility: 0, initial_supply: 1, supply_mutable: true, transferable: true },
+        levy: None,
+    };
+    let (mosaic, kind) = (definition.id.clone(), SupplyChangeKind::Create);
+    let body = MosaicDefinitionCreation { definition, creation_fee_sink: sink, creation_fee: Amount::whole(10) };
+    let fails = transaction(2, Body::MosaicDefinitionCreation(Box::new(body)));
+    let uses = transaction(2, Body::MosaicSupplyChange(MosaicSupplyChange { mosaic, kind, delta: 1 }));
+    assert_eq!(scene.chosen(&[fails.clone(), uses.clone()]), [0]);
+    let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
+    let scene = scene.with_balance(sink, full);
+    // The mosaic is defined before the fee cannot be received.
+    assert_eq!(scene.chosen(&[fails, uses, transfer(2, 3, 1)]), [2]);
+}
+
+/// Seconds that a choice takes for each candidate, at best.
+fn seconds_for_each(scene: &Scene, unconfirmed: &[Transaction], chosen: usize) -> f64 {
+    let state = scene.state();
+    let run = || {
+        let candidates = unconfirmed.iter().cloned().map(Rc::new).collect();
+        let mut choice = Choice::new(candidates, &address(1), LAST.next(), NOW, &scene.network);
+        let begin = std::time::Instant::now();
+        while choice.step(&state, &scene.network).unwrap() {}
+        let seconds = begin.elapsed().as_secs_f64();
+        assert_eq!(choice.into_parts().0.len(), chosen);
+        seconds / unconfirmed.len() as f64
+    };
+    (0..5).map(|_| run()).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn a_candidate_costs_the_same_however_many_are_chosen_already() {
+    let mut scene = Scene::new().paid(2, 1_000_000);
+    scene.network.chain.max_transactions_per_block = 10_000;
+    let unconfirmed: Vec<Transaction> = (0..4000).map(|units| transfer(2, 3, units % 50)).collect();
+    let cost = |count: usize| seconds_for_each(&scene, &unconfirmed[..count], count);
+    let (few, more, many) = (cost(100), cost(1000), cost(4000));
+    println!("seconds for each of 100, 1,000 and 4,000 candidates: {few:e}, {more:e}, {many:e}");
+    assert!(many < 4.0 * few, "{few:e}, {more:e}, {many:e}");
+}
+
+#[test]
+fn a_candidate_costs_the_same_however_many_could_not_be_carried_out() {
+    let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
+    let mut scene = Scene::new().paid(2, 1_000_000).with(3, |account| account.balance = full);
+    scene.network.chain.max_transactions_per_block = 10_000;
+    let unconfirmed: Vec<Transaction> = (0..400).map(|place: u32| transfer(2, 3 + (place % 2) as u8, 1)).collect();
+    let cost = |count: usize| seconds_for_each(&scene, &unconfirmed[..count], count / 2);
+    let (few, many) = (cost(20), cost(400));
+    println!("seconds for each of 20 and 400 candidates: {few:e}, {many:e}");
+    assert!(many < 4.0 * few, "{few:e}, {many:e}");
 }
 
 #[test]
