@@ -457,7 +457,8 @@ mod tests {
             let cosignatures = cosigners.into_iter().map(cosignature).collect();
             let multisig = Multisig { inner: inner.clone(), cosignatures };
             let bytes = transaction(9, signature, Body::Multisig(Box::new(multisig))).to_bytes(Form::Verifiable);
-            let context = Context { network: BYTE, nemesis_signer: Address::from_public_key(&PublicKey([8; 32]), BYTE), trusted: false };
+            let nemesis_signer = Address::from_public_key(&PublicKey([8; 32]), BYTE);
+            let context = Context { network: BYTE, nemesis_signer, trusted: false };
             let read = Transaction::from_bytes(&bytes, Form::Verifiable, context).unwrap();
             let inner_kind = read.inner().unwrap().body.kind();
             let expected = MultisigOutline { inner_kind, cosignatures: read.cosignatures().len() };
