@@ -59,7 +59,8 @@ pub fn generate(plan: &Plan, folder: &Path, tell: impl FnMut(Progress)) -> Resul
     let people = People::new(plan, &mut random);
     let config = write_network(plan, &people, folder).map_err(failed)?;
     let settings = config::load(Some(&config), Vec::new(), Some(folder)).map_err(|error| error.to_string())?;
-    let scratch = tempfile::Builder::new().prefix("scratch-").tempdir_in(folder).map_err(failed)?;
+    let scratch = tempfile::Builder::new().prefix("nisd-chains-").tempdir();
+    let scratch = scratch.map_err(|error| format!("{}: {error}", std::env::temp_dir().display()))?;
     let store = nisd::commands::open_store(&settings, scratch.path()).map_err(|error| error.to_string())?;
     let growth = Growth::new(&store, &settings, &people);
     let traffic = Traffic::new(plan, &settings.network, people, random);

@@ -32,6 +32,29 @@ const REDEFINITIONS: u64 = 3;
 const PERCENTILE: u64 = 50;
 const ABSOLUTE: u64 = 10_000;
 
+/// What becomes of a lease when its year is over.
+#[derive(Clone, Copy)]
+enum Fate {
+    Renewed,
+    /// It is renewed, but has expired before.
+    RenewedLate,
+    /// Somebody else takes the name.
+    Claimed,
+    LeftAlone,
+}
+
+/// Leases have these fates in turn.
+const FATES: [Fate; 8] = [
+    Fate::RenewedLate,
+    Fate::Claimed,
+    Fate::Renewed,
+    Fate::LeftAlone,
+    Fate::Renewed,
+    Fate::Renewed,
+    Fate::Claimed,
+    Fate::Renewed,
+];
+
 /// A root namespace with all that belongs to it.
 pub struct Root {
     name: NamespaceId,
@@ -143,15 +166,17 @@ impl Traffic<'_> {
         let chain = &self.network.chain;
         let (month, end) = (chain.blocks_per_month(), place.height.plus(chain.blocks_per_year()));
         let chance = self.random.next() % month;
-        let (next, event) = match self.random.below(8) {
-            _ if self.roots[root].lasts => (end.minus(1 + chance), Event::Renew(root)),
-            0..4 => (end.minus(1 + chance), Event::Renew(root)),
-            4 => (end.plus(chance / 2), Event::Renew(root)),
-            // Some roots are left alone: nobody claims them before the chain ends.
-            5 => (Height(u64::MAX), Event::Claim(root)),
-            _ => (end.plus(month + chance), Event::Claim(root)),
+        let fate = match self.roots[root].lasts {
+            true => Fate::Renewed,
+            false => FATES[self.leases % FATES.len()],
         };
-        self.plan_event(next, event);
+        self.leases += usize::from(!self.roots[root].lasts);
+        match fate {
+            Fate::Renewed => self.plan_event(end.minus(1 + chance), Event::Renew(root)),
+            Fate::RenewedLate => self.plan_event(end.plus(chance / 2), Event::Renew(root)),
+            Fate::Claimed => self.plan_event(end.plus(month + chance), Event::Claim(root)),
+            Fate::LeftAlone => {}
+        }
         let (owner, new_part) = (self.roots[root].owner, self.roots[root].name.to_string());
         self.rent(place, owner, ROOT_RENT, new_part, None)
     }

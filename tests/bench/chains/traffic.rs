@@ -63,6 +63,8 @@ enum Wish {
 pub enum Event {
     /// A namespace is rented that lasts as long as the chain, and a mosaic in it is traded by everybody.
     Found,
+    /// Some other namespace is rented.
+    Rent,
     /// A mosaic is defined in a root namespace, or in one of its sub-namespaces.
     Define { root: usize, sub: Option<usize>, popular: bool },
     /// A mosaic gets a new description.
@@ -109,6 +111,8 @@ pub struct Traffic<'n> {
     pub count: u64,
     /// Makes names unique.
     pub names: u64,
+    /// Leases of roots that do not last.
+    pub leases: usize,
 }
 
 impl<'n> Traffic<'n> {
@@ -128,10 +132,11 @@ impl<'n> Traffic<'n> {
             events: BTreeMap::new(),
             count: 0,
             names: 0,
+            leases: 0,
         };
         if !plan.plain {
-            let first = [(2, Event::Found), (2, Event::Link), (3, Event::Found), (3, Event::Group), (4, Event::Group)];
-            first.into_iter().for_each(|(height, event)| traffic.plan_event(Height(height), event));
+            let first = [Event::Found, Event::Link, Event::Found, Event::Group, Event::Rent, Event::Rent, Event::Rent];
+            first.into_iter().for_each(|event| traffic.plan_event(Height::NEMESIS.next(), event));
         }
         traffic
     }
@@ -180,6 +185,7 @@ impl<'n> Traffic<'n> {
     fn happen(&mut self, event: Event, place: &Place) -> Happening {
         match event {
             Event::Found => Happening::Now(self.rent_root(place, true)),
+            Event::Rent => Happening::Now(self.rent_root(place, false)),
             Event::Define { root, sub, popular } => self.define(place, root, sub, popular),
             Event::Redefine(token) => self.redefine(place, token),
             Event::Renew(root) => self.renew(place, root),
