@@ -219,7 +219,7 @@ impl Traffic<'_> {
         self.tokens.iter_mut().filter(|token| token.root == root).for_each(|token| token.lost = true);
         self.book.count("claims", 1);
         self.plan_definitions(root, place.height, 1);
-        Happening::Now(self.lease(place, root))
+        Happening::now(self.lease(place, root))
     }
 
     fn is_active(&self, root: usize, height: Height) -> bool {

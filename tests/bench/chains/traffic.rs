@@ -86,11 +86,17 @@ pub enum Event {
 /// What has come of an event.
 pub enum Happening {
     /// It happens by this transaction.
-    Now(Transaction),
+    Now(Box<Transaction>),
     /// It is not possible in this block.
     Later,
     /// It will not be possible any more.
     Never,
+}
+
+impl Happening {
+    pub fn now(transaction: Transaction) -> Happening {
+        Happening::Now(Box::new(transaction))
+    }
 }
 
 /// Everybody, and what they have.
@@ -174,7 +180,7 @@ impl<'n> Traffic<'n> {
             for event in entry.remove() {
                 let has_room = all.len() < self.plan.transactions;
                 match if has_room { self.happen(event, place) } else { Happening::Later } {
-                    Happening::Now(transaction) => self.add(transaction, all),
+                    Happening::Now(transaction) => self.add(*transaction, all),
                     Happening::Later => self.plan_event(place.height.next(), event),
                     Happening::Never => self.book.count("eventsDropped", 1),
                 }
@@ -184,14 +190,14 @@ impl<'n> Traffic<'n> {
 
     fn happen(&mut self, event: Event, place: &Place) -> Happening {
         match event {
-            Event::Found => Happening::Now(self.rent_root(place, true)),
-            Event::Rent => Happening::Now(self.rent_root(place, false)),
+            Event::Found => Happening::now(self.rent_root(place, true)),
+            Event::Rent => Happening::now(self.rent_root(place, false)),
             Event::Define { root, sub, popular } => self.define(place, root, sub, popular),
             Event::Redefine(token) => self.redefine(place, token),
             Event::Renew(root) => self.renew(place, root),
             Event::Claim(root) => self.claim(place, root),
-            Event::Group => Happening::Now(self.convert(place)),
-            Event::Link => self.link(place).map_or(Happening::Later, Happening::Now),
+            Event::Group => Happening::now(self.convert(place)),
+            Event::Link => self.link(place).map_or(Happening::Later, Happening::now),
             Event::Unlink(link) => self.unlink(place, link),
             Event::Relink(link) => self.relink(place, link),
         }
@@ -208,7 +214,7 @@ impl<'n> Traffic<'n> {
         match () {
             _ if self.people.has_signed(signer, place.height) => Happening::Later,
             _ if !self.people.can_pay(signer, place.height, micro) => Happening::Never,
-            _ => Happening::Now(act(self)),
+            _ => Happening::now(act(self)),
         }
     }
 
