@@ -4,9 +4,9 @@
 //! folder `network.properties`, `nemesis.bin`, `blocks.bin` and `summary.json`. The same numbers give the same bytes.
 //! `nisd import --config FOLDER/network.properties --data STORE FOLDER/blocks.bin` takes all of it in by all rules.
 //!
-//! The chain grows on a store of its own in a temporary folder, which TMPDIR names: on /dev/shm that is about twice as
-//! fast, and takes as much memory as the store is large, some 700 bytes a transaction. Harvesters that own a third of all
-//! currency make every block at the first second at which one of them may.
+//! The chain grows on a store of its own in a temporary folder, which TMPDIR names: /dev/shm spares the disk, and takes
+//! as much memory as the store is large. Harvesters that own a third of all currency make every block at the first
+//! second at which one of them may.
 
 #[path = "../common/mod.rs"]
 mod common;

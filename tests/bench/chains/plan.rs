@@ -55,8 +55,8 @@ impl Plan {
         }
         if self.wanted_funded() > MOST_FUNDED {
             return Err(format!(
-                "--accounts: the nemesis block pays {MOST_FUNDED} at most, and every other account must be first seen in \
-                 one of four transactions; ask for fewer accounts, or more blocks or transactions"
+                "--accounts: the nemesis block pays {MOST_FUNDED} at most, and of other accounts one is first seen in \
+                 four transactions; ask for fewer accounts, or more blocks or transactions"
             ));
         }
         let longest = (SECONDS_PER_DAY / FEWEST_BLOCKS_PER_DAY) as u32;
