@@ -21,7 +21,7 @@ use nisd::config;
 use nisd::model::{Amount, Timestamp};
 
 use crate::common::Random;
-use crate::common::private_network::Genesis;
+use crate::common::private_network::{self, Genesis};
 
 pub use book::Book;
 use growth::Growth;
@@ -109,10 +109,14 @@ fn grow(
     out: &mut impl Write,
     mut tell: impl FnMut(Progress),
 ) -> std::io::Result<Book> {
-    let begun = Instant::now();
+    let (begun, now) = (Instant::now(), private_network::now());
     let (mut told, mut told_count) = (begun, 0);
     for height in 2..=plan.blocks {
         let place = growth.next(&traffic.people);
+        if place.time > now {
+            let why = format!("the chain begins with the epoch of NEM and has come to the present at height {height}");
+            return Err(std::io::Error::other(why));
+        }
         if place.signer != place.harvester {
             traffic.book.count("blocksByRemotes", 1);
         }
