@@ -1,0 +1,70 @@
+//! What a chain consists of, counted.
+
+use std::collections::BTreeMap;
+
+use nisd::model::{Block, Body, Timestamp, Transaction};
+use serde_json::{Value, json};
+
+use super::plan::Plan;
+
+/// What was made so far.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// Transactions, without those nested in others and those of the nemesis block.
+    pub transactions: u64,
+    /// All transactions by kind, nested ones included.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// What else is worth knowing.
+    pub others: BTreeMap<&'static str, u64>,
+    /// Time of the last block.
+    pub end: Timestamp,
+}
+
+impl Book {
+    /// Counts the transactions of a block.
+    pub fn enter(&mut self, block: &Block) {
+        self.transactions += block.transactions.len() as u64;
+        for transaction in block.transactions.iter().flat_map(Transaction::self_and_children) {
+            *self.kinds.entry(kind(transaction)).or_default() += 1;
+            let has_message = matches!(&transaction.body, Body::Transfer(body) if body.message.is_some());
+            self.count("messages", u64::from(has_message));
+        }
+    }
+
+    /// Counts something else.
+    pub fn count(&mut self, what: &'static str, more: u64) {
+        *self.others.entry(what).or_default() += more;
+    }
+
+    /// For `summary.json`.
+    pub fn summary(&self, plan: &Plan) -> Value {
+        json!({
+            "seed": plan.seed,
+            "consensus": if plan.stake { "PROOF_OF_STAKE" } else { "PROOF_OF_IMPORTANCE" },
+            "plain": plan.plain,
+            "blocks": plan.blocks,
+            "accounts": plan.accounts,
+            "transactions": self.transactions,
+            "transactionsPerBlock": plan.transactions,
+            "transactionsOfNemesisBlock": plan.funded(),
+            "kinds": self.kinds,
+            "others": self.others,
+            "targetTime": plan.target_time(),
+            "lastTimestamp": self.end.0,
+        })
+    }
+}
+
+fn kind(transaction: &Transaction) -> &'static str {
+    match &transaction.body {
+        Body::Transfer(body) if body.mosaics.is_empty() => "transfer",
+        Body::Transfer(_) => "mosaicTransfer",
+        Body::ImportanceTransfer(_) => "importanceTransfer",
+        Body::AggregateModification(_) => "aggregateModification",
+        Body::Cosignature(_) => "cosignature",
+        Body::Multisig(_) => "multisig",
+        Body::ProvisionNamespace(_) => "provisionNamespace",
+        Body::MosaicDefinitionCreation(_) => "mosaicDefinitionCreation",
+        Body::MosaicSupplyChange(_) => "mosaicSupplyChange",
+    }
+}

@@ -1,0 +1,204 @@
+//! Multisig accounts and links of importance.
+
+use nisd::model::transaction::{
+    AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Modification, ModificationKind, Multisig,
+};
+use nisd::model::units::MICRO;
+use nisd::model::{Body, Height, Transaction};
+
+use super::growth::Place;
+use super::people::{LENDING_HARVESTER, Role};
+use super::traffic::{Event, FEE, FEE_UNIT, Happening, Traffic, message_fee, transfer_fee};
+
+/// Fee for a change of cosignatories.
+const CHANGE_FEE: u64 = 10 * FEE_UNIT;
+/// Most cosignatories of an account.
+const MOST_COSIGNATORIES: usize = 6;
+/// Tries to find a multisig account whose cosignatories have not signed yet.
+const TRIES: usize = 8;
+/// Micro-units that an account has which is to become a multisig account.
+const WEALTH: u64 = 5_000 * MICRO;
+
+/// A multisig account.
+pub struct Group {
+    account: usize,
+    cosignatories: Vec<usize>,
+    /// Signatures needed.
+    needed: usize,
+}
+
+/// A link between an account and one that harvests for it.
+pub struct Link {
+    owner: usize,
+    remote: usize,
+}
+
+impl Traffic<'_> {
+    /// An account becomes a multisig account of two to four others.
+    pub fn convert(&mut self, place: &Place) -> Transaction {
+        let account = self.recruit(place, WEALTH, Role::Multisig);
+        let mut cosignatories: Vec<usize> = Vec::new();
+        let wanted = 2 + self.random.below(3);
+        while cosignatories.len() < wanted {
+            let found = self.cosignatory(place);
+            if !cosignatories.contains(&found) {
+                cosignatories.push(found);
+            }
+        }
+        // The order of the wire.
+        cosignatories.sort_by_key(|place| self.people.get(*place).address);
+        let add = |place: &usize| Modification {
+            kind: ModificationKind::Add,
+            cosignatory: self.people.get(*place).keys.public(),
+        };
+        let modifications = cosignatories.iter().map(add).collect();
+        let needed = 1 + self.random.below(wanted);
+        let body = AggregateModification { modifications, min_cosignatories_change: Some(needed as i32) };
+        self.groups.push(Group { account, cosignatories, needed });
+        self.signed(place, account, 2, CHANGE_FEE, Body::AggregateModification(body))
+    }
+
+    /// Somebody who may sign for others.
+    fn cosignatory(&mut self, place: &Place) -> usize {
+        let roles = [Role::Ordinary, Role::Cosignatory];
+        let found = self.people.payer(&mut self.random, place.height, 0, &roles);
+        self.people.get_mut(found).role = Role::Cosignatory;
+        found
+    }
+
+    /// A multisig account pays somebody or takes in another cosignatory, if one is found that can.
+    pub fn share(&mut self, place: &Place) -> Option<Transaction> {
+        let (index, signers) = (0..TRIES).find_map(|_| self.ready_group(place))?;
+        let others = (signers.len() - 1) as u64;
+        let (account, size) = (self.groups[index].account, self.groups[index].cosignatories.len());
+        let fees = FEE * (1 + others) + CHANGE_FEE;
+        if self.people.get(account).balance < fees {
+            return None;
+        }
+        let inner = match self.random.below(8) {
+            0 if size < MOST_COSIGNATORIES => self.extension(place, index),
+            _ => self.shared_payment(place, account, fees),
+        };
+        self.people.spend(account, FEE * (1 + others));
+        // It acts once in a block, as if it had signed.
+        self.people.sign(account, place.height);
+        let cosignatures =
+            signers[1..].iter().map(|signer| self.cosignature(place, *signer, account, &inner)).collect();
+        let body = Body::Multisig(Box::new(Multisig { inner, cosignatures }));
+        let outer = self.unsigned(place, signers[0], 1, FEE, body);
+        Some(self.sign(place, signers[0], outer))
+    }
+
+    /// A multisig account that has not acted in this block, with as many of its cosignatories as it needs.
+    fn ready_group(&mut self, place: &Place) -> Option<(usize, Vec<usize>)> {
+        let index = self.random.below(self.groups.len().max(1));
+        let Group { account, cosignatories, needed } = self.groups.get(index)?;
+        let nested = self.count + *needed as u64 + 1;
+        if self.people.has_signed(*account, place.height)
+            || nested + self.plan.transactions as u64 > self.plan.block_limit()
+        {
+            return None;
+        }
+        let (start, count) = (self.random.below(cosignatories.len()), cosignatories.len());
+        let in_turn = (0..count).map(|step| cosignatories[(start + step) % count]);
+        let mut signers: Vec<usize> =
+            in_turn.filter(|one| !self.people.has_signed(*one, place.height)).take(*needed).collect();
+        let is_enough = signers.len() == *needed;
+        // Cosignatures have the order of their addresses on the wire.
+        if let Some(others) = signers.get_mut(1..) {
+            others.sort_by_key(|one| self.people.get(*one).address);
+        }
+        is_enough.then_some((index, signers))
+    }
+
+    fn shared_payment(&mut self, place: &Place, account: usize, fees: u64) -> Transaction {
+        let rest = self.people.get(account).balance - fees;
+        let amount = (rest / 10).min((1 + self.random.next() % 3_000) * MICRO);
+        let message = self.message();
+        let fee = transfer_fee(amount) + message_fee(message.as_ref());
+        assert!(fee <= CHANGE_FEE, "that much was put aside");
+        let to = self.people.payee(&mut self.random);
+        let body = Body::Transfer(self.payment(to, amount, message, Vec::new()));
+        self.people.pay(account, to, amount);
+        self.people.spend(account, fee);
+        self.unsigned(place, account, 1, fee, body)
+    }
+
+    /// Another cosignatory for a multisig account.
+    fn extension(&mut self, place: &Place, index: usize) -> Transaction {
+        let (account, known) = (self.groups[index].account, self.groups[index].cosignatories.clone());
+        let mut more = self.cosignatory(place);
+        while known.contains(&more) {
+            more = self.cosignatory(place);
+        }
+        self.groups[index].cosignatories.push(more);
+        let cosignatory = self.people.get(more).keys.public();
+        let modifications = vec![Modification { kind: ModificationKind::Add, cosignatory }];
+        let body = AggregateModification { modifications, min_cosignatories_change: None };
+        self.people.spend(account, CHANGE_FEE);
+        self.book.count("cosignatoriesAdded", 1);
+        self.unsigned(place, account, 1, CHANGE_FEE, Body::AggregateModification(body))
+    }
+
+    fn cosignature(&mut self, place: &Place, signer: usize, account: usize, inner: &Transaction) -> Transaction {
+        let other_account = self.people.get(account).address;
+        let body = Body::Cosignature(Cosignature { other_hash: inner.hash().into(), other_account });
+        let transaction = self.unsigned(place, signer, 1, FEE, body);
+        self.sign(place, signer, transaction)
+    }
+
+    /// Somebody lends its importance to a remote of its own, if there are any left. The first link is that of a
+    /// harvester.
+    pub fn link(&mut self, place: &Place) -> Option<Transaction> {
+        let is_first = self.links.is_empty();
+        if is_first && place.harvester == LENDING_HARVESTER {
+            return None;
+        }
+        let remote = self.people.take_remote()?;
+        let owner = if is_first { LENDING_HARVESTER } else { self.recruit(place, FEE, Role::Lender) };
+        self.links.push(Link { owner, remote });
+        if !is_first {
+            self.plan_end(place.height, self.links.len() - 1);
+        }
+        Some(self.change_link(place, self.links.len() - 1, LinkMode::Activate))
+    }
+
+    fn plan_end(&mut self, height: Height, link: usize) {
+        let end = self.after_limit(height);
+        self.plan_event(end, Event::Unlink(link));
+    }
+
+    /// Some time after a link changes it may change again.
+    fn after_limit(&mut self, height: Height) -> Height {
+        let limit = self.network.chain.rewrite_limit;
+        height.plus(limit + self.random.next() % limit)
+    }
+
+    /// The owner takes its importance back.
+    pub fn unlink(&mut self, place: &Place, link: usize) -> Happening {
+        let owner = self.links[link].owner;
+        self.happen_by(place, owner, FEE, |traffic| {
+            if traffic.random.coin() {
+                let again = traffic.after_limit(place.height);
+                traffic.plan_event(again, Event::Relink(link));
+            }
+            traffic.change_link(place, link, LinkMode::Deactivate)
+        })
+    }
+
+    /// The owner lends its importance to the same remote again.
+    pub fn relink(&mut self, place: &Place, link: usize) -> Happening {
+        let owner = self.links[link].owner;
+        self.happen_by(place, owner, FEE, |traffic| {
+            traffic.plan_end(place.height, link);
+            traffic.change_link(place, link, LinkMode::Activate)
+        })
+    }
+
+    fn change_link(&mut self, place: &Place, link: usize, mode: LinkMode) -> Transaction {
+        let Link { owner, remote } = self.links[link];
+        self.book.count(if mode == LinkMode::Activate { "linksMade" } else { "linksEnded" }, 1);
+        let remote = self.people.get(remote).keys.public();
+        self.signed(place, owner, 1, FEE, Body::ImportanceTransfer(ImportanceTransfer { mode, remote }))
+    }
+}

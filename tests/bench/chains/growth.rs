@@ -1,0 +1,185 @@
+//! The chain that grows: a real one in a store of its own, in which the importances come about that decide on who makes
+//! the next block, and when.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::rc::Rc;
+
+use nisd::chain::{Intake, IntakeOptions, IntakeProgress, Window, due_after, harvesting_importance, proof};
+use nisd::codec::block_file::{BlockFile, write_block};
+use nisd::config::Settings;
+use nisd::crypto::PublicKey;
+use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
+use nisd::rules::may_sign_block;
+use nisd::state;
+use nisd::store::{Store, StoredBlock, tip};
+
+use super::people::{HARVESTERS, LENDING_HARVESTER, People};
+use crate::common::private_network;
+
+/// Transactions after which the store commits, beside after every recalculation of importances.
+const COMMIT_AFTER: usize = 50_000;
+/// Network time that no block is ahead of.
+const LATE: Timestamp = Timestamp(i32::MAX - 100);
+/// Longest time between two blocks that is looked for.
+const LONGEST: i32 = 86_400;
+
+/// Where and when the next block is made, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub height: Height,
+    /// Time of the block before it.
+    pub parent: Timestamp,
+    /// Its own time.
+    pub time: Timestamp,
+    /// The account that signs it.
+    pub signer: usize,
+    /// The account that is paid for it.
+    pub harvester: usize,
+}
+
+/// A queue of bytes with a reader at the other end.
+#[derive(Clone, Default)]
+struct Pipe(Rc<RefCell<VecDeque<u8>>>);
+
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.borrow_mut().read(buffer)
+    }
+}
+
+/// The growing chain.
+pub struct Growth<'s> {
+    store: &'s Store,
+    network: &'s Network,
+    pipe: Pipe,
+    intake: Intake<'s>,
+    uncommitted: usize,
+    height: Height,
+    hash: Hash256,
+    generation_hash: Hash256,
+    time: Timestamp,
+    window: Window,
+    /// Accounts that may make a block, and those that are paid for it.
+    candidates: Vec<(usize, usize)>,
+    /// The harvester that lends its importance.
+    lender: PublicKey,
+}
+
+impl<'s> Growth<'s> {
+    /// Takes the nemesis block into the store.
+    pub fn new(store: &'s Store, settings: &'s Settings, people: &People) -> Growth<'s> {
+        let (network, pipe) = (&settings.network, Pipe::default());
+        let nemesis = settings.nemesis.read().expect("the nemesis block");
+        // The chain is checked when somebody takes it in. Commits are asked for.
+        let trusted_below = Height(u64::MAX);
+        let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below };
+        let file = BlockFile::new(pipe.clone()).expect("a pipe");
+        let mut intake = Intake::new(store, network, nemesis, vec![file], options).expect("an empty store");
+        take_until(&mut intake, Height::NEMESIS);
+        intake.commit().expect("room");
+        let snapshot = store.snapshot().expect("a snapshot");
+        let first = tip(&snapshot).expect("a store").expect("the nemesis block");
+        let StoredBlock { height, hash, generation_hash, timestamp: time, .. } = first;
+        let window = Window::load(&snapshot, height).expect("a window");
+        let own = (0..HARVESTERS).map(|place| (place, place));
+        let candidates = own.chain(people.harvesting_remote().map(|remote| (remote, LENDING_HARVESTER))).collect();
+        let (uncommitted, lender) = (0, people.get(LENDING_HARVESTER).keys.public());
+        Growth {
+            lender,
+            store,
+            network,
+            pipe,
+            intake,
+            uncommitted,
+            height,
+            hash,
+            generation_hash,
+            time,
+            window,
+            candidates,
+        }
+    }
+
+    /// Time of the last block.
+    pub fn time(&self) -> Timestamp {
+        self.time
+    }
+
+    /// The earliest place for the next block.
+    pub fn next(&self, people: &People) -> Place {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        let (height, limit) = (self.height.next(), self.network.chain.rewrite_limit);
+        let difficulty = self.difficulty();
+        let elapsed = |signer: usize| {
+            let address = &people.get(signer).address;
+            // The link of a harvester is committed at once, long before it takes effect.
+            let account = state::account(&snapshot, address).expect("an account");
+            if !may_sign_block(account.remote_status(height, limit)) {
+                return None;
+            }
+            let importance = harvesting_importance(&snapshot, address, height, self.network).expect("an importance");
+            let drawn = proof::generation_hash(&self.generation_hash, &people.get(signer).keys.public());
+            self.seconds_until_hit(proof::hit(&drawn), importance, difficulty)
+        };
+        let all =
+            self.candidates.iter().filter_map(|(signer, harvester)| Some((elapsed(*signer)?, *signer, *harvester)));
+        let (elapsed, signer, harvester) = all.min().expect("somebody is important enough to make a block");
+        Place { height, parent: self.time, time: Timestamp(self.time.0 + elapsed), signer, harvester }
+    }
+
+    /// The first second at which a block may be made. Targets grow with time.
+    fn seconds_until_hit(&self, hit: u64, importance: u64, difficulty: u64) -> Option<i32> {
+        let is_hit =
+            |elapsed: i32| proof::is_hit(hit, &proof::target(elapsed, importance, difficulty, &self.network.chain));
+        let (mut below, mut above) = (0, LONGEST);
+        if !is_hit(above) {
+            return None;
+        }
+        while above - below > 1 {
+            let middle = (below + above) / 2;
+            *(if is_hit(middle) { &mut above } else { &mut below }) = middle;
+        }
+        Some(above)
+    }
+
+    fn difficulty(&self) -> u64 {
+        self.window.difficulty(self.network.chain.target_time).expect("time passes")
+    }
+
+    /// The signed block.
+    pub fn make(&self, people: &People, place: &Place, transactions: Vec<Transaction>) -> Block {
+        let keys = &people.get(place.signer).keys;
+        private_network::block(keys, place.height.0, place.time, self.hash, transactions)
+    }
+
+    /// Whether a transaction decides on who may make blocks.
+    fn is_link(&self, transaction: &Transaction) -> bool {
+        matches!(transaction.body, Body::ImportanceTransfer(_)) && transaction.signer == self.lender
+    }
+
+    /// Puts a block onto the chain; `bytes` is its verifiable form.
+    pub fn push(&mut self, block: &Block, bytes: &[u8], is_last: bool) {
+        let difficulty = self.difficulty();
+        write_block(&mut *self.pipe.0.borrow_mut(), bytes).expect("memory");
+        take_until(&mut self.intake, block.height);
+        self.window.push(difficulty, block.timestamp);
+        (self.height, self.hash, self.time) = (block.height, block.hash(), block.timestamp);
+        self.generation_hash = proof::generation_hash(&self.generation_hash, &block.signer);
+        self.uncommitted += block.transactions.len();
+        let is_due = due_after(block.height).is_some() || block.transactions.iter().any(|one| self.is_link(one));
+        if is_due || self.uncommitted >= COMMIT_AFTER || is_last {
+            self.intake.commit().expect("room");
+            self.uncommitted = 0;
+        }
+    }
+}
+
+/// Takes blocks in until there is one at a height.
+fn take_until(intake: &mut Intake<'_>, height: Height) {
+    while intake.height() < height {
+        let progress = intake.step(LATE).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(progress, IntakeProgress::Working, "the block is there, and nothing else is committed");
+    }
+}

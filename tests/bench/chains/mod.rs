@@ -1,0 +1,140 @@
+//! Long valid chains made up from a seed: blocks in the format that `nisd import` takes, with the settings and the
+//! nemesis block of their network.
+
+mod book;
+mod groups;
+mod growth;
+mod names;
+mod people;
+mod plan;
+mod traffic;
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use flate2::write::GzEncoder;
+use nisd::codec::Form;
+use nisd::codec::block_file::write_block;
+use nisd::config;
+use nisd::model::{Amount, Timestamp};
+
+use crate::common::Random;
+use crate::common::private_network::{self, Genesis};
+
+pub use book::Book;
+use growth::Growth;
+use people::People;
+pub use plan::Plan;
+use traffic::Traffic;
+
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// Files of a chain.
+pub struct Files {
+    /// Settings of the network.
+    pub config: PathBuf,
+    /// All blocks but the nemesis block.
+    pub blocks: PathBuf,
+}
+
+/// What is told while a chain is made.
+pub struct Progress {
+    /// Height so far.
+    pub height: u64,
+    /// Transactions so far, without those nested in others.
+    pub transactions: u64,
+    /// Transactions a second, since the last time and from the beginning.
+    pub rates: [f64; 2],
+}
+
+/// Makes a chain in a folder, which is created.
+pub fn generate(plan: &Plan, folder: &Path, tell: impl FnMut(Progress)) -> Result<(Files, Book), String> {
+    plan.check()?;
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut random = Random(plan.seed);
+    let people = People::new(plan, &mut random);
+    let config = write_network(plan, &people, folder).map_err(failed)?;
+    let settings = config::load(Some(&config), Vec::new(), Some(folder)).map_err(|error| error.to_string())?;
+    let scratch = tempfile::Builder::new().prefix("nisd-chains-").tempdir();
+    let scratch = scratch.map_err(|error| format!("{}: {error}", std::env::temp_dir().display()))?;
+    let store = nisd::commands::open_store(&settings, scratch.path()).map_err(|error| error.to_string())?;
+    let growth = Growth::new(&store, &settings, &people);
+    let traffic = Traffic::new(plan, &settings.network, people, random);
+    let blocks = folder.join(if plan.gzip { "blocks.bin.gz" } else { "blocks.bin" });
+    let file = BufWriter::new(File::create(&blocks).map_err(failed)?);
+    let book = if plan.gzip {
+        let mut out = GzEncoder::new(file, flate2::Compression::fast());
+        let book = grow(plan, growth, traffic, &mut out, tell).map_err(failed)?;
+        out.finish().and_then(|mut file| file.flush()).map_err(failed)?;
+        book
+    } else {
+        let mut out = file;
+        let book = grow(plan, growth, traffic, &mut out, tell).map_err(failed)?;
+        out.flush().map_err(failed)?;
+        book
+    };
+    let summary = serde_json::to_string_pretty(&book.summary(plan)).expect("JSON") + "\n";
+    fs::write(folder.join("summary.json"), summary).map_err(failed)?;
+    Ok((Files { config, blocks }, book))
+}
+
+/// Writes `nemesis.bin` and `network.properties`.
+fn write_network(plan: &Plan, people: &People, folder: &Path) -> std::io::Result<PathBuf> {
+    let funded: Vec<_> = people.funded().map(|(address, micro)| (address, Amount(micro))).collect();
+    let numbers = [u64::from(plan.target_time()), plan.rewrite_limit(), plan.block_limit(), plan.attempt_limit()];
+    let [target_time, rewrite_limit, per_block, per_attempt] = numbers.map(|number| number.to_string());
+    let consensus = if plan.stake { "PROOF_OF_STAKE" } else { "PROOF_OF_IMPORTANCE" };
+    let settings = [
+        ("nis.blockGenerationTargetTime", target_time.as_str()),
+        ("nis.blockChainRewriteLimit", &rewrite_limit),
+        ("nis.maxTransactionsPerBlock", &per_block),
+        ("nis.maxTransactions", &per_attempt),
+        ("nis.blockChainFeatures", &format!("{consensus}|WB_TIME_BASED_VESTING")),
+    ];
+    let written = Genesis::new(Timestamp(0), &funded).write(folder, &settings);
+    let config = folder.join("network.properties");
+    fs::rename(written, &config)?;
+    Ok(config)
+}
+
+/// Makes all blocks after the first, puts them onto the chain and into the file.
+fn grow(
+    plan: &Plan,
+    mut growth: Growth<'_>,
+    mut traffic: Traffic<'_>,
+    out: &mut impl Write,
+    mut tell: impl FnMut(Progress),
+) -> std::io::Result<Book> {
+    let (begun, now) = (Instant::now(), private_network::now());
+    let (mut told, mut told_count) = (begun, 0);
+    for height in 2..=plan.blocks {
+        let place = growth.next(&traffic.people);
+        if place.time > now {
+            let why = format!("the chain begins with the epoch of NEM and has come to the present at height {height}");
+            return Err(std::io::Error::other(why));
+        }
+        if place.signer != place.harvester {
+            traffic.book.count("blocksByRemotes", 1);
+        }
+        let transactions = traffic.fill(&place);
+        let block = growth.make(&traffic.people, &place, transactions);
+        traffic.book.enter(&block);
+        let bytes = block.to_bytes(Form::Verifiable);
+        write_block(out, &bytes)?;
+        growth.push(&block, &bytes, height == plan.blocks);
+        let transactions = traffic.book.transactions;
+        if told.elapsed() >= TELL_EVERY || height == plan.blocks {
+            let rate = |count: u64, since: Instant| count as f64 / since.elapsed().as_secs_f64();
+            let rates = [rate(transactions - told_count, told), rate(transactions, begun)];
+            tell(Progress { height, transactions, rates });
+            (told, told_count) = (Instant::now(), transactions);
+        }
+    }
+    traffic.book.end = growth.time();
+    traffic.book.count("mostHoldersOfAMosaic", traffic.most_holders() as u64);
+    Ok(traffic.book)
+}

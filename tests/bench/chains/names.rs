@@ -1,0 +1,495 @@
+//! Namespaces that are rented, renewed, given up and taken over, and mosaics that move among many holders.
+
+use std::collections::HashMap;
+
+use nisd::model::mosaic::LevyKind;
+use nisd::model::transaction::{MosaicDefinitionCreation, MosaicSupplyChange, ProvisionNamespace, SupplyChangeKind};
+use nisd::model::units::MICRO;
+use nisd::model::{
+    Amount, Body, Height, Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction,
+};
+
+use super::growth::Place;
+use super::people::Role;
+use super::traffic::{Event, FEE, FEE_UNIT, Happening, Traffic, currency, fee_of_units, message_fee};
+
+/// Micro-units of the rent of a root and of a sub-namespace, and of the fee for a mosaic.
+const ROOT_RENT: u64 = 100 * MICRO;
+const SUB_RENT: u64 = 10 * MICRO;
+const CREATION_FEE: u64 = 10 * MICRO;
+/// Micro-units that a founder has, and those that it keeps for its rents.
+const FOUNDATION: u64 = 20_000 * MICRO;
+const RESERVE: u64 = 5_000 * MICRO;
+/// Whole units of the currency against which mosaics are valued.
+const CURRENCY_SUPPLY: u128 = 8_999_999_999;
+/// Blocks within which the owner of a namespace defines its mosaics.
+const SOON: u64 = 50;
+/// Tries to find something that fits.
+const TRIES: usize = 8;
+/// New descriptions of the first popular mosaic.
+const REDEFINITIONS: u64 = 3;
+/// Terms of the two kinds of levies: ten-thousandths of the mosaic itself, and micro-units.
+const PERCENTILE: u64 = 50;
+const ABSOLUTE: u64 = 10_000;
+
+/// What becomes of a lease when its year is over.
+#[derive(Clone, Copy)]
+enum Fate {
+    Renewed,
+    /// It is renewed, but has expired before.
+    RenewedLate,
+    /// Somebody else takes the name.
+    Claimed,
+    LeftAlone,
+}
+
+/// Leases have these fates in turn.
+const FATES: [Fate; 8] = [
+    Fate::RenewedLate,
+    Fate::Claimed,
+    Fate::Renewed,
+    Fate::LeftAlone,
+    Fate::Renewed,
+    Fate::Renewed,
+    Fate::Claimed,
+    Fate::Renewed,
+];
+
+/// A root namespace with all that belongs to it.
+pub struct Root {
+    name: NamespaceId,
+    owner: usize,
+    /// Where its last lease begins, and where the one before ends if that is later.
+    leased: Height,
+    previous_end: Height,
+    subs: Vec<Sub>,
+    /// The last block that defines a mosaic in it.
+    defined: Height,
+    lasts: bool,
+}
+
+struct Sub {
+    name: NamespaceId,
+    /// The block after which it is in force.
+    from: Height,
+}
+
+/// A mosaic.
+pub struct Token {
+    id: MosaicId,
+    root: usize,
+    /// The owner of the root; the mosaic is lost if that is somebody else.
+    creator: usize,
+    properties: MosaicProperties,
+    levy: Option<LevyKind>,
+    supply: u64,
+    descriptions: u64,
+    /// The last block that defines it.
+    defined: Height,
+    quantities: HashMap<usize, u64>,
+    /// Everybody who ever had some.
+    holders: Vec<usize>,
+    lost: bool,
+}
+
+impl Token {
+    fn quantity(&self, holder: usize) -> u64 {
+        self.quantities.get(&holder).copied().unwrap_or(0)
+    }
+
+    fn give(&mut self, to: usize, quantity: u64) {
+        match self.quantities.get_mut(&to) {
+            Some(has) => *has += quantity,
+            None => {
+                self.holders.push(to);
+                self.quantities.insert(to, quantity);
+            }
+        }
+    }
+
+    fn take(&mut self, from: usize, quantity: u64) {
+        let has = self.quantities.get_mut(&from).expect("a holder");
+        *has = has.checked_sub(quantity).expect("enough");
+    }
+
+    /// Smallest units that a transfer of so many costs in addition.
+    fn levy_on(&self, quantity: u64) -> u64 {
+        if self.levy == Some(LevyKind::Percentile) { quantity * PERCENTILE / 10_000 } else { 0 }
+    }
+
+    /// What so many smallest units are worth, in whole units of the currency.
+    fn value(&self, quantity: u64) -> u64 {
+        let total = u128::from(self.supply) * u128::from(self.properties.multiplier());
+        (CURRENCY_SUPPLY * u128::from(quantity) / total) as u64
+    }
+}
+
+impl Traffic<'_> {
+    /// Somebody rents a new root.
+    pub fn rent_root(&mut self, place: &Place, lasts: bool) -> Transaction {
+        let owner = match lasts {
+            true => self.recruit(place, FOUNDATION, Role::Founder),
+            false => self.landlord(place),
+        };
+        let name = NamespaceId::parse(&self.new_name("root")).expect("a name");
+        let (root, height) = (self.roots.len(), place.height);
+        let (subs, none) = (Vec::new(), Height(0));
+        let previous_end = none;
+        self.roots.push(Root { name, owner, leased: height, previous_end, subs, defined: none, lasts });
+        let mosaics = if lasts { 1 } else { 1 + self.random.below(2) };
+        self.plan_definitions(root, height, mosaics);
+        self.lease(place, root)
+    }
+
+    fn landlord(&mut self, place: &Place) -> usize {
+        let roles = [Role::Ordinary, Role::Landlord];
+        let found = self.people.payer(&mut self.random, place.height, 2 * ROOT_RENT, &roles);
+        self.people.get_mut(found).role = Role::Landlord;
+        found
+    }
+
+    fn new_name(&mut self, kind: &str) -> String {
+        self.names += 1;
+        format!("{kind}{}", self.names)
+    }
+
+    fn plan_definitions(&mut self, root: usize, height: Height, count: usize) {
+        for _ in 0..count {
+            let (sub, popular) = (None, self.roots[root].lasts);
+            let soon = height.plus(1 + if popular { 0 } else { self.random.next() % SOON });
+            self.plan_event(soon, Event::Define { root, sub, popular });
+        }
+    }
+
+    /// The transaction by which the owner rents a root, and what comes of it when the year is over.
+    fn lease(&mut self, place: &Place, root: usize) -> Transaction {
+        let chain = &self.network.chain;
+        let (month, end) = (chain.blocks_per_month(), place.height.plus(chain.blocks_per_year()));
+        let chance = self.random.next() % month;
+        let fate = match self.roots[root].lasts {
+            true => Fate::Renewed,
+            false => FATES[self.leases % FATES.len()],
+        };
+        self.leases += usize::from(!self.roots[root].lasts);
+        match fate {
+            Fate::Renewed => self.plan_event(end.minus(1 + chance), Event::Renew(root)),
+            Fate::RenewedLate => self.plan_event(end.plus(chance / 2), Event::Renew(root)),
+            Fate::Claimed => self.plan_event(end.plus(month + chance), Event::Claim(root)),
+            Fate::LeftAlone => {}
+        }
+        let (owner, new_part) = (self.roots[root].owner, self.roots[root].name.to_string());
+        self.rent(place, owner, ROOT_RENT, new_part, None)
+    }
+
+    fn rent(
+        &mut self,
+        place: &Place,
+        owner: usize,
+        rent: u64,
+        new_part: String,
+        parent: Option<NamespaceId>,
+    ) -> Transaction {
+        let (rental_fee_sink, rental_fee) = (self.network.namespace_sink(), Amount(rent));
+        let body = ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent };
+        self.people.spend(owner, rent);
+        self.signed(place, owner, 1, FEE, Body::ProvisionNamespace(body))
+    }
+
+    /// The owner rents a root again, before it expires or soon after.
+    pub fn renew(&mut self, place: &Place, root: usize) -> Happening {
+        let (term, height) = (self.network.chain.blocks_per_year(), place.height);
+        if self.roots[root].defined == height {
+            return Happening::Later;
+        }
+        self.happen_by(place, self.roots[root].owner, ROOT_RENT + FEE, |traffic| {
+            let entry = &mut traffic.roots[root];
+            let end = entry.leased.plus(term);
+            traffic.book.count(if end > height { "renewals" } else { "renewalsAfterExpiry" }, 1);
+            (entry.previous_end, entry.leased) = (end, height);
+            traffic.lease(place, root)
+        })
+    }
+
+    /// Somebody else rents a root that has expired. What was in it is lost.
+    pub fn claim(&mut self, place: &Place, root: usize) -> Happening {
+        let owner = self.landlord(place);
+        let entry = &mut self.roots[root];
+        (entry.owner, entry.leased, entry.previous_end) = (owner, place.height, Height(0));
+        entry.subs.clear();
+        self.tokens.iter_mut().filter(|token| token.root == root).for_each(|token| token.lost = true);
+        self.book.count("claims", 1);
+        self.plan_definitions(root, place.height, 1);
+        Happening::now(self.lease(place, root))
+    }
+
+    fn is_active(&self, root: usize, height: Height) -> bool {
+        height < self.roots[root].leased.plus(self.network.chain.blocks_per_year())
+    }
+
+    /// A root that is active.
+    pub fn any_root(&mut self, height: Height) -> Option<usize> {
+        let count = self.roots.len().max(1);
+        let mut tries = (0..TRIES).map(|_| self.random.below(count)).collect::<Vec<_>>().into_iter();
+        tries.find(|root| *root < self.roots.len() && self.is_active(*root, height))
+    }
+
+    /// The owner of a root rents a name in it, if it can.
+    pub fn rent_sub(&mut self, place: &Place, root: usize) -> Option<Transaction> {
+        let owner = self.roots[root].owner;
+        if !self.people.can_pay(owner, place.height, SUB_RENT + FEE) {
+            return None;
+        }
+        let new_part = self.new_name("sub");
+        let Root { name, subs, .. } = &self.roots[root];
+        let below = |name: &&NamespaceId| name.parts().count() < 3;
+        let above = subs.get(self.random.below(2 * subs.len() + 1)).map(|sub| &sub.name).filter(below);
+        let parent = above.unwrap_or(name).clone();
+        // While a lease lasts that was renewed, names that are added are not in force.
+        let from = place.height.max(self.roots[root].previous_end);
+        let (name, number) = (parent.child(&new_part).expect("a name"), self.roots[root].subs.len());
+        self.roots[root].subs.push(Sub { name, from });
+        if self.random.coin() {
+            let soon = from.plus(1 + self.random.next() % SOON);
+            self.plan_event(soon, Event::Define { root, sub: Some(number), popular: false });
+        }
+        Some(self.rent(place, owner, SUB_RENT, new_part, Some(parent)))
+    }
+
+    /// The owner of a root defines a mosaic in it or in a name below.
+    pub fn define(&mut self, place: &Place, root: usize, sub: Option<usize>, popular: bool) -> Happening {
+        let Root { name, subs, leased, owner, .. } = &self.roots[root];
+        let namespace = match sub {
+            None => Some(name),
+            // Somebody else may have claimed the root since.
+            Some(number) => subs.get(number).filter(|sub| sub.from < place.height).map(|sub| &sub.name),
+        };
+        let Some(namespace) = namespace.filter(|_| self.is_active(root, place.height)).cloned() else {
+            return Happening::Never;
+        };
+        // A root is not rented in the block that defines a mosaic in it.
+        if *leased == place.height {
+            return Happening::Later;
+        }
+        self.happen_by(place, *owner, CREATION_FEE + FEE, |traffic| {
+            let token = traffic.new_token(place, root, namespace, popular);
+            traffic.describe(place, token)
+        })
+    }
+
+    fn new_token(&mut self, place: &Place, root: usize, namespace: NamespaceId, popular: bool) -> usize {
+        let id = MosaicId::new(namespace, &self.new_name("token")).expect("a name");
+        let creator = self.roots[root].owner;
+        let divisibility = if popular { 3 } else { self.random.below(7) as u8 };
+        let digits = if popular { 9 } else { 3 + self.random.below(7) as u32 };
+        let (supply_mutable, transferable) = (popular || self.random.coin(), popular || self.random.below(10) > 0);
+        let supply = 10u64.pow(digits);
+        let properties = MosaicProperties { divisibility, initial_supply: supply, supply_mutable, transferable };
+        let levy = match self.random.below(10) {
+            0 if !popular && transferable => Some(LevyKind::Percentile),
+            1 if !popular => Some(LevyKind::Absolute),
+            _ => None,
+        };
+        let quantities = HashMap::from([(creator, supply * properties.multiplier())]);
+        let (descriptions, defined, holders, lost) = (0, Height(0), vec![creator], false);
+        let token = self.tokens.len();
+        self.tokens.push(Token {
+            id,
+            root,
+            creator,
+            properties,
+            levy,
+            supply,
+            descriptions,
+            defined,
+            quantities,
+            holders,
+            lost,
+        });
+        self.plan_redefinitions(place, token, popular);
+        token
+    }
+
+    fn plan_redefinitions(&mut self, place: &Place, token: usize, popular: bool) {
+        let year = self.network.chain.blocks_per_year();
+        if !popular {
+            let height = place.height.plus(1 + self.random.next() % (year / 2));
+            let wanted = self.random.below(4) == 0;
+            return if wanted {
+                self.plan_event(height, Event::Redefine(token))
+            };
+        }
+        self.popular.push(token);
+        if self.popular.len() == 1 {
+            // All balances are written anew each time.
+            let parts = REDEFINITIONS + 1;
+            (1..parts).for_each(|part| {
+                let height = Height(self.plan.blocks * part / parts).max(place.height.next());
+                self.plan_event(height, Event::Redefine(token));
+            });
+        }
+    }
+
+    /// The transaction that defines a mosaic, or gives it another description.
+    fn describe(&mut self, place: &Place, token: usize) -> Transaction {
+        let entry = &mut self.tokens[token];
+        entry.descriptions += 1;
+        entry.defined = place.height;
+        self.roots[entry.root].defined = place.height;
+        let creator = self.people.get(entry.creator);
+        let levy = |kind| {
+            let (mosaic, fee) = match kind {
+                LevyKind::Percentile => (entry.id.clone(), PERCENTILE),
+                LevyKind::Absolute => (MosaicId::xem(), ABSOLUTE),
+            };
+            Levy { kind, recipient: creator.address, mosaic, fee }
+        };
+        let definition = MosaicDefinition {
+            creator: creator.keys.public(),
+            id: entry.id.clone(),
+            description: format!("{} as described for the {}. time", entry.id, entry.descriptions),
+            properties: entry.properties,
+            levy: entry.levy.map(levy),
+        };
+        let (creation_fee_sink, creation_fee) = (self.network.mosaic_sink(), Amount(CREATION_FEE));
+        let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee };
+        let creator = entry.creator;
+        self.people.spend(creator, CREATION_FEE);
+        self.signed(place, creator, 1, FEE, Body::MosaicDefinitionCreation(Box::new(body)))
+    }
+
+    /// The creator of a mosaic gives it another description.
+    pub fn redefine(&mut self, place: &Place, token: usize) -> Happening {
+        let Token { root, creator, lost, defined, .. } = self.tokens[token];
+        match () {
+            _ if lost || !self.is_active(root, place.height) => Happening::Never,
+            _ if defined == place.height || self.roots[root].leased == place.height => Happening::Later,
+            _ => self.happen_by(place, creator, CREATION_FEE + FEE, |traffic| {
+                traffic.book.count("redefinitions", 1);
+                traffic.describe(place, token)
+            }),
+        }
+    }
+
+    /// A mosaic that may move in this block: those that everybody trades more often than others.
+    fn any_token(&mut self, place: &Place) -> Option<usize> {
+        let token = match (self.random.below(10), self.popular.is_empty()) {
+            (0..4, false) => self.popular[0],
+            (4..6, false) => self.popular[self.random.below(self.popular.len())],
+            _ if self.tokens.is_empty() => return None,
+            _ => self.random.below(self.tokens.len()),
+        };
+        self.may_move(token, place.height).then_some(token)
+    }
+
+    fn may_move(&self, token: usize, height: Height) -> bool {
+        let Token { root, defined, lost, .. } = self.tokens[token];
+        !lost && defined < height && self.is_active(root, height)
+    }
+
+    /// The creator of some mosaic makes more of it, or less.
+    pub fn change_supply(&mut self, place: &Place) -> Option<Transaction> {
+        let index = self.any_token(place)?;
+        let (chance, coin) = (self.random.next(), self.random.coin());
+        let token = &mut self.tokens[index];
+        let (creator, multiplier) = (token.creator, token.properties.multiplier());
+        if !token.properties.supply_mutable || !self.people.can_pay(creator, place.height, FEE) {
+            return None;
+        }
+        let delta = 1 + chance % (token.supply / 100).max(1);
+        let kind = match coin && token.quantity(creator) / multiplier >= delta && token.supply > delta {
+            true => SupplyChangeKind::Delete,
+            false if token.supply + delta <= token.properties.max_supply() => SupplyChangeKind::Create,
+            false => return None,
+        };
+        match kind {
+            SupplyChangeKind::Create => {
+                token.supply += delta;
+                token.give(creator, delta * multiplier);
+            }
+            SupplyChangeKind::Delete => {
+                token.supply -= delta;
+                token.take(creator, delta * multiplier);
+            }
+        }
+        let body = MosaicSupplyChange { mosaic: token.id.clone(), kind, delta };
+        Some(self.signed(place, creator, 1, FEE, Body::MosaicSupplyChange(body)))
+    }
+
+    /// One who has some of a mosaic and may send it: its creator in one of three cases.
+    fn seller(&mut self, place: &Place, index: usize) -> Option<usize> {
+        let token = &self.tokens[index];
+        let is_by_creator = !token.properties.transferable || self.random.below(3) == 0;
+        (0..TRIES).find_map(|_| {
+            let from =
+                if is_by_creator { token.creator } else { token.holders[self.random.below(token.holders.len())] };
+            let is_founder = self.people.get(from).role == Role::Founder;
+            let money = if is_founder { RESERVE } else { MICRO * 3 };
+            (token.quantity(from) > 0 && self.people.can_pay(from, place.height, money)).then_some(from)
+        })
+    }
+
+    /// Somebody sends a mosaic, with currency attached or without, if one is found who can.
+    pub fn trade(&mut self, place: &Place, left: u64, with_currency: bool) -> Option<Transaction> {
+        let index = self.any_token(place)?;
+        let from = self.seller(place, index)?;
+        let times = [1, 1, 1, 2, 5][self.random.below(5)];
+        let token = &self.tokens[index];
+        let has = token.quantity(from);
+        let quantity = 1 + self.random.next() % (has / 8 / times).max(1);
+        let moved = quantity * times;
+        let levy = token.levy_on(moved);
+        if moved + levy > has {
+            return None;
+        }
+        let mut mosaics = vec![Mosaic { id: token.id.clone(), quantity }];
+        let mut fee = fee_of_units(token.value(moved));
+        let levy_kind = token.levy;
+        let creator = token.creator;
+        if with_currency {
+            mosaics.push(currency(1 + self.random.next() % (MICRO / 10)));
+            fee += FEE_UNIT;
+        }
+        let also = self.also(place, index, from, times);
+        if let Some(other) = also {
+            mosaics.push(Mosaic { id: self.tokens[other].id.clone(), quantity: 1 });
+            fee += FEE_UNIT;
+        }
+        // The order of the wire.
+        mosaics.sort_by_cached_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
+        let message = self.message();
+        fee += message_fee(message.as_ref());
+        let currency_moved: u64 = mosaics.iter().filter(|one| one.id.is_xem()).map(|one| one.quantity * times).sum();
+        let currency_levy = if levy_kind == Some(LevyKind::Absolute) { ABSOLUTE } else { 0 };
+        if !self.people.can_pay(from, place.height, fee + currency_moved + currency_levy) {
+            return None;
+        }
+        let (to, _) = self.payee(left);
+        self.people.pay(from, to, currency_moved);
+        self.people.pay(from, creator, currency_levy);
+        self.move_token(index, from, to, moved);
+        self.move_token(index, from, creator, levy);
+        also.into_iter().for_each(|other| self.move_token(other, from, to, times));
+        let body = self.payment(to, times * MICRO, message, mosaics);
+        Some(self.signed(place, from, 2, fee, Body::Transfer(body)))
+    }
+
+    fn move_token(&mut self, token: usize, from: usize, to: usize, quantity: u64) {
+        if quantity > 0 {
+            self.tokens[token].take(from, quantity);
+            self.tokens[token].give(to, quantity);
+        }
+    }
+
+    /// Now and then the other popular mosaic goes with one of them.
+    fn also(&mut self, place: &Place, index: usize, from: usize, times: u64) -> Option<usize> {
+        let other = *self.popular.iter().find(|other| **other != index)?;
+        let fits = self.popular.contains(&index) && self.random.below(10) == 0 && self.may_move(other, place.height);
+        (fits && self.tokens[other].quantity(from) >= times).then_some(other)
+    }
+
+    /// Most holders of one mosaic.
+    pub fn most_holders(&self) -> usize {
+        let holders = |token: &Token| token.holders.iter().filter(|one| token.quantity(**one) > 0).count();
+        self.tokens.iter().filter(|token| !token.lost).map(holders).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,182 @@
+//! The accounts of a chain: what they are for, and at least how much they can spend.
+
+use nisd::crypto::KeyPair;
+use nisd::model::units::MICRO;
+use nisd::model::{Address, Height};
+
+use super::plan::Plan;
+use crate::common::Random;
+use crate::common::private_network::{TOTAL, address, key_pair};
+
+/// Accounts that make the blocks: the first of all.
+pub const HARVESTERS: usize = 3;
+/// The harvester that lends its importance to the first remote account.
+pub const LENDING_HARVESTER: usize = HARVESTERS - 1;
+/// Whole units of each of them.
+const OF_A_HARVESTER: u64 = 1_000_000_000;
+/// Tries to find somebody who can pay.
+const TRIES: usize = 10_000;
+
+/// What an account is used for. What it is decides on what it may do without being refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Pays and is paid.
+    Ordinary,
+    /// Also owns namespaces and mosaics.
+    Landlord,
+    /// Owns a namespace that lasts, and keeps its money for that.
+    Founder,
+    /// Also signs for multisig accounts.
+    Cosignatory,
+    /// Signs nothing itself.
+    Multisig,
+    /// Also lends its importance.
+    Lender,
+    /// Makes blocks, and pays nobody.
+    Harvester,
+    /// Harvests for another account, and takes no part in anything else.
+    Remote,
+}
+
+/// Who pays others.
+pub const PAYERS: [Role; 4] = [Role::Ordinary, Role::Landlord, Role::Cosignatory, Role::Lender];
+
+/// An account.
+pub struct Person {
+    pub keys: KeyPair,
+    pub address: Address,
+    /// Micro-units that it has at least.
+    pub balance: u64,
+    pub role: Role,
+    /// The last block with a transaction that it has signed: nobody signs twice in a block.
+    signed: Height,
+}
+
+/// All accounts: those of the nemesis block, those that are first seen later, and remotes.
+pub struct People {
+    all: Vec<Person>,
+    /// Accounts that the nemesis block pays.
+    funded: usize,
+    /// Accounts that were paid so far.
+    known: usize,
+    /// The first remote, and the first that nobody uses.
+    first_remote: usize,
+    next_remote: usize,
+}
+
+impl People {
+    /// All accounts as they are after the nemesis block.
+    pub fn new(plan: &Plan, random: &mut Random) -> People {
+        let keys = (1..=plan.accounts as u64).map(key_pair);
+        let person = |keys: KeyPair| Person {
+            address: address(&keys),
+            keys,
+            balance: 0,
+            role: Role::Ordinary,
+            signed: Height(0),
+        };
+        let mut all: Vec<Person> = keys.map(person).collect();
+        let funded = plan.funded();
+        let each = (TOTAL - HARVESTERS as u64 * OF_A_HARVESTER) / (funded - HARVESTERS) as u64;
+        for (place, person) in all.iter_mut().enumerate().take(funded) {
+            let is_harvester = place < HARVESTERS;
+            let units = if is_harvester { OF_A_HARVESTER } else { each / 4 + random.next() % (each * 3 / 4) };
+            person.balance = units * MICRO;
+            person.role = if is_harvester { Role::Harvester } else { Role::Ordinary };
+        }
+        let first_remote = plan.accounts - plan.remotes();
+        all[first_remote..].iter_mut().for_each(|person| person.role = Role::Remote);
+        People { all, funded, known: funded, first_remote, next_remote: first_remote }
+    }
+
+    /// Addresses and micro-units of those whom the nemesis block pays.
+    pub fn funded(&self) -> impl Iterator<Item = (Address, u64)> {
+        self.all[..self.funded].iter().map(|person| (person.address, person.balance))
+    }
+
+    pub fn get(&self, place: usize) -> &Person {
+        &self.all[place]
+    }
+
+    pub fn get_mut(&mut self, place: usize) -> &mut Person {
+        &mut self.all[place]
+    }
+
+    /// The account that harvests for [`LENDING_HARVESTER`].
+    pub fn harvesting_remote(&self) -> Option<usize> {
+        (self.first_remote < self.all.len()).then_some(self.first_remote)
+    }
+
+    /// Accounts that are still to be paid for the first time.
+    pub fn unseen(&self) -> usize {
+        self.first_remote - self.known
+    }
+
+    /// Accounts that were in a transaction so far.
+    pub fn seen(&self) -> usize {
+        self.known + self.next_remote.min(self.all.len()) - self.first_remote
+    }
+
+    /// One who is paid for the first time.
+    pub fn newcomer(&mut self) -> usize {
+        self.known += 1;
+        self.known - 1
+    }
+
+    /// A remote that nobody uses, if there is one.
+    pub fn take_remote(&mut self) -> Option<usize> {
+        let remote = self.next_remote;
+        self.next_remote += 1;
+        (remote < self.all.len()).then_some(remote)
+    }
+
+    /// One who is paid; some are paid much more often than others.
+    pub fn payee(&self, random: &mut Random) -> usize {
+        skewed(random, self.known)
+    }
+
+    /// Whether somebody can sign in this block, and has so many micro-units.
+    pub fn can_pay(&self, place: usize, height: Height, micro: u64) -> bool {
+        let person = &self.all[place];
+        let signs = !matches!(person.role, Role::Multisig | Role::Harvester | Role::Remote);
+        signs && person.signed < height && person.balance >= micro
+    }
+
+    /// One who can pay so many micro-units and has one of these roles.
+    pub fn payer(&self, random: &mut Random, height: Height, micro: u64, roles: &[Role]) -> usize {
+        let fits = |place: usize| roles.contains(&self.all[place].role);
+        let tries = (0..TRIES).map(|_| skewed(random, self.known));
+        let found = { tries }.find(|place| fits(*place) && self.can_pay(*place, height, micro));
+        found.expect("there is somebody who can pay")
+    }
+
+    /// Notes that somebody signs in this block.
+    pub fn sign(&mut self, place: usize, height: Height) {
+        let person = &mut self.all[place];
+        assert!(person.signed < height, "nobody signs twice in a block");
+        person.signed = height;
+    }
+
+    /// Whether somebody has signed in this block.
+    pub fn has_signed(&self, place: usize, height: Height) -> bool {
+        self.all[place].signed >= height
+    }
+
+    /// Moves micro-units.
+    pub fn pay(&mut self, from: usize, to: usize, micro: u64) {
+        self.spend(from, micro);
+        self.all[to].balance += micro;
+    }
+
+    /// Takes micro-units away.
+    pub fn spend(&mut self, from: usize, micro: u64) {
+        let balance = &mut self.all[from].balance;
+        *balance = balance.checked_sub(micro).expect("enough");
+    }
+}
+
+/// A number below `end`, small ones far more often.
+pub fn skewed(random: &mut Random, end: usize) -> usize {
+    let even = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+    (end as f64 * even * even * even) as usize
+}

@@ -1,0 +1,353 @@
+//! The transactions of a block: all of them valid on the state that those before have left.
+
+use std::collections::BTreeMap;
+
+use nisd::model::transaction::{Message, MessageKind, Transfer, wire_version};
+use nisd::model::units::MICRO;
+use nisd::model::{Amount, Body, Height, Mosaic, MosaicId, Network, Timestamp, Transaction};
+
+use super::book::Book;
+use super::groups::{Group, Link};
+use super::growth::Place;
+use super::names::{Root, Token};
+use super::people::{PAYERS, People, Role};
+use super::plan::Plan;
+use crate::common::Random;
+
+/// Micro-units in a fee unit.
+pub const FEE_UNIT: u64 = 50_000;
+/// Fee of everything but transfers and changes of cosignatories.
+pub const FEE: u64 = 3 * FEE_UNIT;
+/// Whole units for each of which a transfer costs a fee unit, and the most of these.
+const FEE_STEP: u64 = 10_000;
+const MOST_FEE_UNITS: u64 = 25;
+/// Bytes of a message for which another fee unit is due.
+const MESSAGE_STEP: u64 = 32;
+/// Seconds before the block within which transactions are made, and after it within which they expire.
+const AGE: i32 = 3_600;
+const LIFE: i32 = 7_200;
+/// Longest life of a transaction.
+const LONGEST_LIFE: i32 = 86_400;
+/// What a payment of the larger kind has at least: the least that counts for importance.
+const LARGE_PAYMENT: u64 = 1_000;
+/// Whole units with which every tenth newcomer becomes eligible for importance.
+const FORTUNE: u64 = 12_000;
+
+/// Of a thousand transactions so many are of these kinds, and the others are transfers.
+const MIX: [(usize, Wish); 8] = [
+    (3, Wish::Root),
+    (5, Wish::Sub),
+    (2, Wish::Link),
+    (3, Wish::Group),
+    (40, Wish::Shared),
+    (7, Wish::Supply),
+    (150, Wish::Token),
+    (2, Wish::TokenAndCurrency),
+];
+
+/// What the next transaction is to be.
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    Root,
+    Sub,
+    Link,
+    Group,
+    Shared,
+    Supply,
+    Token,
+    TokenAndCurrency,
+}
+
+/// What is to happen at a height.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A namespace is rented that lasts as long as the chain, and a mosaic in it is traded by everybody.
+    Found,
+    /// Some other namespace is rented.
+    Rent,
+    /// A mosaic is defined in a root namespace, or in one of its sub-namespaces.
+    Define { root: usize, sub: Option<usize>, popular: bool },
+    /// A mosaic gets a new description.
+    Redefine(usize),
+    /// The owner rents a root again.
+    Renew(usize),
+    /// Somebody else does.
+    Claim(usize),
+    /// A multisig account comes about.
+    Group,
+    /// A harvester lends its importance to the first remote.
+    Link,
+    /// The link with this number ends.
+    Unlink(usize),
+    /// It begins again.
+    Relink(usize),
+}
+
+/// What has come of an event.
+pub enum Happening {
+    /// It happens by this transaction.
+    Now(Box<Transaction>),
+    /// It is not possible in this block.
+    Later,
+    /// It will not be possible any more.
+    Never,
+}
+
+impl Happening {
+    pub fn now(transaction: Transaction) -> Happening {
+        Happening::Now(Box::new(transaction))
+    }
+}
+
+/// Everybody, and what they have.
+pub struct Traffic<'n> {
+    pub plan: &'n Plan,
+    pub network: &'n Network,
+    pub people: People,
+    pub random: Random,
+    pub book: Book,
+    pub roots: Vec<Root>,
+    pub tokens: Vec<Token>,
+    /// Mosaics that everybody trades.
+    pub popular: Vec<usize>,
+    pub groups: Vec<Group>,
+    pub links: Vec<Link>,
+    pub events: BTreeMap<Height, Vec<Event>>,
+    /// Transactions of the current block, those nested in others included.
+    pub count: u64,
+    /// Makes names unique.
+    pub names: u64,
+    /// Leases of roots that do not last.
+    pub leases: usize,
+}
+
+impl<'n> Traffic<'n> {
+    /// Begins after the nemesis block.
+    pub fn new(plan: &'n Plan, network: &'n Network, people: People, random: Random) -> Traffic<'n> {
+        let mut traffic = Traffic {
+            plan,
+            network,
+            people,
+            random,
+            book: Book::default(),
+            roots: Vec::new(),
+            tokens: Vec::new(),
+            popular: Vec::new(),
+            groups: Vec::new(),
+            links: Vec::new(),
+            events: BTreeMap::new(),
+            count: 0,
+            names: 0,
+            leases: 0,
+        };
+        if !plan.plain {
+            let first = [Event::Found, Event::Link, Event::Found, Event::Group, Event::Rent, Event::Rent, Event::Rent];
+            first.into_iter().for_each(|event| traffic.plan_event(Height::NEMESIS.next(), event));
+        }
+        traffic
+    }
+
+    /// Lets something happen at a height.
+    pub fn plan_event(&mut self, height: Height, event: Event) {
+        if height.0 > self.plan.blocks {
+            return;
+        }
+        self.events.entry(height).or_default().push(event);
+    }
+
+    /// All transactions of a block.
+    pub fn fill(&mut self, place: &Place) -> Vec<Transaction> {
+        let mut all = Vec::with_capacity(self.plan.transactions);
+        self.count = 0;
+        self.let_happen(place, &mut all);
+        while all.len() < self.plan.transactions {
+            let left = (self.plan.blocks - place.height.0 + 1) * self.plan.transactions as u64 - all.len() as u64;
+            let transaction = self.something(place, left);
+            self.add(transaction, &mut all);
+        }
+        self.book.others.insert("accountsSeen", self.people.seen() as u64);
+        all
+    }
+
+    fn add(&mut self, transaction: Transaction, all: &mut Vec<Transaction>) {
+        self.count += transaction.self_and_children().count() as u64;
+        all.push(transaction);
+    }
+
+    /// What was planned comes first in a block. What does not fit or is not possible now waits for the next.
+    fn let_happen(&mut self, place: &Place, all: &mut Vec<Transaction>) {
+        while let Some(entry) = self.events.first_entry().filter(|entry| *entry.key() <= place.height) {
+            for event in entry.remove() {
+                let has_room = all.len() < self.plan.transactions;
+                match if has_room { self.happen(event, place) } else { Happening::Later } {
+                    Happening::Now(transaction) => self.add(*transaction, all),
+                    Happening::Later => self.plan_event(place.height.next(), event),
+                    Happening::Never => self.book.count("eventsDropped", 1),
+                }
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event, place: &Place) -> Happening {
+        match event {
+            Event::Found => Happening::now(self.rent_root(place, true)),
+            Event::Rent => Happening::now(self.rent_root(place, false)),
+            Event::Define { root, sub, popular } => self.define(place, root, sub, popular),
+            Event::Redefine(token) => self.redefine(place, token),
+            Event::Renew(root) => self.renew(place, root),
+            Event::Claim(root) => self.claim(place, root),
+            Event::Group => Happening::now(self.convert(place)),
+            Event::Link => self.link(place).map_or(Happening::Later, Happening::now),
+            Event::Unlink(link) => self.unlink(place, link),
+            Event::Relink(link) => self.relink(place, link),
+        }
+    }
+
+    /// Lets somebody do something, if that account can pay so many micro-units and has not signed in this block.
+    pub fn happen_by(
+        &mut self,
+        place: &Place,
+        signer: usize,
+        micro: u64,
+        act: impl FnOnce(&mut Self) -> Transaction,
+    ) -> Happening {
+        match () {
+            _ if self.people.has_signed(signer, place.height) => Happening::Later,
+            _ if !self.people.can_pay(signer, place.height, micro) => Happening::Never,
+            _ => Happening::now(act(self)),
+        }
+    }
+
+    /// Something by chance; `left` are the transactions still to be made in the whole chain.
+    fn something(&mut self, place: &Place, left: u64) -> Transaction {
+        let wish = if self.plan.plain { None } else { self.wish() };
+        let made = wish.and_then(|wish| match wish {
+            Wish::Root => Some(self.rent_root(place, false)),
+            Wish::Sub => self.any_root(place.height).and_then(|root| self.rent_sub(place, root)),
+            Wish::Link => self.link(place),
+            Wish::Group => (40 * self.groups.len() < self.plan.accounts).then(|| self.convert(place)),
+            Wish::Shared => self.share(place),
+            Wish::Supply => self.change_supply(place),
+            Wish::Token => self.trade(place, left, false),
+            Wish::TokenAndCurrency => self.trade(place, left, true),
+        });
+        made.unwrap_or_else(|| self.transfer(place, left))
+    }
+
+    fn wish(&mut self) -> Option<Wish> {
+        let mut place = self.random.below(1_000);
+        for (share, wish) in MIX {
+            match place.checked_sub(share) {
+                None => return Some(wish),
+                Some(rest) => place = rest,
+            }
+        }
+        None
+    }
+
+    /// Somebody who is paid: newcomers so often that all have come some time before the end.
+    pub fn payee(&mut self, left: u64) -> (usize, bool) {
+        let unseen = self.people.unseen() as u64;
+        match 3 * unseen > self.random.next() % left.max(1) {
+            true if unseen > 0 => (self.people.newcomer(), true),
+            _ => (self.people.payee(&mut self.random), false),
+        }
+    }
+
+    fn transfer(&mut self, place: &Place, left: u64) -> Transaction {
+        let (to, is_new) = self.payee(left);
+        let units = match (is_new, self.random.below(20)) {
+            (true, 0..2) => FORTUNE + self.random.next() % FORTUNE,
+            (true, _) => 50 + self.random.next() % 2_000,
+            (false, 0) => 20 * LARGE_PAYMENT + self.random.next() % (20 * LARGE_PAYMENT),
+            (false, 1..10) => LARGE_PAYMENT + self.random.next() % (2 * LARGE_PAYMENT),
+            (false, _) => 1 + self.random.next() % LARGE_PAYMENT,
+        };
+        let amount = units * MICRO + [0, self.random.next() % MICRO][self.random.below(2)];
+        let message = self.message();
+        let fee = transfer_fee(amount) + message_fee(message.as_ref());
+        let from = self.people.payer(&mut self.random, place.height, amount + fee, &PAYERS);
+        let body = Body::Transfer(self.payment(to, amount, message, Vec::new()));
+        self.people.pay(from, to, amount);
+        self.signed(place, from, 1, fee, body)
+    }
+
+    /// A payment to somebody.
+    pub fn payment(&self, to: usize, amount: u64, message: Option<Message>, mosaics: Vec<Mosaic>) -> Transfer {
+        Transfer { recipient: self.people.get(to).address, amount: Amount(amount), message, mosaics }
+    }
+
+    /// A short message, now and then.
+    pub fn message(&mut self) -> Option<Message> {
+        let (kind, length) = match self.random.below(20) {
+            0..6 => (MessageKind::Plain, 1 + self.random.below(40)),
+            6 if !self.plan.plain => (MessageKind::Secure, 48 + 16 * self.random.below(5)),
+            _ => return None,
+        };
+        let mut payload = vec![0; length];
+        payload.chunks_mut(8).for_each(|part| {
+            let length = part.len();
+            part.copy_from_slice(&self.random.next().to_le_bytes()[..length]);
+        });
+        if kind == MessageKind::Plain {
+            payload.iter_mut().for_each(|byte| *byte = b"abcdefghijklmnopqrstuvwxyz 01234"[usize::from(*byte % 32)]);
+        }
+        Some(Message { kind, payload })
+    }
+
+    /// A transaction without a signature, whose fee is not yet taken.
+    pub fn unsigned(&mut self, place: &Place, signer: usize, version: i32, fee: u64, body: Body) -> Transaction {
+        let (last, first) = (place.time.0, (place.parent.0 + 1).max(place.time.0 - AGE));
+        let time = first + self.random.below((last - first + 1) as usize) as i32;
+        Transaction {
+            version: wire_version(self.network.byte, version),
+            timestamp: Timestamp(time),
+            signer: self.people.get(signer).keys.public(),
+            signature: None,
+            fee: Amount(fee),
+            deadline: Timestamp((last + LIFE).min(time + LONGEST_LIFE)),
+            body,
+        }
+    }
+
+    /// A signed transaction, whose fee is taken from its signer.
+    pub fn signed(&mut self, place: &Place, signer: usize, version: i32, fee: u64, body: Body) -> Transaction {
+        let transaction = self.unsigned(place, signer, version, fee, body);
+        self.people.spend(signer, fee);
+        self.sign(place, signer, transaction)
+    }
+
+    /// The same transaction with a signature.
+    pub fn sign(&mut self, place: &Place, signer: usize, mut transaction: Transaction) -> Transaction {
+        self.people.sign(signer, place.height);
+        transaction.signature = Some(self.people.get(signer).keys.sign(&transaction.signed_bytes()));
+        transaction
+    }
+
+    /// Somebody ordinary who can pay so many micro-units, and is something else from now on.
+    pub fn recruit(&mut self, place: &Place, micro: u64, role: Role) -> usize {
+        let found = self.people.payer(&mut self.random, place.height, micro, &[Role::Ordinary]);
+        self.people.get_mut(found).role = role;
+        found
+    }
+}
+
+/// Least fee of a transfer without message.
+pub fn transfer_fee(amount: u64) -> u64 {
+    fee_of_units(amount / MICRO)
+}
+
+/// Least fee for sending something that is worth so many whole units.
+pub fn fee_of_units(units: u64) -> u64 {
+    (units / FEE_STEP).clamp(1, MOST_FEE_UNITS) * FEE_UNIT
+}
+
+/// What a message costs.
+pub fn message_fee(message: Option<&Message>) -> u64 {
+    message.map_or(0, |message| (message.payload.len() as u64 / MESSAGE_STEP + 1) * FEE_UNIT)
+}
+
+/// The currency as a mosaic.
+pub fn currency(quantity: u64) -> Mosaic {
+    Mosaic { id: MosaicId::xem(), quantity }
+}
