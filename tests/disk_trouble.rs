@@ -125,7 +125,7 @@ fn an_import_waits_for_room_on_a_full_disk_and_goes_on() {
     while begun.elapsed() < Duration::from_secs(2) {
         let asked = Instant::now();
         assert_eq!(client.height(), stuck);
-        assert!(asked.elapsed() < Duration::from_millis(200), "an answer took {:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_millis(500), "an answer took {:?}", asked.elapsed());
         std::thread::sleep(LOOK_EVERY);
     }
     let log = node.process.log();
