@@ -285,11 +285,7 @@ impl<'s> Intake<'s> {
         let tip = self.height();
         if let Some(block) = self.again.pop_front() {
             self.buffer = block;
-            return Ok(if block_height(&self.buffer).is_some_and(|height| height <= tip) {
-                Next::Known
-            } else {
-                Next::New
-            });
+            return Ok(Next::New);
         }
         if !self.files.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
             return Ok(Next::End);

@@ -145,7 +145,12 @@ impl Store {
             AccessMode::Exclusive => (Some(lock(folder)?), EnvironmentFlags::empty()),
             AccessMode::Shared => (None, EnvironmentFlags::READ_ONLY),
         };
-        check_data_file(folder, true)?;
+        let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
+        check_data_file(folder, is_made)?;
+        if size(folder).is_ok_and(|bytes| bytes == 0) {
+            // Its making was interrupted.
+            return Err(StoreError::Empty);
+        }
         let flags = match make_room_for_readers(folder) {
             Ok(()) => flags,
             // Nobody writes: readers need no list that says which pages are in use.
@@ -385,10 +390,14 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_that_was_interrupted_is_begun_again() {
+    fn a_beginning_that_was_interrupted_holds_no_chain_and_is_begun_again() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(LOCK_FILE), []).unwrap();
         std::fs::write(folder.path().join(DATA_FILE), []).unwrap();
+        for access in [AccessMode::Shared, AccessMode::Exclusive] {
+            let opened = Store::open_existing(folder.path(), access, Options { map_size: 1 << 22 });
+            assert!(matches!(opened, Err(StoreError::Empty)));
+        }
         drop(open(folder.path(), &network()).unwrap());
     }
 
