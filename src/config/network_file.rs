@@ -19,18 +19,11 @@ mod tests {
     use super::super::build;
     use super::*;
     use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
-    use crate::model::{Address, Amount, Hash256, NetworkByte};
+    use crate::model::{Address, Hash256, NetworkByte};
 
     #[test]
     fn what_is_written_is_read_back_as_the_same_network() {
-        let mut network = Network {
-            name: "of my own".to_owned(),
-            byte: NetworkByte::TESTNET,
-            generation_hash: Hash256([7; 32]),
-            nemesis_signer: Address::from_public_key(&crate::model::network::MOSAIC_SINK, NetworkByte::TESTNET),
-            total_amount: Amount::whole(8_999_999_999),
-            chain: ChainParameters::after_all_forks(),
-        };
+        let mut network = Network::example();
         let mut other = network.clone();
         other.chain = ChainParameters {
             target_time: 10,

@@ -22,6 +22,21 @@ pub struct Network {
     pub chain: ChainParameters,
 }
 
+#[cfg(test)]
+impl Network {
+    /// A private network, for tests.
+    pub fn example() -> Network {
+        Network {
+            name: "of my own".to_owned(),
+            byte: NetworkByte::TESTNET,
+            generation_hash: Hash256([7; 32]),
+            nemesis_signer: Address::from_public_key(&MOSAIC_SINK, NetworkByte::TESTNET),
+            total_amount: Amount::whole(8_999_999_999),
+            chain: ChainParameters::after_all_forks(),
+        }
+    }
+}
+
 /// Consensus parameters of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainParameters {

@@ -88,22 +88,10 @@ fn joined(hashes: &[Hash256]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Address, Amount, NetworkByte};
-
-    fn network() -> Network {
-        Network {
-            name: "of my own".to_owned(),
-            byte: NetworkByte::TESTNET,
-            generation_hash: Hash256([7; 32]),
-            nemesis_signer: Address::from_public_key(&crate::model::network::MOSAIC_SINK, NetworkByte::TESTNET),
-            total_amount: Amount::whole(8_999_999_999),
-            chain: ChainParameters::after_all_forks(),
-        }
-    }
 
     #[test]
     fn networks_differ_in_what_decides_on_blocks() {
-        let (ours, mut theirs) = (network(), network());
+        let (ours, mut theirs) = (Network::example(), Network::example());
         assert_eq!(ours.differences(&theirs), []);
         theirs.chain.target_time += 1;
         theirs.chain.forks.mosaics += 1;
@@ -114,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_a_node_may_change_is_no_difference() {
-        let (ours, mut theirs) = (network(), network());
+        let (ours, mut theirs) = (Network::example(), Network::example());
         theirs.chain.hash_retention_hours = None;
         theirs.chain.max_transactions += 1;
         assert_eq!(ours.differences(&theirs), []);

@@ -354,20 +354,7 @@ impl ChainIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::ChainParameters;
-    use crate::model::{Address, Amount, Hash256, Network, NetworkByte};
-
-    fn network() -> Network {
-        let byte = NetworkByte::TESTNET;
-        Network {
-            name: "of my own".to_owned(),
-            byte,
-            generation_hash: Hash256([7; 32]),
-            nemesis_signer: Address::from_public_key(&crate::model::network::NAMESPACE_SINK, byte),
-            total_amount: Amount::whole(8_999_999_999),
-            chain: ChainParameters::after_all_forks(),
-        }
-    }
+    use crate::model::Network;
 
     fn open(folder: &Path, network: &Network) -> Result<Store, StoreError> {
         Store::open(folder, &ChainIdentity::of(network), Options { map_size: 1 << 22 })
@@ -380,12 +367,12 @@ mod tests {
     #[test]
     fn a_store_whose_file_is_gone_or_empty_is_not_begun_anew() {
         let folder = tempfile::tempdir().unwrap();
-        drop(open(folder.path(), &network()).unwrap());
+        drop(open(folder.path(), &Network::example()).unwrap());
         let data = folder.path().join(DATA_FILE);
         std::fs::write(&data, []).unwrap();
-        assert!(refusal(open(folder.path(), &network())).contains("gone or empty"));
+        assert!(refusal(open(folder.path(), &Network::example())).contains("gone or empty"));
         std::fs::remove_file(&data).unwrap();
-        assert!(refusal(open(folder.path(), &network())).contains("gone or empty"));
+        assert!(refusal(open(folder.path(), &Network::example())).contains("gone or empty"));
         assert!(!data.exists());
     }
 
@@ -398,14 +385,14 @@ mod tests {
             let opened = Store::open_existing(folder.path(), access, Options { map_size: 1 << 22 });
             assert!(matches!(opened, Err(StoreError::Empty)));
         }
-        drop(open(folder.path(), &network()).unwrap());
+        drop(open(folder.path(), &Network::example()).unwrap());
     }
 
     #[test]
     fn a_refusal_names_the_settings_that_differ() {
         let folder = tempfile::tempdir().unwrap();
-        drop(open(folder.path(), &network()).unwrap());
-        let mut other = network();
+        drop(open(folder.path(), &Network::example()).unwrap());
+        let mut other = Network::example();
         other.chain.target_time = 30;
         other.chain.forks.mosaics = 9;
         let said = refusal(open(folder.path(), &other));
@@ -416,8 +403,8 @@ mod tests {
     #[test]
     fn what_decides_on_no_block_may_be_changed_and_is_remembered() {
         let folder = tempfile::tempdir().unwrap();
-        drop(open(folder.path(), &network()).unwrap());
-        let mut other = network();
+        drop(open(folder.path(), &Network::example()).unwrap());
+        let mut other = Network::example();
         other.chain.hash_retention_hours = None;
         other.chain.max_transactions = 500;
         drop(open(folder.path(), &other).unwrap());
@@ -430,6 +417,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // More than any process may have.
         let asked = Options { map_size: 1 << 46 };
-        drop(Store::open(folder.path(), &ChainIdentity::of(&network()), asked).unwrap());
+        drop(Store::open(folder.path(), &ChainIdentity::of(&Network::example()), asked).unwrap());
     }
 }
