@@ -212,7 +212,7 @@ fn take_in(
                     break Err(error);
                 }
             }
-            Ok(chain::IntakeProgress::Working) => display.working(&intake),
+            Ok(chain::IntakeProgress::Working | chain::IntakeProgress::Settling) => display.working(&intake),
             Err(error) => break Err(error.into()),
         }
     };

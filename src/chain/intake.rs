@@ -15,6 +15,11 @@ use crate::model::{Block, Hash256, Height, Network, Timestamp};
 use crate::rules::ValidationResult;
 use crate::store::{Batch, Store, StoreError, StoredBlock, stored_header};
 
+/// Changed rows after which a batch is committed, unless told otherwise: each takes a page of memory at most, or few more.
+pub const BATCH_ROWS: u32 = 10_000;
+/// Steps after which a part of what was committed is written back.
+const STEPS_PER_PART: u32 = 16;
+
 /// How blocks are taken in.
 #[derive(Clone, Copy, Debug)]
 pub struct IntakeOptions {
@@ -33,9 +38,12 @@ pub struct IntakeOptions {
 pub enum IntakeProgress {
     /// Work goes on.
     Working,
-    /// Blocks have become visible and durable: the first and the last of them.
+    /// Work goes on, after a step that was a long one: blocks that were committed are on their way to the disk.
+    Settling,
+    /// Blocks have become visible: the first and the last of them. They are durable with the next commit, or once all is
+    /// done.
     Committed { first: Height, last: Height },
-    /// There is nothing left to take in.
+    /// There is nothing left to take in, and what was is durable.
     Done,
 }
 
@@ -104,6 +112,9 @@ pub struct Intake<'s> {
     batch: Option<Batch<'s>>,
     first_of_batch: Option<Height>,
     steps: u32,
+    batch_rows: u32,
+    /// The batch is to be committed, once that before it is durable.
+    is_full: bool,
     head: ChainHead,
     seen: BTreeSet<Hash256>,
     committed: Height,
@@ -136,6 +147,8 @@ impl<'s> Intake<'s> {
             batch: None,
             first_of_batch: None,
             steps: 0,
+            batch_rows: BATCH_ROWS,
+            is_full: false,
             head,
             seen: BTreeSet::new(),
             committed,
@@ -154,9 +167,9 @@ impl<'s> Intake<'s> {
         self.files.progress()
     }
 
-    /// Changes after how many blocks a batch is committed.
-    pub fn set_batch_blocks(&mut self, blocks: u32) {
-        self.options.batch_blocks = blocks;
+    /// Changes after how many changed rows a batch is committed, at the end of the block that reaches them.
+    pub fn set_batch_rows(&mut self, rows: u32) {
+        self.batch_rows = rows;
     }
 
     /// Height of the last block taken in, committed or not; 0 if there is none.
@@ -172,6 +185,12 @@ impl<'s> Intake<'s> {
         }
         self.steps += 1;
         let height = self.height().next();
+        if self.is_full {
+            return self.commit_full().or_else(|error| self.fail(IntakeError::Block(self.height(), error)));
+        }
+        if self.steps.is_multiple_of(STEPS_PER_PART) && self.store.write_back() {
+            return Ok(IntakeProgress::Settling);
+        }
         let result = match std::mem::replace(&mut self.stage, Stage::Reading) {
             Stage::Reading => return self.read(),
             Stage::Checking(work) => self.check(work),
@@ -183,15 +202,36 @@ impl<'s> Intake<'s> {
         }
     }
 
-    /// Commits the whole blocks taken in so far. One that is being applied is begun again afterwards.
+    /// Commits the whole blocks taken in so far, and makes them durable. One that is being applied is begun again
+    /// afterwards.
     pub fn commit(&mut self) -> Result<IntakeProgress, BlockError> {
+        let progress = self.commit_by(Batch::commit)?;
+        self.store.settle()?;
+        Ok(progress)
+    }
+
+    /// Commits a full batch. First the one before it is made durable, in steps none of which waits long for the disk:
+    /// its parts are on their way when they are waited for.
+    fn commit_full(&mut self) -> Result<IntakeProgress, BlockError> {
+        if self.store.write_back() {
+            return Ok(IntakeProgress::Settling);
+        }
+        if self.store.is_unsettled() {
+            self.store.settle()?;
+            return Ok(IntakeProgress::Settling);
+        }
+        self.commit_by(Batch::commit_soon)
+    }
+
+    fn commit_by(&mut self, commit: fn(Batch<'s>) -> Result<(), StoreError>) -> Result<IntakeProgress, BlockError> {
         self.steps = 0;
+        self.is_full = false;
         let Some(mut batch) = self.batch.take() else { return Ok(IntakeProgress::Working) };
         if let Stage::Admitting(admission) = &mut self.stage {
             admission.restart(&mut batch, &self.head)?;
             self.seen.clear();
         }
-        batch.commit()?;
+        commit(batch)?;
         let in_hand = usize::from(!matches!(self.stage, Stage::Reading));
         self.uncommitted.drain(..self.uncommitted.len().saturating_sub(in_hand));
         let last = self.height();
@@ -210,6 +250,7 @@ impl<'s> Intake<'s> {
         self.stage = Stage::Reading;
         self.failure = None;
         self.steps = 0;
+        self.is_full = false;
         self.seen.clear();
         self.uncommitted.append(&mut self.again);
         self.again = std::mem::take(&mut self.uncommitted);
@@ -224,11 +265,11 @@ impl<'s> Intake<'s> {
         }
         let height = self.height().next();
         match self.commit() {
-            Ok(IntakeProgress::Working | IntakeProgress::Done) => Err(error),
-            Ok(committed) => {
+            Ok(committed @ IntakeProgress::Committed { .. }) => {
                 self.failure = Some(error);
                 Ok(committed)
             }
+            Ok(_) => Err(error),
             Err(worse) => Err(IntakeError::Block(height, worse)),
         }
     }
@@ -285,9 +326,7 @@ impl<'s> Intake<'s> {
         let tip = self.height();
         if let Some(block) = self.again.pop_front() {
             self.buffer = block;
-            return Ok(Next::New);
-        }
-        if !self.files.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
+        } else if !self.files.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
             return Ok(Next::End);
         }
         match block_height(&self.buffer) {
@@ -352,9 +391,10 @@ impl<'s> Intake<'s> {
         let first = *self.first_of_batch.get_or_insert(header.height);
         let blocks = header.height.0 - first.0 + 1;
         self.head.push(header);
-        match self.steps >= self.options.batch_steps || blocks >= u64::from(self.options.batch_blocks) {
-            true => self.commit(),
-            false => Ok(IntakeProgress::Working),
-        }
+        let rows = self.batch.as_ref().map_or(0, Batch::rows);
+        self.is_full = self.steps >= self.options.batch_steps
+            || blocks >= u64::from(self.options.batch_blocks)
+            || rows >= self.batch_rows;
+        Ok(IntakeProgress::Working)
     }
 }

@@ -23,7 +23,7 @@ pub use check::{Difference, StoredBlocks, compare_blocks, compare_states};
 pub use checkpoint::{CheckpointError, CheckpointScan};
 pub use difficulty::Window;
 pub use error::BlockError;
-pub use intake::{Intake, IntakeError, IntakeOptions, IntakeProgress};
+pub use intake::{BATCH_ROWS, Intake, IntakeError, IntakeOptions, IntakeProgress};
 pub use nemesis::nemesis_block;
 pub use part::{ChainPart, PartOutcome, PartProgress, Switch, Validity};
 pub use pushed::{check_pushed, harvested_part, pushed_part};

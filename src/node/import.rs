@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use crate::api::Budget;
-use crate::chain::{BlockError, Intake, IntakeError, IntakeProgress};
+use crate::chain::{BATCH_ROWS, BlockError, Intake, IntakeError, IntakeProgress};
 use crate::commands;
 use crate::model::{Height, Timestamp};
 use crate::progress::{Meter, Style};
 use crate::store::StoreError;
 
-/// Steps of an intake after which its blocks are committed, whatever they cost.
-pub const BATCH_STEPS: u32 = 1_500;
-/// Blocks after which an intake commits, to begin with and at most. Nobody is answered during a commit, so their
-/// number follows the time that commits take on this disk.
-pub const BATCH_BLOCKS: u32 = 24;
-const MAX_BATCH_BLOCKS: u32 = 256;
-/// How long a commit should take.
-const COMMIT_TIME: Duration = Duration::from_millis(3);
+/// Steps of an intake, and blocks, after which these are committed, whatever they have changed.
+pub const BATCH_STEPS: u32 = 8_000;
+pub const BATCH_BLOCKS: u32 = 256;
+/// Changed rows after which they are committed, to begin with, and at least.
+const FIRST_ROWS: u32 = 2_000;
+const LEAST_ROWS: u32 = 250;
+/// How long a commit may take. It copies what has changed, and nobody is answered meanwhile: the number of rows follows
+/// the speed of the machine.
+const COMMIT_TIME: Duration = Duration::from_millis(5);
 /// Units that a step costs: most of them verify a signature or carry out a transaction.
 const UNITS_PER_STEP: u32 = 50;
 
@@ -24,7 +25,7 @@ const UNITS_PER_STEP: u32 = 50;
 pub enum Imported {
     /// Work goes on.
     Working,
-    /// These blocks have become visible and durable.
+    /// These blocks have become visible, and are durable soon.
     Committed { first: Height, last: Height },
     /// The store has failed. What was not committed is taken in again with the next slice.
     Failed(StoreError),
@@ -35,9 +36,7 @@ pub enum Imported {
 /// An intake, and how large its batches are.
 pub struct Import<'s> {
     intake: Intake<'s>,
-    batch_blocks: u32,
-    /// Time spent on blocks since the last commit.
-    worked: Duration,
+    batch_rows: u32,
     /// The last slice ended with a commit, and how long it took is not known yet.
     has_committed: bool,
     /// The store has failed since the last commit.
@@ -50,36 +49,27 @@ pub struct Import<'s> {
 
 impl<'s> Import<'s> {
     /// Progress is shown in this style, by `show`.
-    pub fn new(intake: Intake<'s>, style: Style, show: fn(&str)) -> Import<'s> {
+    pub fn new(mut intake: Intake<'s>, style: Style, show: fn(&str)) -> Import<'s> {
         let meter = Meter::new(style, 0, &commands::progress_of(&intake, None));
-        let (from, batch_blocks, worked) = (intake.committed(), BATCH_BLOCKS, Duration::ZERO);
-        Import { intake, batch_blocks, worked, has_committed: false, has_failed: false, meter, from, show }
+        let from = intake.committed();
+        intake.set_batch_rows(FIRST_ROWS);
+        Import { intake, batch_rows: FIRST_ROWS, has_committed: false, has_failed: false, meter, from, show }
     }
 
-    /// Takes note of how long the last slice took.
+    /// Takes note of how long the last slice took. If it was a commit, the next batch is made smaller or larger.
     pub fn took(&mut self, time: Duration) {
         if std::mem::take(&mut self.has_committed) {
-            self.adapt(time);
-        } else {
-            self.worked += time;
+            self.batch_rows = match time {
+                _ if time > COMMIT_TIME => self.batch_rows - self.batch_rows / 4,
+                _ if time < COMMIT_TIME * 2 / 3 => self.batch_rows + self.batch_rows / 8,
+                _ => self.batch_rows,
+            };
+            self.batch_rows = self.batch_rows.clamp(LEAST_ROWS, BATCH_ROWS);
+            self.intake.set_batch_rows(self.batch_rows);
         }
     }
 
-    /// Makes the next batch smaller or larger, after a commit that took this long: short enough for those who wait
-    /// meanwhile, but at least half as long as the work before it, as a commit has a price however small it is.
-    fn adapt(&mut self, commit: Duration) {
-        let worked = std::mem::take(&mut self.worked);
-        if worked < commit * 2 {
-            self.batch_blocks = (self.batch_blocks * 5 / 4 + 1).min(MAX_BATCH_BLOCKS);
-        } else if commit > COMMIT_TIME {
-            self.batch_blocks = (self.batch_blocks * 3 / 4).max(1);
-        } else if commit < COMMIT_TIME / 2 {
-            self.batch_blocks = (self.batch_blocks + 4).min(MAX_BATCH_BLOCKS);
-        }
-        self.intake.set_batch_blocks(self.batch_blocks);
-    }
-
-    /// Works on blocks for one slice. A commit ends it.
+    /// Works on blocks for one slice. A commit ends it, and so does a long step on the way to the disk.
     pub fn work(&mut self, time: Timestamp, running: Duration, mut budget: Budget) -> Imported {
         if self.has_failed {
             if let Err(error) = self.intake.retry() {
@@ -91,6 +81,7 @@ impl<'s> Import<'s> {
             budget.spend(UNITS_PER_STEP);
             match self.intake.step(time) {
                 Ok(IntakeProgress::Working) => {}
+                Ok(IntakeProgress::Settling) => return Imported::Working,
                 Ok(IntakeProgress::Committed { first, last }) => {
                     self.has_committed = true;
                     return Imported::Committed { first, last };

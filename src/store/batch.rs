@@ -10,19 +10,25 @@ use rustix::io::Errno;
 use super::error::StoreError;
 use super::journal::{self, Journal};
 use super::read::{Read, Walk, found};
+use super::settled::Durability;
 use super::tables::Table;
 use super::write::Write;
 
 /// With so few bytes free a disk is full: writes are larger.
 const LITTLE_ROOM: u64 = 1 << 20;
 
-/// Changes that become visible and durable together. Dropped without [`Batch::commit`] they are gone. There is one at
-/// a time in a process: it is the right to change the chain.
+/// A longer value takes pages of its own.
+const PAGE: usize = 4096;
+
+/// Changes that become visible together. Dropped without [`Batch::commit`] they are gone. There is one at a time in a
+/// process: it is the right to change the chain.
 pub struct Batch<'env> {
     transaction: RwTransaction<'env>,
     databases: &'env [Database],
     folder: &'env Path,
+    durability: &'env Durability,
     journal: Journal,
+    rows: u32,
     _right: Right<'env>,
 }
 
@@ -47,13 +53,21 @@ impl<'env> Batch<'env> {
         transaction: RwTransaction<'env>,
         databases: &'env [Database],
         folder: &'env Path,
+        durability: &'env Durability,
         right: Right<'env>,
     ) -> Batch<'env> {
-        Batch { transaction, databases, folder, journal: Journal::default(), _right: right }
+        Batch { transaction, databases, folder, durability, journal: Journal::default(), rows: 0, _right: right }
+    }
+
+    /// How often rows were changed; one with a long value counts for each page of that. Each change takes a page of
+    /// memory at most, or few more, and what the commit copies.
+    pub fn rows(&self) -> u32 {
+        self.rows
     }
 
     /// Writes a pair; large batches reach the disk before they are committed.
     fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<(), StoreError> {
+        self.rows += 1 + (value.len() / PAGE) as u32;
         let written = self.transaction.put(self.databases[table as usize], &key, &value, flags);
         written.map_err(|error| of_disk(error, self.folder))
     }
@@ -65,6 +79,7 @@ impl<'env> Batch<'env> {
 
     /// Removes a key, if present, outside of the journal.
     pub fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.rows += 1;
         match self.transaction.del(self.databases[table as usize], &key, None) {
             Ok(()) | Err(lmdb::Error::NotFound) => Ok(()),
             Err(error) => Err(of_disk(error, self.folder)),
@@ -87,10 +102,28 @@ impl<'env> Batch<'env> {
         Ok(())
     }
 
-    /// Makes all changes visible and durable.
+    /// Makes all changes visible and durable. After an error they may be visible.
     pub fn commit(self) -> Result<(), StoreError> {
-        let Batch { transaction, folder, .. } = self;
-        transaction.commit().map_err(|error| of_disk(error, folder))
+        let durability = self.durability;
+        self.make_visible()?;
+        durability.settle()
+    }
+
+    /// Makes all changes visible. They are durable once [`super::Store::settle`] has returned, or the next batch is
+    /// committed. This one waits for what was committed before it.
+    pub fn commit_soon(self) -> Result<(), StoreError> {
+        let durability = self.durability;
+        durability.before_soon()?;
+        self.make_visible()?;
+        durability.after_soon();
+        Ok(())
+    }
+
+    fn make_visible(self) -> Result<(), StoreError> {
+        let Batch { transaction, folder, durability, .. } = self;
+        transaction.commit().map_err(|error| of_disk(error, folder))?;
+        durability.committed();
+        Ok(())
     }
 }
 
@@ -149,6 +182,7 @@ impl Write for Batch<'_> {
         let database = self.databases[table as usize];
         if let Some(value) = found(self.transaction.get(database, &key))? {
             self.journal.record(table, key, Some(value));
+            self.rows += 1;
             self.transaction.del(database, &key, None).map_err(|error| of_disk(error, self.folder))?;
         }
         Ok(())

@@ -7,7 +7,13 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+
+use sha3::{Digest, Sha3_256};
+
+/// The name of the file.
+pub const NAME: &str = "data.mdb";
 
 /// Why a file is refused.
 #[derive(Debug)]
@@ -58,13 +64,22 @@ const MAX_MISSING: u64 = 1 << 20;
 /// What stands for no page.
 const NO_PAGE: u64 = usize::MAX as u64;
 
-/// What the newer of the two first pages says.
-struct Meta {
-    page_bytes: usize,
-    last_page: u64,
+/// Bytes of a first page that say something.
+pub const META_BYTES: usize = PAGE_HEADER + 8 + 2 * WORD + 2 * DATABASE + 2 * WORD;
+
+/// What one of the two first pages says.
+#[derive(Clone)]
+pub struct Meta {
+    pub page_bytes: usize,
+    pub last_page: u64,
     /// Root of the tree of free pages.
     free_root: u64,
-    transaction: u64,
+    /// Root of the tree of tables.
+    main_root: u64,
+    /// Number of the commit that wrote it.
+    pub transaction: u64,
+    /// All of it.
+    pub bytes: [u8; META_BYTES],
 }
 
 /// Checks a file that is there and is not empty.
@@ -80,13 +95,38 @@ pub fn check(path: &Path) -> Result<(), FileFault> {
     if missing == 0 {
         return Ok(());
     }
-    let mut free = FreePages { file, page_bytes: meta.page_bytes, there, found: Vec::new() };
+    let mut free = FreePages { file: &file, page_bytes: meta.page_bytes, there, from: there, found: Vec::new() };
     let is_whole = missing <= MAX_MISSING && free.visit(meta.free_root, 0).is_some() && free.count() == missing;
     if is_whole { Ok(()) } else { Err(FileFault::Short { bytes, expected }) }
 }
 
-/// Reads both of the first pages; the file must have them.
-fn newest_meta(file: &mut File) -> Result<Meta, FileFault> {
+/// A checksum of the pages from which all others are reached in the state of a first page.
+pub fn roots(file: &File, meta: &Meta) -> io::Result<[u8; 32]> {
+    let mut hash = Sha3_256::new();
+    for root in [meta.free_root, meta.main_root] {
+        let mut page = vec![0; meta.page_bytes];
+        if root != NO_PAGE {
+            file.read_exact_at(&mut page, root.saturating_mul(meta.page_bytes as u64))?;
+        }
+        hash.update(&page);
+    }
+    Ok(hash.finalize().into())
+}
+
+/// Makes the file in a folder what it was when a first page was the newer one. All its pages must be there still.
+pub fn put_back(folder: &Path, meta: &Meta) -> io::Result<()> {
+    let file = File::options().write(true).open(folder.join(NAME))?;
+    for number in [0usize, 1] {
+        // Each page begins with its own number.
+        let mut bytes = meta.bytes;
+        bytes[..WORD].copy_from_slice(&number.to_ne_bytes());
+        file.write_all_at(&bytes, (number * meta.page_bytes) as u64)?;
+    }
+    file.sync_data()
+}
+
+/// Reads both of the first pages, which the file must have; gives the newer one.
+pub fn newest_meta(file: &mut (impl Read + Seek)) -> Result<Meta, FileFault> {
     let first = read_meta(file, 0)?;
     let second = read_meta(file, first.page_bytes as u64)?;
     if first.page_bytes != second.page_bytes {
@@ -95,38 +135,54 @@ fn newest_meta(file: &mut File) -> Result<Meta, FileFault> {
     Ok(if second.transaction > first.transaction { second } else { first })
 }
 
-fn read_meta(file: &mut File, place: u64) -> Result<Meta, FileFault> {
-    let mut bytes = [0; PAGE_HEADER + 8 + 2 * WORD + 2 * DATABASE + 2 * WORD];
+fn read_meta(file: &mut (impl Read + Seek), place: u64) -> Result<Meta, FileFault> {
+    let mut bytes = [0; META_BYTES];
     file.seek(SeekFrom::Start(place)).map_err(FileFault::Io)?;
     file.read_exact(&mut bytes).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => FileFault::Header,
         _ => FileFault::Io(error),
     })?;
-    let meta = &bytes[PAGE_HEADER..];
-    let databases = 8 + 2 * WORD;
-    let read = || {
-        let is_known = u32_at(meta, 0)? == MAGIC && u32_at(meta, 4)? == VERSION;
-        is_known.then_some(Meta {
-            page_bytes: u32_at(meta, databases)? as usize,
-            free_root: word_at(meta, databases + 8 + 4 * WORD)?,
-            last_page: word_at(meta, databases + 2 * DATABASE)?,
-            transaction: word_at(meta, databases + 2 * DATABASE + WORD)?,
-        })
-    };
-    let is_page = |meta: &Meta| meta.page_bytes.is_power_of_two() && (MIN_PAGE..=MAX_PAGE).contains(&meta.page_bytes);
-    read().filter(is_page).ok_or(FileFault::Header)
+    parse_meta(bytes).ok_or(FileFault::Header)
 }
 
-/// Looks for free pages behind the end of the file. Whatever it meets that cannot be is `None`.
-struct FreePages {
-    file: File,
+/// Understands a first page.
+pub fn parse_meta(bytes: [u8; META_BYTES]) -> Option<Meta> {
+    let meta = &bytes[PAGE_HEADER..];
+    let databases = 8 + 2 * WORD;
+    let is_known = u32_at(meta, 0)? == MAGIC && u32_at(meta, 4)? == VERSION;
+    let meta = Meta {
+        page_bytes: u32_at(meta, databases)? as usize,
+        free_root: word_at(meta, databases + 8 + 4 * WORD)?,
+        main_root: word_at(meta, databases + DATABASE + 8 + 4 * WORD)?,
+        last_page: word_at(meta, databases + 2 * DATABASE)?,
+        transaction: word_at(meta, databases + 2 * DATABASE + WORD)?,
+        bytes,
+    };
+    let is_page = meta.page_bytes.is_power_of_two() && (MIN_PAGE..=MAX_PAGE).contains(&meta.page_bytes);
+    (is_known && is_page).then_some(meta)
+}
+
+/// The free pages of the newest state of a file, and its first page.
+pub fn free_pages(mut file: &File) -> Option<(Meta, Vec<u64>)> {
+    let meta = newest_meta(&mut file).ok()?;
+    let there = file.metadata().ok()?.len() / meta.page_bytes as u64;
+    let mut free = FreePages { file, page_bytes: meta.page_bytes, there, from: 0, found: Vec::new() };
+    free.visit(meta.free_root, 0)?;
+    Some((meta, free.found))
+}
+
+/// Looks for free pages from one on. Whatever it meets that cannot be is `None`.
+struct FreePages<'a> {
+    file: &'a File,
     page_bytes: usize,
     /// Pages that the file has.
     there: u64,
+    /// Pages before this one do not count.
+    from: u64,
     found: Vec<u64>,
 }
 
-impl FreePages {
+impl FreePages<'_> {
     /// How many different ones were found.
     fn count(&mut self) -> u64 {
         self.found.sort_unstable();
@@ -168,7 +224,7 @@ impl FreePages {
         let count = usize::try_from(word_at(&list, 0)?).ok()?;
         for number in 1..=count {
             let page = word_at(&list, number.checked_mul(WORD)?)?;
-            if page >= self.there {
+            if page >= self.from {
                 self.found.push(page);
             }
         }
@@ -182,8 +238,7 @@ impl FreePages {
             return None;
         }
         let mut bytes = vec![0; length];
-        self.file.seek(SeekFrom::Start(start)).ok()?;
-        self.file.read_exact(&mut bytes).ok()?;
+        self.file.read_exact_at(&mut bytes, start).ok()?;
         Some(bytes)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::data_file::FileFault;
 use crate::model::Difference;
@@ -14,6 +14,10 @@ pub enum StoreError {
     Lmdb(lmdb::Error),
     /// The disk did not take what was to be written; how many bytes are free there.
     Disk { folder: PathBuf, error: io::Error, free: Option<u64> },
+    /// The disk did not take what was committed since it was last settled, and it may be lost.
+    NotTaken { folder: PathBuf, error: io::Error },
+    /// The system has stopped before the last commits were on the disk, and who looks may not put that right.
+    Unsettled,
     /// The folder could not be created or locked.
     Folder(PathBuf, std::io::Error),
     /// The store was written by another version of this program.
@@ -57,6 +61,17 @@ impl fmt::Display for StoreError {
                 }
                 write!(f, ". {}; nothing that was committed is lost", remedy(error))
             }
+            StoreError::NotTaken { folder, error } => write!(
+                f,
+                "the disk did not take what was written in the data folder {}: {error}; the last blocks may be lost, and \
+                 no more are taken in. See the system's log, then start nisd again: it goes back to the last state that \
+                 is whole",
+                folder.display()
+            ),
+            StoreError::Unsettled => f.write_str(
+                "the system has stopped before the last blocks were on the disk; start the node or an import once, which \
+                 goes back to the last state that is whole",
+            ),
             StoreError::Folder(path, error) => {
                 write!(f, "the data folder {} cannot be used: {error}", path.display())
             }
@@ -93,6 +108,14 @@ impl fmt::Display for StoreError {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
             }
         }
+    }
+}
+
+impl StoreError {
+    /// Something in a folder that cannot be written.
+    pub(super) fn disk(folder: &Path, error: io::Error) -> StoreError {
+        let free = rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        StoreError::Disk { folder: folder.to_owned(), error, free }
     }
 }
 

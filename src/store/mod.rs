@@ -1,7 +1,7 @@
 //! The chain and its state in LMDB: tables, snapshots, batches and undo.
 //!
-//! Readers see the last commit. There is one writer, a [`Batch`], whose changes become visible and durable
-//! together. While a block is applied every changed key's old value is kept in the batch's journal; stored
+//! Readers see the last commit. There is one writer, a [`Batch`], whose changes become visible together, and durable at
+//! once or soon. While a block is applied every changed key's old value is kept in the batch's journal; stored
 //! with the block, it undoes the block by putting the old values back.
 
 mod batch;
@@ -13,8 +13,10 @@ mod open;
 mod overlay;
 mod read;
 mod reader;
+mod settled;
 mod tables;
 mod write;
+mod write_back;
 
 pub use batch::Batch;
 pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
@@ -26,5 +28,6 @@ pub use open::{AccessMode, ChainIdentity, Options, Store, exists, size};
 pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};
 pub use reader::Reader;
+pub use settled::Boot;
 pub use tables::Table;
 pub use write::Write;

@@ -15,6 +15,7 @@ use super::batch::{Batch, Right};
 use super::data_file::{self, FileFault};
 use super::error::StoreError;
 use super::read::Snapshot;
+use super::settled::{self, Boot, Durability};
 use super::tables::Table;
 
 /// Version of the tables' layout. A store with another one is refused.
@@ -64,6 +65,8 @@ pub struct Store {
     environment: Environment,
     databases: [Database; Table::ALL.len()],
     folder: PathBuf,
+    /// What of it is on the disk, if this process may change it.
+    durability: Option<Durability>,
     /// Whether there is a batch.
     has_batch: Cell<bool>,
     /// Held for exclusive access, and released by the system however the process ends.
@@ -81,8 +84,9 @@ const LEAST_MAP_SIZE: usize = 64 << 20;
 const READERS_FILE: &str = "lock.mdb";
 const READERS_FILE_BYTES: u64 = 32 << 10;
 const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
+const EACCES: i32 = Errno::ACCESS.raw_os_error();
 /// The file in which LMDB keeps everything.
-const DATA_FILE: &str = "data.mdb";
+const DATA_FILE: &str = data_file::NAME;
 
 /// A store for tests, and the folder that it goes with.
 #[cfg(test)]
@@ -107,20 +111,28 @@ impl Store {
     /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or
     /// layout is not touched.
     pub fn open(folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
+        Store::open_in(Boot::present(), folder, identity, options)
+    }
+
+    /// The same in a run of the system that is handed in.
+    pub fn open_in(boot: Boot, folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
         std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let mut lock = lock(folder)?;
+        settled::go_back(folder, boot)?;
         check_data_file(folder, has_been_made(&mut lock))?;
         make_room_for_readers(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
-        let environment = environment(folder, options, EnvironmentFlags::empty())?;
+        let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let stored = stored_meta(&environment)?;
         if let Some((schema, network)) = &stored {
             check_schema(schema)?;
             identity.check(network)?;
         }
+        let durability = Durability::new(folder, boot)?;
         let store = Store {
-            databases: create_tables(&environment)?,
+            databases: create_tables(&environment, &durability)?,
             environment,
             folder: folder.to_owned(),
+            durability: Some(durability),
             has_batch: Cell::new(false),
             _lock: None,
             stop: None,
@@ -138,13 +150,27 @@ impl Store {
 
     /// Opens a store that exists, whatever its chain; gives the text of its identity too.
     pub fn open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String), StoreError> {
+        Store::open_existing_in(Boot::present(), folder, access, options)
+    }
+
+    /// The same in a run of the system that is handed in.
+    pub fn open_existing_in(
+        boot: Boot,
+        folder: &Path,
+        access: AccessMode,
+        options: Options,
+    ) -> Result<(Store, String), StoreError> {
         if !exists(folder) {
             return Err(StoreError::Empty);
         }
         let (_lock, flags) = match access {
-            AccessMode::Exclusive => (Some(lock(folder)?), EnvironmentFlags::empty()),
+            AccessMode::Exclusive => (Some(lock(folder)?), EnvironmentFlags::NO_SYNC),
             AccessMode::Shared => (None, EnvironmentFlags::READ_ONLY),
         };
+        match access {
+            AccessMode::Exclusive => settled::go_back(folder, boot)?,
+            AccessMode::Shared => settled::refuse_unsettled(folder, boot)?,
+        }
         let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
         check_data_file(folder, is_made)?;
         if size(folder).is_ok_and(|bytes| bytes == 0) {
@@ -160,11 +186,16 @@ impl Store {
         let environment = environment(folder, options, flags)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
+        let durability = match access {
+            AccessMode::Exclusive => Some(Durability::new(folder, boot)?),
+            AccessMode::Shared => None,
+        };
         Ok((
             Store {
                 databases: open_tables(&environment)?,
                 environment,
                 folder: folder.to_owned(),
+                durability,
                 has_batch: Cell::new(false),
                 _lock,
                 stop: None,
@@ -185,10 +216,28 @@ impl Store {
         Ok(Snapshot::new(self.environment.begin_ro_txn()?, &self.databases, self.stop.as_deref()))
     }
 
-    /// The one writer. Fails while there is another in this process.
+    /// The one writer. Fails while there is another in this process, and in one that may only read.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
+        let durability = self.durability.as_ref().ok_or(lmdb::Error::Other(EACCES))?;
         let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
-        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, &self.folder, right))
+        durability.begin()?;
+        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, &self.folder, durability, right))
+    }
+
+    /// Lets the system begin to write a part of what was committed by [`Batch::commit_soon`]: a millisecond or two of
+    /// work. False if there is nothing left to begin with.
+    pub fn write_back(&self) -> bool {
+        self.durability.as_ref().is_some_and(Durability::write_back)
+    }
+
+    /// Whether something is committed that is not known to be on the disk.
+    pub fn is_unsettled(&self) -> bool {
+        self.durability.as_ref().is_some_and(Durability::is_unsettled)
+    }
+
+    /// Waits until all that is committed is on the disk.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        if self.is_unsettled() { self.durability.as_ref().map_or(Ok(()), Durability::settle) } else { Ok(()) }
     }
 }
 
@@ -252,16 +301,26 @@ fn check_data_file(folder: &Path, has_been_made: bool) -> Result<(), StoreError>
 
 type Databases = [Database; Table::ALL.len()];
 
-fn create_tables(environment: &Environment) -> Result<Databases, StoreError> {
-    tables(|table| environment.create_db(Some(table.name()), DatabaseFlags::empty()))
+/// Each table that is missing is a commit of its own.
+fn create_tables(environment: &Environment, durability: &Durability) -> Result<Databases, StoreError> {
+    tables(|table| match environment.open_db(Some(table.name())) {
+        Err(lmdb::Error::NotFound) => {
+            durability.begin()?;
+            let database = environment.create_db(Some(table.name()), DatabaseFlags::empty())?;
+            durability.committed();
+            durability.settle()?;
+            Ok(database)
+        }
+        other => Ok(other?),
+    })
 }
 
 /// Like [`create_tables`] for a store that has them, without waiting for its writer.
 fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
-    tables(|table| environment.open_db(Some(table.name())))
+    tables(|table| Ok(environment.open_db(Some(table.name()))?))
 }
 
-fn tables(open: impl Fn(Table) -> Result<Database, lmdb::Error>) -> Result<Databases, StoreError> {
+fn tables(open: impl Fn(Table) -> Result<Database, StoreError>) -> Result<Databases, StoreError> {
     let databases = Table::ALL.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     databases.try_into().map_err(|_| StoreError::Damaged("number of tables"))
 }

@@ -154,6 +154,7 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
             let begun = Instant::now();
             match intake.step(Timestamp(i32::MAX - 100)).expect("a good chain") {
                 IntakeProgress::Working => {}
+                IntakeProgress::Settling => commit_time += begun.elapsed().as_secs_f64(),
                 IntakeProgress::Committed { .. } => commit_time += begun.elapsed().as_secs_f64(),
                 IntakeProgress::Done => break,
             }

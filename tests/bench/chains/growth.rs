@@ -77,6 +77,7 @@ impl<'s> Growth<'s> {
         let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below };
         let file = BlockFile::new(pipe.clone()).expect("a pipe");
         let mut intake = Intake::new(store, network, nemesis, vec![file], options).expect("an empty store");
+        intake.set_batch_rows(u32::MAX);
         take_until(&mut intake, Height::NEMESIS);
         intake.commit().expect("room");
         let snapshot = store.snapshot().expect("a snapshot");

@@ -199,7 +199,7 @@ pub fn take_in(
         let begun = Instant::now();
         match intake.step(LATE).expect("a good chain") {
             IntakeProgress::Working => steps.push(begun.elapsed().as_secs_f64()),
-            IntakeProgress::Committed { .. } => {}
+            IntakeProgress::Settling | IntakeProgress::Committed { .. } => {}
             IntakeProgress::Done => return steps,
         }
     }
