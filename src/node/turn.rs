@@ -33,7 +33,10 @@ impl Node<'_> {
             };
             match (self.work(budget, now, effects), changed) {
                 (Err(error), _) => self.reading.note(&error, now.running),
-                (Ok(()), Err(error)) => self.writing.note(&error, now.running),
+                (Ok(()), Err(error)) => {
+                    self.writing.note(&error, now.running);
+                    self.catch_up(now);
+                }
                 (Ok(()), Ok(())) => self.reading.is_well(now.running),
             }
         }
@@ -112,6 +115,24 @@ impl Node<'_> {
         self.rise(switch.common, switch.last)?;
         self.unconfirmed.chain_changed(switch.confirmed, switch.returned);
         Ok(())
+    }
+
+    /// A commit may be visible though it has failed: the disk did not take it in the end.
+    fn catch_up(&mut self, now: Moment) {
+        self.reader.release();
+        let last = self.reader.snapshot().and_then(tip);
+        let result = match last {
+            Ok(Some(last)) if last.height > self.height => {
+                let before = self.height;
+                self.unconfirmed.blocks_added(before.next(), last.height);
+                self.rise(before, last.height)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = result {
+            self.reading.note(&error, now.running);
+        }
     }
 
     /// The chain is the same up to `common` and ends at `last` now.

@@ -119,7 +119,8 @@ impl<'env> Batch<'env> {
         Ok(())
     }
 
-    fn make_visible(self) -> Result<(), StoreError> {
+    /// Makes all changes visible; they are not durable yet.
+    pub(super) fn make_visible(self) -> Result<(), StoreError> {
         let Batch { transaction, folder, durability, .. } = self;
         transaction.commit().map_err(|error| of_disk(error, folder))?;
         durability.committed();

@@ -66,7 +66,7 @@ pub struct Store {
     databases: [Database; Table::ALL.len()],
     folder: PathBuf,
     /// What of it is on the disk, if this process may change it.
-    durability: Option<Durability>,
+    pub(super) durability: Option<Durability>,
     /// Whether there is a batch.
     has_batch: Cell<bool>,
     /// Held for exclusive access, and released by the system however the process ends.

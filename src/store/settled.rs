@@ -49,6 +49,9 @@ const PLACE: u64 = 4096;
 const CHECKSUM: usize = 32;
 const RECORD_BYTES: usize = CHECKSUM + MARK.len() + 8 + BOOT_BYTES + CHECKSUM + META_BYTES;
 
+/// How many commits may be newer than the record. Where there are more the data file was put beside a record of old.
+const MOST_AHEAD: u64 = 2;
+
 const BOOT_BYTES: usize = 36;
 
 /// A run of the system: from its start to its stop, however that comes.
@@ -63,11 +66,6 @@ impl Boot {
     pub fn present() -> Boot {
         let name = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         name.first_chunk().map_or(Boot::UNKNOWN, |name| Boot(*name))
-    }
-
-    /// A run with a name, for simulations.
-    pub fn named(name: u8) -> Boot {
-        Boot([name; BOOT_BYTES])
     }
 
     /// Whether both are the same run.
@@ -161,7 +159,8 @@ fn to_go_back_to(folder: &Path, boot: Boot) -> io::Result<Option<Record>> {
     // Before the record: a process that changes the store writes it before it commits anything.
     let newest = data_file::newest_meta(&mut data).ok();
     let Some(record) = Record::read(folder)? else { return Ok(None) };
-    if record.boot.is(boot) || newest.is_some_and(|newest| newest.transaction <= record.meta.transaction) {
+    let is_near = |newest: &Meta| (1..=MOST_AHEAD).contains(&newest.transaction.wrapping_sub(record.meta.transaction));
+    if record.boot.is(boot) || !newest.as_ref().is_none_or(is_near) {
         return Ok(None);
     }
     let is_meant = data_file::roots(&data, &record.meta).is_ok_and(|roots| roots == record.roots);
@@ -341,6 +340,302 @@ impl Drop for Durability {
             && let Err(error) = self.settle()
         {
             log::error!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRng;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::{AccessMode, Batch, ChainIdentity, Options, Read as _, Store, Table, Write as _};
+
+    const OPTIONS: Options = Options { map_size: 64 << 20 };
+    const PAGE: usize = 4096;
+    const ONE: Boot = Boot([b'1'; BOOT_BYTES]);
+    const OTHER: Boot = Boot([b'2'; BOOT_BYTES]);
+
+    fn identity() -> ChainIdentity {
+        ChainIdentity { name: "test".to_owned(), text: String::new() }
+    }
+
+    fn open(boot: Boot, folder: &Path) -> Store {
+        Store::open_in(boot, folder, &identity(), OPTIONS).unwrap()
+    }
+
+    /// A checksum of all that is in a store.
+    fn digest(store: &Store) -> Vec<u8> {
+        let snapshot = store.snapshot().unwrap();
+        let mut hash = Sha3_256::new();
+        for table in Table::ALL {
+            let each = &mut |key: &[u8], value: &[u8]| {
+                [key, value].iter().for_each(|part| hash.update([&(part.len() as u32).to_le_bytes(), *part].concat()));
+                Ok(true)
+            };
+            snapshot.each(table, &[], each).unwrap();
+        }
+        hash.finalize().to_vec()
+    }
+
+    fn files(folder: &Path) -> (Vec<u8>, Vec<u8>) {
+        (std::fs::read(folder.join(data_file::NAME)).unwrap(), std::fs::read(folder.join(FILE)).unwrap())
+    }
+
+    /// A folder with these files, as another system finds it.
+    fn found(data: &[u8], record: &[u8]) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(data_file::NAME), data).unwrap();
+        std::fs::write(folder.path().join(FILE), record).unwrap();
+        std::fs::write(folder.path().join("nisd.lock"), "made\n").unwrap();
+        folder
+    }
+
+    fn below(rng: &mut TestRng, bound: usize) -> usize {
+        (rng.next_u64() % bound.max(1) as u64) as usize
+    }
+
+    /// Changes rows, some of which have long values.
+    fn change(batch: &mut Batch<'_>, rng: &mut TestRng) {
+        for _ in 0..below(rng, 60) {
+            let table = [Table::Accounts, Table::Harvests][below(rng, 2)];
+            let key = (below(rng, 300) as u32).to_be_bytes();
+            let length = [10, 200, 1500, 9000][below(rng, 4)];
+            match below(rng, 3) {
+                0 => batch.delete(table, &key).unwrap(),
+                _ => batch.put(table, &key, &vec![below(rng, 256) as u8; length]).unwrap(),
+            }
+        }
+    }
+
+    /// What a disk may hold of a file after a power cut: each page as it was at one of the moments since it was
+    /// synchronised, and the end where it was at one of them.
+    fn torn(images: &[Vec<u8>], rng: &mut TestRng) -> Vec<u8> {
+        let longest = images.iter().map(Vec::len).max().unwrap();
+        let mut file = vec![0; longest];
+        for start in (0..longest).step_by(PAGE) {
+            let image = &images[below(rng, images.len())];
+            if let Some(page) = image.get(start..start + PAGE) {
+                file[start..start + PAGE].copy_from_slice(page);
+            }
+        }
+        file.truncate(images[below(rng, images.len())].len().max(images[0].len()));
+        file
+    }
+
+    /// A store, what its files were since it was last settled, and what it held then.
+    struct Life {
+        folder: TempDir,
+        images: Vec<Vec<u8>>,
+        settled: Vec<u8>,
+    }
+
+    impl Life {
+        /// Takes note of what a step has done.
+        fn look(&mut self, store: &Store) {
+            let (data, _) = files(self.folder.path());
+            match store.is_unsettled() {
+                true => self.images.push(data),
+                false => (self.images, self.settled) = (vec![data], digest(store)),
+            }
+        }
+
+        /// The power is cut.
+        fn expect_whole_after_a_stop(&self, rng: &mut TestRng) {
+            let (_, record) = files(self.folder.path());
+            let folder = found(&torn(&self.images, rng), &record);
+            assert_eq!(digest(&open(OTHER, folder.path())), self.settled, "{} states", self.images.len());
+            // The next opening finds nothing to go back to.
+            assert_eq!(digest(&open(Boot::UNKNOWN, folder.path())), self.settled);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_power_cut_leaves_the_settled_state_whatever_pages_were_written(seed in any::<[u8; 32]>()) {
+            let rng = &mut TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed);
+            let folder = tempfile::tempdir().unwrap();
+            let mut store = open(ONE, folder.path());
+            let mut life = Life { folder, images: Vec::new(), settled: Vec::new() };
+            life.look(&store);
+            for _ in 0..40 {
+                match below(rng, 8) {
+                    0..4 => {
+                        let before = (files(life.folder.path()).0, digest(&store));
+                        let mut batch = store.begin().unwrap();
+                        change(&mut batch, rng);
+                        batch.commit_soon().unwrap();
+                        // It has settled what was committed before.
+                        (life.images, life.settled) = (vec![before.0], before.1);
+                        life.look(&store);
+                    }
+                    4 => {
+                        let mut batch = store.begin().unwrap();
+                        change(&mut batch, rng);
+                        // Visible, and not on the disk: as in the middle of a commit that waits.
+                        batch.make_visible().unwrap();
+                        life.look(&store);
+                        life.expect_whole_after_a_stop(rng);
+                        store.settle().unwrap();
+                        life.look(&store);
+                    }
+                    5 => {
+                        store.write_back();
+                    }
+                    6 => {
+                        store.settle().unwrap();
+                        life.look(&store);
+                    }
+                    _ => {
+                        drop(store);
+                        store = open(ONE, life.folder.path());
+                        life.look(&store);
+                    }
+                }
+                life.expect_whole_after_a_stop(rng);
+            }
+        }
+    }
+
+    /// A store with a settled state and a commit above it, and the digests of both.
+    fn unsettled() -> (TempDir, Store, [Vec<u8>; 2]) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(ONE, folder.path());
+        let mut digests = Vec::new();
+        for number in 0..20u8 {
+            let mut batch = store.begin().unwrap();
+            (0..90u8).for_each(|key| batch.put(Table::Accounts, &[key], &vec![number; 500]).unwrap());
+            if number < 19 {
+                batch.commit().unwrap()
+            } else {
+                batch.commit_soon().unwrap()
+            }
+            digests.push(digest(&store));
+        }
+        let last = digests.split_off(18);
+        (folder, store, last.try_into().unwrap())
+    }
+
+    #[test]
+    fn what_a_killed_process_has_committed_stays_while_the_system_runs() {
+        let (folder, _store, [settled, newest]) = unsettled();
+        let (data, record) = files(folder.path());
+        assert_ne!(settled, newest);
+        let found_by = |boot| digest(&open(boot, found(&data, &record).path()));
+        assert_eq!(found_by(ONE), newest);
+        assert_eq!(found_by(OTHER), settled);
+        assert_eq!(found_by(Boot::UNKNOWN), settled);
+    }
+
+    #[test]
+    fn a_record_that_was_cut_short_anywhere_leaves_the_one_before_it() {
+        let (folder, store, [settled, newest]) = unsettled();
+        let (_, before) = files(folder.path());
+        store.settle().unwrap();
+        let (data, after) = files(folder.path());
+        let place = (0..before.len().min(after.len())).find(|place| before[*place] != after[*place]).unwrap();
+        let start = place / PLACE as usize * PLACE as usize;
+        for written in 0..=RECORD_BYTES {
+            let mut record = before.clone();
+            record.resize(after.len().max(before.len()), 0);
+            record[start..start + written].copy_from_slice(&after[start..start + written]);
+            let expected = if record[..after.len()] == after { &newest } else { &settled };
+            let folder = found(&data, &record);
+            go_back(folder.path(), OTHER).unwrap();
+            // The whole store is looked at now and then only.
+            if written % 40 == 0 || written == RECORD_BYTES {
+                assert_eq!(&digest(&open(ONE, folder.path())), expected, "{written} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn who_may_only_read_is_not_shown_what_may_be_torn() {
+        let (folder, _store, [settled, newest]) = unsettled();
+        let (data, record) = files(folder.path());
+        let copy = found(&data, &record);
+        let look = |boot| Store::open_existing_in(boot, copy.path(), AccessMode::Shared, OPTIONS);
+        assert!(matches!(look(OTHER), Err(StoreError::Unsettled)));
+        assert_eq!(digest(&look(ONE).unwrap().0), newest);
+        let opened = Store::open_existing_in(OTHER, copy.path(), AccessMode::Exclusive, OPTIONS).unwrap();
+        assert_eq!(digest(&opened.0), settled);
+        drop(opened);
+        assert_eq!(digest(&look(OTHER).unwrap().0), settled);
+    }
+
+    #[test]
+    fn a_store_without_a_record_is_taken_as_it_is() {
+        let (folder, store, [_, newest]) = unsettled();
+        drop(store);
+        std::fs::remove_file(folder.path().join(FILE)).unwrap();
+        let store = open(OTHER, folder.path());
+        assert_eq!(digest(&store), newest);
+        store.begin().unwrap().commit().unwrap();
+        assert!(folder.path().join(FILE).exists());
+    }
+
+    #[test]
+    fn a_data_file_that_was_put_beside_another_record_is_left_alone() {
+        let (folder, store, _) = unsettled();
+        let (_, record) = files(folder.path());
+        drop((folder, store));
+        let (folder, store, _) = unsettled();
+        for number in 0..5u8 {
+            let mut batch = store.begin().unwrap();
+            batch.put(Table::Harvests, &[number], &[number]).unwrap();
+            batch.commit().unwrap();
+        }
+        let (expected, (data, _)) = (digest(&store), files(folder.path()));
+        assert_eq!(digest(&open(OTHER, found(&data, &record).path())), expected);
+    }
+
+    #[test]
+    fn after_an_error_of_the_disk_nothing_is_settled_until_the_next_opening_which_goes_back() {
+        for soon in [true, false] {
+            let (folder, store, [settled, newest]) = unsettled();
+            let durability = store.durability.as_ref().unwrap();
+            durability.fails.set(true);
+            let mut batch = store.begin().unwrap();
+            batch.put(Table::Harvests, b"key", b"value").unwrap();
+            let result = if soon { batch.commit_soon() } else { batch.commit() };
+            let said = result.unwrap_err().to_string();
+            assert!(said.contains("may be lost") && said.contains("start nisd again"), "{said}");
+            assert!(!soon || digest(&store) == newest);
+            // The disk takes everything again, which says nothing of what it did not take.
+            durability.fails.set(false);
+            assert!(matches!(store.begin().err(), Some(StoreError::NotTaken { .. })));
+            assert!(durability.settle().is_err());
+            drop(store);
+            let store = open(ONE, folder.path());
+            assert_eq!(digest(&store), settled);
+            store.begin().unwrap().commit().unwrap();
+        }
+    }
+
+    #[test]
+    fn the_pages_that_are_written_back_are_those_that_a_commit_has_written() {
+        let (folder, store, _) = unsettled();
+        store.settle().unwrap();
+        for number in 0..10u8 {
+            let (before, _) = files(folder.path());
+            let mut batch = store.begin().unwrap();
+            let length = 100 + 1000 * usize::from(number);
+            (0..40).for_each(|key| batch.put(Table::Accounts, &[2 * key + number % 2], &vec![number; length]).unwrap());
+            batch.commit_soon().unwrap();
+            let (after, _) = files(folder.path());
+            let page = |file: &[u8], number: usize| file.get(number * PAGE..(number + 1) * PAGE).map(<[u8]>::to_vec);
+            let changed = (2..after.len() / PAGE).filter(|number| page(&before, *number) != page(&after, *number));
+            let changed: Vec<_> = changed.map(|number| number as u64).collect();
+            let runs = store.durability.as_ref().unwrap().write_back.borrow().runs();
+            let begun: Vec<_> = runs.iter().flat_map(|(first, length)| *first..first + length).collect();
+            assert!(changed.iter().all(|page| begun.contains(page)), "{changed:?} {begun:?}");
+            assert!(begun.len() <= changed.len() + 2, "{changed:?} {begun:?}");
+            while store.write_back() {}
+            store.settle().unwrap();
         }
     }
 }

@@ -97,6 +97,12 @@ impl WriteBack {
         !part.is_empty()
     }
 
+    /// With what nothing was begun yet.
+    #[cfg(test)]
+    pub fn runs(&self) -> Vec<(u64, u64)> {
+        self.runs.clone()
+    }
+
     /// Nothing is left to be written.
     pub fn clear(&mut self) {
         self.runs.clear();
