@@ -14,7 +14,7 @@ pub const BATCH_STEPS: u32 = 8_000;
 pub const BATCH_BLOCKS: u32 = 256;
 /// Changed rows after which they are committed, to begin with, and at least.
 const FIRST_ROWS: u32 = 2_000;
-const LEAST_ROWS: u32 = 250;
+const LEAST_ROWS: u32 = 1_000;
 /// How long a commit may take. It copies what has changed, and nobody is answered meanwhile: the number of rows follows
 /// the speed of the machine.
 const COMMIT_TIME: Duration = Duration::from_millis(5);
