@@ -47,6 +47,8 @@ enum Stage {
     Pruning(Box<(BlockContext, Settled)>, Proof, Pruning),
     /// Its transactions are remembered; how many were.
     Recording(Box<(BlockContext, Settled)>, Proof, usize),
+    /// What it has changed is written.
+    Writing(Box<(BlockContext, Settled)>, Proof),
     /// All is done but that importances are due before it is stored.
     Recalculating(Box<(Recalculation, Settled)>, Proof),
 }
@@ -123,13 +125,18 @@ impl Admission {
                 true => Stage::Pruning(work, proof, pruning),
                 false => Stage::Recording(work, proof, 0),
             },
-            Stage::Recording(work, proof, done) if done < count => {
-                apply::record(batch, &self.block, done, &self.hashes[done], &work.1, network.byte)?;
+            Stage::Recording(work, proof, done) if done == count => Stage::Writing(work, proof),
+            Stage::Recording(mut work, proof, done) => {
+                let (context, settled) = &mut *work;
+                let mut ledger = Ledger { batch, block: context, network };
+                apply::record(&mut ledger, &self.block, &self.hashes, settled, done)?;
                 Stage::Recording(work, proof, done + 1)
             }
-            Stage::Recording(work, proof, _) => {
-                let (mut context, settled) = *work;
-                Ledger { batch, block: &mut context, network }.finish()?;
+            Stage::Writing(mut work, proof) => {
+                if (Ledger { batch, block: &mut work.0, network }).finish_some()? {
+                    return Ok(Next::Stage(Stage::Writing(work, proof)));
+                }
+                let (_, settled) = *work;
                 match due_after(self.block.height) {
                     Some(due) => Stage::Recalculating(Box::new((Recalculation::new(due), settled)), proof),
                     None => return self.store(batch, head, settled, proof, network),

@@ -18,7 +18,7 @@ use super::read::Snapshot;
 use super::tables::Table;
 
 /// Version of the tables' layout. A store with another one is refused.
-pub const SCHEMA: &str = "3";
+pub const SCHEMA: &str = "4";
 
 const SCHEMA_KEY: &[u8] = b"schema";
 const NETWORK_KEY: &[u8] = b"network";
