@@ -32,6 +32,8 @@ pub struct BlockContext {
     /// Its time stamp.
     pub timestamp: Timestamp,
     accounts: BTreeMap<Address, OpenAccount>,
+    /// Those that are to be written.
+    changed: BTreeMap<AccountNumber, ChangedAccount>,
     /// Before the block and now, once either is needed.
     totals: Option<(AccountTotals, AccountTotals)>,
     outlinks: BlockOutlinks,
@@ -49,6 +51,12 @@ struct OpenAccount {
     /// Whether it was known before, and had a stake.
     was_known: bool,
     had_stake: bool,
+}
+
+/// Stored forms of an account before the block and after it.
+struct ChangedAccount {
+    before: Option<Vec<u8>>,
+    after: Vec<u8>,
 }
 
 impl OpenAccount {
@@ -76,6 +84,7 @@ impl BlockContext {
             height,
             timestamp,
             accounts: BTreeMap::new(),
+            changed: BTreeMap::new(),
             totals: None,
             outlinks: BlockOutlinks::default(),
             trails: BlockTrails::default(),
@@ -359,15 +368,18 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    /// Writes some of the accounts that were looked at and have changed, and in the end what was collected of the whole
-    /// block; whether there is more.
+    /// Writes some of the accounts that were looked at and have changed, by number, and in the end what was collected of
+    /// the whole block; whether there is more.
     pub fn finish_some(&mut self) -> Result<bool, StateError> {
         for _ in 0..ACCOUNTS_PER_STEP {
-            let Some((address, open)) = self.block.accounts.pop_first() else {
+            if let Some((address, open)) = self.block.accounts.pop_first() {
+                self.set_aside(&address, open)?;
+            } else if let Some((number, changed)) = self.block.changed.pop_first() {
+                self.batch.replace(Table::Accounts, &number.key(), changed.before.as_deref(), &changed.after)?;
+            } else {
                 self.finish_block()?;
                 return Ok(false);
-            };
-            self.write(&address, open)?;
+            }
         }
         Ok(true)
     }
@@ -378,7 +390,8 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    fn write(&mut self, address: &Address, open: OpenAccount) -> Result<(), StateError> {
+    /// Sees what has changed of an account, and gives it a number if it has none.
+    fn set_aside(&mut self, address: &Address, open: OpenAccount) -> Result<(), StateError> {
         let OpenAccount { number, account, before, was_known, had_stake } = open;
         let after = account.to_bytes();
         let is_untouched = before.is_none() && account == Account::default();
@@ -396,7 +409,8 @@ impl<W: Write> Ledger<'_, W> {
         if account.has_stake() != had_stake {
             self.set_stake(number, account.has_stake())?;
         }
-        Ok(self.batch.replace(Table::Accounts, &number.key(), before.as_deref(), &after)?)
+        self.block.changed.insert(number, ChangedAccount { before, after });
+        Ok(())
     }
 
     fn set_stake(&mut self, number: AccountNumber, has_stake: bool) -> Result<(), StateError> {

@@ -60,7 +60,7 @@ impl BlockOutlinks {
     pub fn store(self, batch: &mut impl Write, height: Height) -> Result<(), StoreError> {
         match self.0.0.is_empty() {
             true => Ok(()),
-            false => batch.put(Table::Outlinks, &block_key(height), &self.0.0),
+            false => batch.insert(Table::Outlinks, &block_key(height), &self.0.0),
         }
     }
 }

@@ -142,7 +142,7 @@ impl BlockTrails {
         out.u32(self.starts.len() as u32);
         self.starts.iter().for_each(|start| out.u32(*start));
         out.array(&self.entries.0);
-        batch.put(Table::Trails, &block_key(height), &out.0)
+        batch.insert(Table::Trails, &block_key(height), &out.0)
     }
 }
 

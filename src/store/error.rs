@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::data_file::FileFault;
+use super::tables::Table;
 use crate::model::Difference;
 
 /// A failure of the store. None of them is caused by what a peer or a client sends.
@@ -35,6 +36,8 @@ pub enum StoreError {
     Empty,
     /// Reading was interrupted by [`crate::store::Store::stop_when`].
     Interrupted,
+    /// A row is not as it was written: the disk has damaged it.
+    Corrupt { table: Table, key: Vec<u8> },
     /// A value cannot be read back: the file is damaged.
     Damaged(&'static str),
 }
@@ -89,6 +92,13 @@ impl fmt::Display for StoreError {
             StoreError::BeingChanged => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
             StoreError::Interrupted => f.write_str("interrupted"),
+            StoreError::Corrupt { table, key } => write!(
+                f,
+                "the store is damaged: in the table {} the row {} is not as it was written; restore the folder from a \
+                 backup or import the chain again",
+                table.name(),
+                hex::encode(key)
+            ),
             StoreError::Damaged(what) => {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
             }

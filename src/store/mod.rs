@@ -13,6 +13,7 @@ mod open;
 mod overlay;
 mod read;
 mod reader;
+mod sealed;
 mod tables;
 mod write;
 

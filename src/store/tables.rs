@@ -99,6 +99,15 @@ impl Table {
         Table::ALL.into_iter().skip(Table::Accounts as usize)
     }
 
+    /// Whether new rows come behind all others, so that its pages can be filled one after the other.
+    pub(super) fn grows_at_its_end(self) -> bool {
+        use Table::{Accounts, Blocks, Definitions, Identities, Importances, Outlinks, Provisions, Trails, Undo};
+        matches!(
+            self,
+            Blocks | Undo | Importances | Accounts | Identities | Outlinks | Trails | Provisions | Definitions
+        )
+    }
+
     /// The table with a number.
     pub fn from_number(number: u8) -> Option<Table> {
         Table::ALL.get(usize::from(number)).copied()
