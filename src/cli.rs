@@ -74,8 +74,16 @@ goes on.";
 const CHECK_NOTE: &str = "\
 Takes the blocks of the store into an empty one by all rules, and compares what comes out: what is
 known of every block, and the state at the tip. Prints the height and the digest of the state if
-all is well, and where the first difference is otherwise. It needs as much room in the data folder
-as the store itself. A node may run on the store meanwhile.";
+all is well, and where the first difference is otherwise. It needs room in the data folder, less
+than half of what the store takes. A node may run on the store meanwhile.";
+
+const REINDEX_NOTE: &str = "\
+Needs no network and checks no signatures: the blocks are those of the store. The new store grows
+beside the old one, in the folder reindex, and takes its place once it is complete; until then the
+old one is as it was. It needs about as much room as the old one, which it says before it begins.
+
+It can be stopped at any moment, and goes on when it is called again. A start of the node does the
+same by itself where the store was written by an older version.";
 
 /// A NEM (NIS1) node in one thread.
 #[derive(Parser, Debug)]
@@ -102,6 +110,9 @@ pub enum Command {
     /// Verify a whole store anew, from the nemesis block on
     #[command(after_help = CHECK_NOTE)]
     Check(Store),
+    /// Build state and indexes of a store anew, from its own blocks
+    #[command(after_help = REINDEX_NOTE)]
+    Reindex(Store),
     /// Print the digest of the state, to compare two nodes
     Digest(Store),
     /// Write blocks in the recorded format
@@ -266,7 +277,9 @@ impl Command {
         match self {
             Command::Run(run) => run.config.as_deref(),
             Command::Import(import) => Some(&import.config),
-            Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.config.as_deref(),
+            Command::Dump(store) | Command::Check(store) | Command::Digest(store) | Command::Reindex(store) => {
+                store.config.as_deref()
+            }
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
             Command::Settings | Command::Devnet(_) | Command::Wallet(_) => None,
@@ -279,7 +292,9 @@ impl Command {
         match self {
             Command::Run(run) => run.take_overrides(),
             Command::Import(import) => import.take_overrides(),
-            Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.take_overrides(),
+            Command::Dump(store) | Command::Check(store) | Command::Digest(store) | Command::Reindex(store) => {
+                store.take_overrides()
+            }
             Command::Rollback(rollback) => rollback.store.take_overrides(),
             Command::Export(export) => export.take_overrides(),
             Command::Devnet(command) => Ok(command.overrides()),

@@ -103,10 +103,30 @@ fn insert_hashes(
     Ok(())
 }
 
+/// What is kept of the blocks that are carried out, besides what they do to the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// The blocks, and the old values of all that those changed that may be rolled back.
+    Chain,
+    /// No blocks, and old values only of blocks from this height on: for a store that is compared with another.
+    State(Height),
+}
+
 /// Stores a block that was carried out, with the old values of all that it changed. Those that no rollback comes
 /// back to are forgotten.
-pub fn store(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, rewrite_limit: u64) -> Result<(), StoreError> {
+pub fn store(
+    batch: &mut Batch<'_>,
+    header: &StoredBlock,
+    block: &Block,
+    rewrite_limit: u64,
+    keeping: Keeping,
+) -> Result<(), StoreError> {
     let key = block_key(header.height);
+    if let Keeping::State(from) = keeping {
+        let journal = batch.take_journal();
+        let is_kept = header.height >= from;
+        return if is_kept { batch.put_unjournaled(Table::Undo, &key, &journal) } else { Ok(()) };
+    }
     batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
     let journal = batch.take_journal();
     batch.put_unjournaled(Table::Undo, &key, &journal)?;
