@@ -109,7 +109,7 @@ pub enum Command {
     Rollback(Rollback),
     /// Verify a whole store anew, from the nemesis block on
     #[command(after_help = CHECK_NOTE)]
-    Check(Store),
+    Check(Check),
     /// Build state and indexes of a store anew, from its own blocks
     #[command(after_help = REINDEX_NOTE)]
     Reindex(Store),
@@ -186,7 +186,7 @@ pub struct Import {
     common: Common,
 }
 
-/// What every command on a store takes: `nisd dump`, `nisd check`, `nisd digest`.
+/// What every command on a store takes: `nisd dump`, `nisd digest`, `nisd reindex`.
 #[derive(Args, Debug)]
 pub struct Store {
     /// Folder of the chain store
@@ -197,6 +197,17 @@ pub struct Store {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
+}
+
+/// `nisd check`.
+#[derive(Args, Debug)]
+pub struct Check {
+    /// The store.
+    #[command(flatten)]
+    pub store: Store,
+    /// Check neither signatures nor proofs below a block that you vouch for; refused if its hash differs
+    #[arg(long, value_name = "HEIGHT:HASH")]
+    pub trust_below: Option<Checkpoint>,
 }
 
 /// `nisd rollback`.
@@ -277,9 +288,8 @@ impl Command {
         match self {
             Command::Run(run) => run.config.as_deref(),
             Command::Import(import) => Some(&import.config),
-            Command::Dump(store) | Command::Check(store) | Command::Digest(store) | Command::Reindex(store) => {
-                store.config.as_deref()
-            }
+            Command::Dump(store) | Command::Digest(store) | Command::Reindex(store) => store.config.as_deref(),
+            Command::Check(check) => check.store.config.as_deref(),
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
             Command::Settings | Command::Devnet(_) | Command::Wallet(_) => None,
@@ -292,9 +302,8 @@ impl Command {
         match self {
             Command::Run(run) => run.take_overrides(),
             Command::Import(import) => import.take_overrides(),
-            Command::Dump(store) | Command::Check(store) | Command::Digest(store) | Command::Reindex(store) => {
-                store.take_overrides()
-            }
+            Command::Dump(store) | Command::Digest(store) | Command::Reindex(store) => store.take_overrides(),
+            Command::Check(check) => check.store.take_overrides(),
             Command::Rollback(rollback) => rollback.store.take_overrides(),
             Command::Export(export) => export.take_overrides(),
             Command::Devnet(command) => Ok(command.overrides()),

@@ -22,7 +22,7 @@ use crate::codec::network_from_text;
 use crate::config::{NemesisError, Settings};
 use crate::devnet::{Devnet, DevnetError, Join, Ports, introduction};
 use crate::logging;
-use crate::model::{Checkpoint, Height, Network, Timestamp};
+use crate::model::{Checkpoint, Hash256, Height, Network, Timestamp};
 use crate::progress::{Meter, Standing, Style};
 use crate::state;
 use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, StoredBlock};
@@ -33,6 +33,8 @@ pub use self::reindex::{open_up_to_date, reindex};
 /// work is lost when it is interrupted.
 const IMPORT: IntakeOptions =
     IntakeOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
+/// The same for `nisd check`: batches may be larger, as nothing is lost.
+const CHECK: IntakeOptions = IntakeOptions { batch_steps: 16_000, batch_blocks: 2_000, ..IMPORT };
 /// Where an export begins unless told otherwise: behind the nemesis block.
 const FIRST_EXPORTED: Height = Height(2);
 /// Steps between two looks at the clock.
@@ -67,6 +69,8 @@ pub enum CommandError {
     Output(io::Error),
     /// A pipe was named where a file must be read twice.
     NotTwice,
+    /// The block that the user vouches for has another hash in the store.
+    OtherHash(Checkpoint, Hash256),
     /// A height that the chain does not have.
     NoSuchHeight { asked: Height, tip: Height },
 }
@@ -93,6 +97,9 @@ impl fmt::Display for CommandError {
             CommandError::Output(error) => write!(f, "cannot write the output: {error}"),
             CommandError::NotTwice => {
                 f.write_str("--trust-below reads the blocks twice, which a pipe does not allow; name a file")
+            }
+            CommandError::OtherHash(Checkpoint { height, hash }, found) => {
+                write!(f, "--trust-below: the block at height {height} has the hash {found}, not {hash}")
             }
             CommandError::NoSuchHeight { asked, tip } => {
                 write!(f, "there is no block at height {asked}; the chain is at height {tip}")
@@ -258,17 +265,19 @@ fn take_in(
 }
 
 /// `nisd check`.
-pub fn check(command: &cli::Store, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
-    let (store, network) = open_to_read(command, settings, stop)?;
+pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
+    let (store, network) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
-    let folder = scratch_folder(&command.data)?;
+    let trusted_below = command.trust_below.map_or(Ok(Height(0)), |checkpoint| has_block(&snapshot, checkpoint))?;
+    let folder = scratch_folder(&command.store.data)?;
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
     let old_values_from = tip.height.minus(network.chain.rewrite_limit).next();
     let block_at = |height| Ok(store::stored_header(&snapshot, height)?.map(|(_, block)| block));
     let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
     let source = Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at));
-    let intake = Intake::of(&scratch, &network, nemesis.to_vec(), source, IMPORT)?;
+    let options = IntakeOptions { trusted_below, ..CHECK };
+    let intake = Intake::of(&scratch, &network, nemesis.to_vec(), source, options)?;
     let intake = intake.keeping_state_only(old_values_from);
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
     let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from);
@@ -278,6 +287,18 @@ pub fn check(command: &cli::Store, settings: &Settings, clocks: Clocks, stop: St
     }
     refuse(comparison.state()?)?;
     writeln!(io::stdout(), "{} {}", tip.height, state::digest(&snapshot)?).map_err(CommandError::Output)
+}
+
+/// Height of a block that the user vouches for, which must be in the store.
+fn has_block(state: &impl Read, checkpoint: Checkpoint) -> Result<Height, CommandError> {
+    let Some((header, _)) = store::stored_header(state, checkpoint.height)? else {
+        let tip = store::tip(state)?.ok_or(StoreError::Empty)?.height;
+        return Err(CommandError::NoSuchHeight { asked: checkpoint.height, tip });
+    };
+    match header.hash == checkpoint.hash {
+        true => Ok(checkpoint.height),
+        false => Err(CommandError::OtherHash(checkpoint, header.hash)),
+    }
 }
 
 impl Watch for Comparison<'_, Snapshot<'_>> {

@@ -166,6 +166,45 @@ fn a_kill_at_any_moment_of_an_import_loses_nothing_that_was_committed() {
     compare(&chain, &found);
 }
 
+#[test]
+fn a_kill_at_any_moment_of_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
+    let Some(folder) = shared("data/chains/all-forks") else { return };
+    let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
+    let (crashes, mut random) = chance();
+    let victim = Victim::new();
+    run(import(&chain, &victim.data, &[])).expect_success();
+    let whole = digest(&victim.data);
+    let reindex = ["reindex", "--data", path(&victim.data)];
+    let start = Instant::now();
+    run(reindex).expect_success();
+    let taken = start.elapsed();
+    loudly(&format!("a reindex takes {taken:?}"));
+    let mut left = taken;
+    for crash in 0..crashes {
+        let mut process = Process::start(nisd(reindex));
+        // Some at the very end, where it takes its place; what is begun takes less and less.
+        let delay =
+            if random.coin() { up_to(&mut random, left) } else { left - left.min(up_to(&mut random, taken / 20)) };
+        std::thread::sleep(delay);
+        process.kill();
+        let is_begun = victim.data.join("reindex/data.mdb").exists();
+        loudly(&format!("crash {crash} of reindex after {delay:?}, {}", if is_begun { "begun" } else { "complete" }));
+        assert_eq!(digest(&victim.data), whole, "what is in place after crash {crash}");
+        left = if is_begun { left.saturating_sub(delay) } else { taken };
+        // The next one goes on with it to its end, or the next crash hits it; chance has it.
+        if random.coin() {
+            run(reindex).expect_success();
+            assert_eq!(digest(&victim.data), whole, "the reindex after crash {crash}");
+            left = taken;
+        }
+    }
+    run(reindex).expect_success();
+    assert_eq!(digest(&victim.data), whole);
+    assert!(!victim.data.join("reindex").exists());
+    let checked = run(["check", "--data", path(&victim.data)]).expect_success().text();
+    assert_eq!(checked.trim_end(), format!("{} {}", whole.0, whole.1));
+}
+
 /// Accounts that send; their keys have the numbers from 2 on. The first key harvests.
 const SENDERS: u64 = 50;
 /// From a log line that tells of a block that was made, to a crash that may hit it on its way onto the chain.

@@ -272,7 +272,10 @@ impl Admission {
             lessor: settled.lessor,
             ids: settled.ids,
         };
-        apply::store(batch, &header, &self.block, conditions.network.chain.rewrite_limit, conditions.keeping)?;
+        match conditions.keeping {
+            Keeping::Chain => apply::store(batch, &header, &self.block, conditions.network.chain.rewrite_limit)?,
+            Keeping::State(from) => apply::store_old_values(batch, header.height, from)?,
+        }
         Ok(Next::Stored(header))
     }
 }

@@ -114,19 +114,8 @@ pub enum Keeping {
 
 /// Stores a block that was carried out, with the old values of all that it changed. Those that no rollback comes
 /// back to are forgotten.
-pub fn store(
-    batch: &mut Batch<'_>,
-    header: &StoredBlock,
-    block: &Block,
-    rewrite_limit: u64,
-    keeping: Keeping,
-) -> Result<(), StoreError> {
+pub fn store(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, rewrite_limit: u64) -> Result<(), StoreError> {
     let key = block_key(header.height);
-    if let Keeping::State(from) = keeping {
-        let journal = batch.take_journal();
-        let is_kept = header.height >= from;
-        return if is_kept { batch.put_unjournaled(Table::Undo, &key, &journal) } else { Ok(()) };
-    }
     batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
     let journal = batch.take_journal();
     batch.put_unjournaled(Table::Undo, &key, &journal)?;
@@ -134,4 +123,13 @@ pub fn store(
         Some(old) => batch.delete_unjournaled(Table::Undo, &block_key(Height(old))),
         None => Ok(()),
     }
+}
+
+/// Ends a block of which only the old values are stored, and these only if its height is not below `from`.
+pub fn store_old_values(batch: &mut Batch<'_>, height: Height, from: Height) -> Result<(), StoreError> {
+    let journal = batch.take_journal();
+    if height < from {
+        return Ok(());
+    }
+    batch.put_unjournaled(Table::Undo, &block_key(height), &journal)
 }

@@ -130,3 +130,115 @@ impl Watch for SameHashes<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{OsStr, OsString};
+
+    use clap::Parser;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::commands::{self, Stop};
+    use crate::config;
+    use crate::state;
+    use crate::store::{AccessMode, PRETENDED_SCHEMA, Table};
+
+    const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
+
+    fn tiny(name: &str) -> OsString {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name).into()
+    }
+
+    /// Reads a command line on the store in a folder, and its settings.
+    fn read(folder: &Path, command: &str, arguments: &[OsString]) -> (Command, Settings) {
+        let start = ["nisd", command, "--data"].map(OsString::from).into_iter().chain([folder.into()]);
+        let mut cli = Cli::try_parse_from(start.chain(arguments.iter().cloned())).unwrap();
+        let overrides = cli.command.take_overrides().unwrap();
+        let settings = config::load(cli.command.config(), overrides, Some(OsStr::new("unused").as_ref())).unwrap();
+        (cli.command, settings)
+    }
+
+    fn import(folder: &Path, stop_at: &str) -> Result<(), CommandError> {
+        let arguments =
+            ["--config".into(), tiny("config.json"), "--stop-at".into(), stop_at.into(), tiny("blocks.bin")];
+        let (Command::Import(command), settings) = read(folder, "import", &arguments) else { unreachable!() };
+        commands::import(&command, &settings, CLOCKS)
+    }
+
+    /// A store up to a height that says that an older version wrote it.
+    fn old_store(stop_at: &str) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        import(folder.path(), stop_at).unwrap();
+        let (store, _) = open(folder.path()).unwrap();
+        let mut batch = store.begin().unwrap();
+        batch.put_unjournaled(Table::Meta, b"schema", PRETENDED_SCHEMA.as_bytes()).unwrap();
+        // Nothing but the blocks is read.
+        Table::state().chain([Table::Undo, Table::Importances]).for_each(|table| batch.clear(table).unwrap());
+        batch.commit().unwrap();
+        folder
+    }
+
+    fn open(folder: &Path) -> Result<(Store, String), StoreError> {
+        Store::open_existing(folder, AccessMode::Exclusive, Options { map_size: 1 << 26 })
+    }
+
+    fn digest(folder: &Path) -> Hash256 {
+        state::digest(&open(folder).unwrap().0.snapshot().unwrap()).unwrap()
+    }
+
+    fn whole(stop_at: &str) -> Hash256 {
+        let folder = tempfile::tempdir().unwrap();
+        import(folder.path(), stop_at).unwrap();
+        digest(folder.path())
+    }
+
+    #[test]
+    fn commands_that_read_say_what_to_do_about_a_store_of_an_older_version() {
+        let folder = old_store("20");
+        let before = std::fs::read(folder.path().join("data.mdb")).unwrap();
+        let (Command::Digest(command), settings) = read(folder.path(), "digest", &[]) else { unreachable!() };
+        let said = commands::digest(&command, &settings, Stop::default()).unwrap_err().to_string();
+        assert!(said.contains(PRETENDED_SCHEMA) && said.contains("`nisd reindex`"), "{said}");
+        assert!(std::fs::read(folder.path().join("data.mdb")).unwrap() == before);
+    }
+
+    #[test]
+    fn every_command_that_changes_a_store_of_an_older_version_builds_it_anew_first() {
+        let folder = old_store("20");
+        import(folder.path(), "60").unwrap();
+        assert_eq!(digest(folder.path()), whole("60"));
+
+        let folder = old_store("20");
+        let (Command::Rollback(command), settings) = read(folder.path(), "rollback", &["--to".into(), "7".into()])
+        else {
+            unreachable!()
+        };
+        commands::rollback(&command, &settings, CLOCKS).unwrap();
+        assert_eq!(digest(folder.path()), whole("7"));
+
+        // So does a start of the node.
+        let folder = old_store("20");
+        let (_, settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
+        let store = open_up_to_date(&settings, CLOCKS).unwrap();
+        assert_eq!(state::digest(&store.snapshot().unwrap()).unwrap(), whole("20"));
+        drop(store);
+        assert!(!folder.path().join("reindex").exists());
+
+        let folder = old_store("20");
+        let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
+        reindex(&command, &settings, CLOCKS).unwrap();
+        assert_eq!(digest(folder.path()), whole("20"));
+    }
+
+    #[test]
+    fn a_store_of_an_older_version_and_another_network_is_refused_before_it_is_built_anew() {
+        let folder = old_store("20");
+        let (_, mut settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
+        settings.network.chain.target_time += 1;
+        let said = open_up_to_date(&settings, CLOCKS).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.contains("nis.blockGenerationTargetTime"), "{said}");
+        assert!(matches!(open(folder.path()), Err(StoreError::OlderSchema { .. })));
+    }
+}
