@@ -272,7 +272,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let trusted_below = command.trust_below.map_or(Ok(Height(0)), |checkpoint| has_block(&snapshot, checkpoint))?;
     let folder = scratch_folder(&command.store.data)?;
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
-    let old_values_from = tip.height.minus(network.chain.rewrite_limit).next();
+    let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
     let block_at = |height| Ok(store::stored_header(&snapshot, height)?.map(|(_, block)| block));
     let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
     let source = Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at));
@@ -506,7 +506,7 @@ pub fn export(command: &cli::Export, settings: &Settings, stop: Stop) -> Result<
 
 /// Writes blocks whose hashes lead from one to the next, and from the one before the first.
 fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
-    let before = store::stored_header(state, first.minus(1))?.map(|(header, _)| header.hash);
+    let before = store::stored_header(state, Height(first.0.saturating_sub(1)))?.map(|(header, _)| header.hash);
     let mut chain = HashChain::new(first, before);
     for height in (first.0..=last.0).map(Height) {
         let block = store::stored_header(state, height)?;

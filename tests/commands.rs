@@ -99,6 +99,8 @@ fn what_is_exported_is_what_was_imported() {
     let output = place.path("out.bin");
     let written = place.on_store("export", &["--output", output.to_str().expect("a path")]).expect_success();
     assert!(written.stdout.is_empty() && fs::read(&output).expect("the output") == blocks);
+    let whole = place.on_store("export", &["--from", "1"]).expect_success().stdout;
+    assert!(whole.ends_with(&blocks) && whole.len() > blocks.len());
     let part = place.on_store("export", &["--from", "10", "--to", "19"]).expect_success().stdout;
     assert!(part == blocks[offset(&blocks, 10) - 4..offset(&blocks, 20) - 4]);
     // Heights that are not there are no empty file.
@@ -527,6 +529,7 @@ fn a_check_finds_a_flipped_bit_in_every_table() {
                 Table::Blocks => "height".to_owned(),
                 table => format!("table {}", table.name()),
             };
+            assert_eq!(ended.code, Some(1), "{} at {}, byte {at}", table.name(), row.0.escape_ascii());
             ended.expect_failure(1, &[&word]);
             fs::write(place.data().join("data.mdb"), &whole).expect("the store");
         }

@@ -1,6 +1,6 @@
-//! `kill -9` while a chain is taken in, while a node harvests and is announced to, and while a private network is made:
-//! nothing that was told is lost, nothing half done is kept. (The system outlives the process here, so that this says
-//! nothing about a power cut.)
+//! `kill -9` while a chain is taken in, while a store is built anew, while a node harvests and is announced to, and
+//! while a private network is made: nothing that was told is lost, nothing half done is kept. (The system outlives the
+//! process here, so that this says nothing about a power cut.)
 //!
 //! `NISD_CRASHES` sets their number (5 without it), `NISD_SEED` repeats a run.
 
@@ -179,17 +179,23 @@ fn a_kill_at_any_moment_of_a_reindex_leaves_a_store_and_the_next_one_completes_i
     run(reindex).expect_success();
     let taken = start.elapsed();
     loudly(&format!("a reindex takes {taken:?}"));
-    let mut left = taken;
+    let (mut left, mut begun) = (taken, 0);
     for crash in 0..crashes {
         let mut process = Process::start(nisd(reindex));
-        // Some at the very end, where it takes its place; what is begun takes less and less.
-        let delay =
-            if random.coin() { up_to(&mut random, left) } else { left - left.min(up_to(&mut random, taken / 20)) };
+        // Some at the very end, where it takes its place.
+        let at_the_end = random.coin();
+        let delay = up_to(&mut random, if at_the_end { WHILE_IT_TAKES_ITS_PLACE } else { left });
+        while at_the_end && !process.log().contains(" blocks in ") && process.exit().is_none() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
         std::thread::sleep(delay);
         process.kill();
         let is_begun = victim.data.join("reindex/data.mdb").exists();
-        loudly(&format!("crash {crash} of reindex after {delay:?}, {}", if is_begun { "begun" } else { "complete" }));
+        let (when, what) =
+            (if at_the_end { " from the last block" } else { "" }, if is_begun { "begun" } else { "done" });
+        loudly(&format!("crash {crash} of reindex after {delay:?}{when}: {what}"));
         assert_eq!(digest(&victim.data), whole, "what is in place after crash {crash}");
+        begun += u32::from(is_begun);
         left = if is_begun { left.saturating_sub(delay) } else { taken };
         // The next one goes on with it to its end, or the next crash hits it; chance has it.
         if random.coin() {
@@ -198,12 +204,16 @@ fn a_kill_at_any_moment_of_a_reindex_leaves_a_store_and_the_next_one_completes_i
             left = taken;
         }
     }
+    loudly(&format!("{begun} of {crashes} crashes came before the new store was in place"));
     run(reindex).expect_success();
     assert_eq!(digest(&victim.data), whole);
     assert!(!victim.data.join("reindex").exists());
     let checked = run(["check", "--data", path(&victim.data)]).expect_success().text();
     assert_eq!(checked.trim_end(), format!("{} {}", whole.0, whole.1));
 }
+
+/// From the end of the last block to a crash that may hit the new store on its way into its place.
+const WHILE_IT_TAKES_ITS_PLACE: Duration = Duration::from_millis(12);
 
 /// Accounts that send; their keys have the numbers from 2 on. The first key harvests.
 const SENDERS: u64 = 50;
