@@ -486,9 +486,10 @@ mod tests {
 
     #[test]
     fn commands_on_a_store_need_no_settings() {
-        for line in
-            ["nisd dump --data d", "nisd digest --data d", "nisd rollback --data d --to 7", "nisd export --data d"]
+        for line in ["dump", "digest", "check", "reindex", "rollback --to 7", "export"]
+            .map(|command| format!("nisd {command} --data d"))
         {
+            let line = line.as_str();
             assert_eq!(parse(line).unwrap().command.config(), None, "{line}");
             assert_eq!(pairs(line), [("nisd.data".to_owned(), "d".to_owned(), "--data")], "{line}");
         }

@@ -321,7 +321,7 @@ fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
     let make = |folder: &Path| tempfile::Builder::new().prefix("check-").tempdir_in(folder);
     let has_room = || -> io::Result<bool> {
         let disk = rustix::fs::statvfs(data)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize) > store::size(data)?)
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize) > store::size(data)? / 2)
     };
     if has_room().unwrap_or(true)
         && let Ok(folder) = make(data)
