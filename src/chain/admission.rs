@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::apply::{self, Settled};
+use super::apply::{self, Keeping, Settled};
 use super::error::BlockError;
 use super::head::ChainHead;
 use super::proof;
@@ -22,6 +22,8 @@ pub struct Conditions<'a> {
     pub network: &'a Network,
     /// Network time.
     pub now: Timestamp,
+    /// What is kept of the block, besides what it does to the state.
+    pub keeping: Keeping,
     /// Keeps keys that were seen.
     pub verifier: &'a mut Verifier,
     /// Hashes of the transactions before this one in the same chain part, those nested in them included.
@@ -139,12 +141,12 @@ impl Admission {
                 let (_, settled) = *work;
                 match due_after(self.block.height) {
                     Some(due) => Stage::Recalculating(Box::new((Recalculation::new(due), settled)), proof),
-                    None => return self.store(batch, head, settled, proof, network),
+                    None => return self.store(batch, head, settled, proof, conditions),
                 }
             }
             Stage::Recalculating(mut work, proof) => match work.0.step(batch, network)? {
                 true => Stage::Recalculating(work, proof),
-                false => return self.store(batch, head, work.1, proof, network),
+                false => return self.store(batch, head, work.1, proof, conditions),
             },
         }))
     }
@@ -259,7 +261,7 @@ impl Admission {
         head: &ChainHead,
         settled: Settled,
         proof: Proof,
-        network: &Network,
+        conditions: &Conditions<'_>,
     ) -> Result<Next, BlockError> {
         let elapsed = |parent: &StoredBlock| self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
         let score = head
@@ -277,7 +279,10 @@ impl Admission {
             lessor: settled.lessor,
             ids: settled.ids,
         };
-        apply::store(batch, &header, &self.block, network.chain.rewrite_limit)?;
+        match conditions.keeping {
+            Keeping::Chain => apply::store(batch, &header, &self.block, conditions.network.chain.rewrite_limit)?,
+            Keeping::State(from) => apply::store_state(batch, &header, &self.block, from)?,
+        }
         Ok(Next::Stored(header))
     }
 }

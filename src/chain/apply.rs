@@ -2,8 +2,11 @@
 
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
-use crate::state::{BlockContext, Effect, Ledger, StateError, assign_ids, catalogue};
-use crate::store::{Batch, StoreError, StoredBlock, Table, Write, block_key};
+use crate::state::{self, BlockContext, Effect, Ledger, StateError, assign_ids, catalogue};
+use crate::store::{Batch, Read, StoreError, StoredBlock, Table, Write, block_key};
+
+/// Blocks that go with each one that comes, where only some are kept.
+const FORGOTTEN_PER_BLOCK: usize = 2;
 
 /// Begins a block.
 pub fn begin(block: &Block, batch: &mut Batch<'_>, network: &Network) -> Result<BlockContext, StateError> {
@@ -87,6 +90,16 @@ pub fn record(
     catalogue::record(ledger.batch, transaction, settled.rows[index], block.height, ledger.network.byte)
 }
 
+/// What is kept of the blocks that are carried out, besides what they do to the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// The blocks, and the old values of all that those changed that may be rolled back.
+    Chain,
+    /// Blocks only as long as the hashes of their transactions are remembered, and old values only of blocks from this
+    /// height on: for a store that is compared with another.
+    State(Height),
+}
+
 /// Stores a block that was carried out, with the old values of all that it changed. Those that no rollback comes
 /// back to are forgotten.
 pub fn store(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, rewrite_limit: u64) -> Result<(), StoreError> {
@@ -97,5 +110,22 @@ pub fn store(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, rewrite
     match header.height.0.checked_sub(rewrite_limit) {
         Some(old) => batch.delete_unjournaled(Table::Undo, &block_key(Height(old))),
         None => Ok(()),
+    }
+}
+
+/// The same where no more is kept than carrying out further blocks asks for, and old values from a height on.
+pub fn store_state(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, from: Height) -> Result<(), StoreError> {
+    let key = block_key(header.height);
+    batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
+    let remembered = block_key(state::remembered_from(batch)?.min(header.height));
+    for _ in 0..FORGOTTEN_PER_BLOCK {
+        let first = batch.walk(Table::Blocks)?.seek(&[])?.map(|(key, _)| key.to_vec());
+        let Some(forgotten) = first.filter(|first| first.as_slice() < remembered.as_slice()) else { break };
+        batch.delete_unjournaled(Table::Blocks, &forgotten)?;
+    }
+    let journal = batch.take_journal();
+    match header.height < from {
+        true => Ok(()),
+        false => batch.put_unjournaled(Table::Undo, &key, &journal),
     }
 }

@@ -51,7 +51,9 @@ struct HashTotals {
     limit: i32,
 }
 
-const TOTALS_KEY: &[u8] = b"hashes";
+/// Key of what is known of hashes among the totals. It follows not from the blocks alone, but also from how long the
+/// operator has hashes remembered.
+pub const TOTALS_KEY: &[u8] = b"hashes";
 
 impl HashTotals {
     fn of(state: &impl Read) -> Result<HashTotals, StoreError> {
@@ -120,24 +122,34 @@ fn prefix(era: Era, hash: &Hash256) -> [u8; 2 + PREFIX] {
 /// Where the transaction with a hash is, however old it is.
 pub fn find_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
     let totals = HashTotals::of(state)?;
-    find_in(state, hash, 0..=totals.last)
+    find_in(state, hash, 0..=totals.last, Height(0))
 }
 
 /// The same, unless the protocol has forgotten the hash.
 pub fn hash_entry(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
     let totals = HashTotals::of(state)?;
-    let found = find_in(state, hash, totals.first..=totals.last)?;
+    let found = find_in(state, hash, totals.first..=totals.last, Height(totals.forgotten_below))?;
     Ok(found.filter(|entry| !totals.has_forgotten(entry)))
 }
 
-/// The newest transaction with a hash in some eras.
-fn find_in(state: &impl Read, hash: &Hash256, eras: RangeInclusive<Era>) -> Result<Option<HashEntry>, StoreError> {
+/// The first height whose transactions the protocol may still remember by their hashes.
+pub fn remembered_from(state: &impl Read) -> Result<Height, StoreError> {
+    Ok(Height(HashTotals::of(state)?.forgotten_below.max(1)))
+}
+
+/// The newest transaction with a hash in some eras, and not below a height.
+fn find_in(
+    state: &impl Read,
+    hash: &Hash256,
+    eras: RangeInclusive<Era>,
+    lowest: Height,
+) -> Result<Option<HashEntry>, StoreError> {
     let mut walk = state.walk(Table::Hashes)?;
     for era in eras.rev() {
         let prefix = prefix(era, hash);
         let (mut entry, mut found) = (walk.seek(&prefix)?, None);
         while let Some(place) = entry.and_then(|(key, _)| key.strip_prefix(prefix.as_slice())) {
-            found = entry_at(state, hash, place)?.or(found);
+            found = entry_at(state, hash, place, lowest)?.or(found);
             entry = walk.next()?;
         }
         if found.is_some() {
@@ -148,10 +160,13 @@ fn find_in(state: &impl Read, hash: &Hash256, eras: RangeInclusive<Era>) -> Resu
 }
 
 /// Reads the transaction at a place, and sees whether it or what is nested in it has the hash.
-fn entry_at(state: &impl Read, hash: &Hash256, place: &[u8]) -> Result<Option<HashEntry>, StoreError> {
+fn entry_at(state: &impl Read, hash: &Hash256, place: &[u8], lowest: Height) -> Result<Option<HashEntry>, StoreError> {
     let (height, rest) = place.split_first_chunk().ok_or(DAMAGED)?;
     let index = u32::from_be_bytes(rest.try_into().map_err(|_| DAMAGED)?);
     let height = Height(u64::from(u32::from_be_bytes(*height)));
+    if height < lowest {
+        return Ok(None);
+    }
     let transaction = transaction_at(state, height, (index & !NESTED) as usize)?;
     let found = match index & NESTED {
         0 => Some(&transaction).filter(|transaction| transaction.hash() == *hash),

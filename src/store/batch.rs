@@ -90,6 +90,11 @@ impl<'env> Batch<'env> {
         }
     }
 
+    /// Empties a table, outside of the journal.
+    pub fn clear(&mut self, table: Table) -> Result<(), StoreError> {
+        self.transaction.clear_db(self.databases[table as usize]).map_err(|error| of_disk(error, self.folder))
+    }
+
     /// The old values of all changes since the journal was last taken.
     pub fn take_journal(&mut self) -> Vec<u8> {
         self.journal.take()
@@ -114,7 +119,7 @@ impl<'env> Batch<'env> {
 }
 
 /// Names the disk where it is what failed.
-fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
+pub(super) fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
     match error {
         lmdb::Error::Other(number) if number > 0 => {
             let free = rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));

@@ -9,10 +9,12 @@ mod blocks;
 mod data_file;
 mod error;
 mod journal;
+mod older;
 mod open;
 mod overlay;
 mod read;
 mod reader;
+mod replacement;
 mod sealed;
 mod tables;
 mod write;
@@ -22,10 +24,14 @@ pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
 pub use data_file::FileFault;
 pub use error::StoreError;
 #[cfg(test)]
+pub use older::PRETENDED_SCHEMA;
+pub use older::{OldBlocks, OldStore};
+#[cfg(test)]
 pub use open::test_store;
-pub use open::{AccessMode, ChainIdentity, Options, Store, exists, size};
+pub use open::{AccessMode, ChainIdentity, Options, SCHEMA, Store, exists, older_schema, size};
 pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};
 pub use reader::Reader;
+pub use replacement::{Replacement, Room, is_begun};
 pub use tables::Table;
 pub use write::Write;

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek, Write as _};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,9 +12,10 @@ use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::batch::{Batch, Right};
+use super::batch::{Batch, Right, of_disk};
 use super::data_file::{self, FileFault};
 use super::error::StoreError;
+use super::older;
 use super::read::Snapshot;
 use super::tables::Table;
 
@@ -78,11 +80,11 @@ const MADE: &[u8; 5] = b"made\n";
 const LEAST_MAP_SIZE: usize = 64 << 20;
 /// LMDB's list of readers, shared by all processes. What it maps of it must be on the disk: where a page of it has no
 /// room, touching it would kill the process (SIGBUS).
-const READERS_FILE: &str = "lock.mdb";
+pub(super) const READERS_FILE: &str = "lock.mdb";
 const READERS_FILE_BYTES: u64 = 32 << 10;
 const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
 /// The file in which LMDB keeps everything.
-const DATA_FILE: &str = "data.mdb";
+pub(super) const DATA_FILE: &str = "data.mdb";
 
 /// A store for tests, and the folder that it goes with.
 #[cfg(test)]
@@ -98,9 +100,23 @@ pub fn exists(folder: &Path) -> bool {
     folder.join(DATA_FILE).exists()
 }
 
+/// The schema of the store in a folder, if that is an older one from which a new store can be built. Refused like a
+/// store that is to be changed.
+pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
+    let _lock = lock_existing(folder)?;
+    let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
+    let stored = stored_meta(&environment(folder, options, flags)?)?;
+    Ok(stored.map(|(schema, _)| schema).filter(|schema| older::is_readable(schema)))
+}
+
 /// Bytes of the store in a folder.
 pub fn size(folder: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(folder.join(DATA_FILE))?.len())
+}
+
+/// The file system's number of the file in which everything is kept.
+fn data_file_number(folder: &Path) -> Option<u64> {
+    std::fs::metadata(folder.join(DATA_FILE)).ok().map(|file| file.ino())
 }
 
 impl Store {
@@ -118,7 +134,7 @@ impl Store {
             identity.check(network)?;
         }
         let store = Store {
-            databases: create_tables(&environment)?,
+            databases: create_tables(&environment, folder)?,
             environment,
             folder: folder.to_owned(),
             has_batch: Cell::new(false),
@@ -136,21 +152,46 @@ impl Store {
         Ok(Store { _lock: Some(lock), ..store })
     }
 
+    /// Makes a store in an empty folder that is thrown away afterwards: nothing waits for the disk, and nothing is kept
+    /// from other processes.
+    pub fn scratch(folder: &Path, options: Options) -> Result<Store, StoreError> {
+        make_room_for_readers(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
+        let databases = create_tables(&environment, folder)?;
+        let (folder, has_batch) = (folder.to_owned(), Cell::new(false));
+        Ok(Store { environment, databases, folder, has_batch, _lock: None, stop: None })
+    }
+
+    /// The same store, whose files were moved to another folder that is locked.
+    pub(super) fn moved(self, folder: PathBuf, lock: File) -> Store {
+        Store { folder, _lock: Some(lock), ..self }
+    }
+
+    /// Waits until all that was committed is on the disk.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.environment.sync(true).map_err(|error| of_disk(error, &self.folder))
+    }
+
     /// Opens a store that exists, whatever its chain; gives the text of its identity too.
     pub fn open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String), StoreError> {
-        if !exists(folder) {
-            return Err(StoreError::Empty);
+        let file = data_file_number(folder);
+        let opened = Store::try_open_existing(folder, access, options)?;
+        match data_file_number(folder) == file {
+            true => Ok(opened),
+            // A new store was put in the place of this one meanwhile.
+            false => {
+                drop(opened);
+                Store::try_open_existing(folder, access, options)
+            }
         }
+    }
+
+    fn try_open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String), StoreError> {
         let (_lock, flags) = match access {
-            AccessMode::Exclusive => (Some(lock(folder)?), EnvironmentFlags::empty()),
+            AccessMode::Exclusive => (Some(lock_existing(folder)?), EnvironmentFlags::empty()),
             AccessMode::Shared => (None, EnvironmentFlags::READ_ONLY),
         };
-        let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
-        check_data_file(folder, is_made)?;
-        if size(folder).is_ok_and(|bytes| bytes == 0) {
-            // Its making was interrupted.
-            return Err(StoreError::Empty);
-        }
+        check_existing(folder)?;
         let flags = match make_room_for_readers(folder) {
             Ok(()) => flags,
             // Nobody writes: readers need no list that says which pages are in use.
@@ -162,7 +203,7 @@ impl Store {
         check_schema(&schema)?;
         Ok((
             Store {
-                databases: open_tables(&environment)?,
+                databases: open_tables(&environment, folder)?,
                 environment,
                 folder: folder.to_owned(),
                 has_batch: Cell::new(false),
@@ -189,6 +230,30 @@ impl Store {
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
         let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
         Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, &self.folder, right))
+    }
+}
+
+/// Locks the folder of a store that exists, and looks at its file.
+pub(super) fn lock_existing(folder: &Path) -> Result<File, StoreError> {
+    if !exists(folder) {
+        return Err(StoreError::Empty);
+    }
+    let lock = lock(folder)?;
+    check_existing(folder)?;
+    Ok(lock)
+}
+
+/// Refuses a folder without a store that can be opened.
+fn check_existing(folder: &Path) -> Result<(), StoreError> {
+    if !exists(folder) {
+        return Err(StoreError::Empty);
+    }
+    let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
+    check_data_file(folder, is_made)?;
+    match size(folder) {
+        // Its making was interrupted.
+        Ok(0) => Err(StoreError::Empty),
+        _ => Ok(()),
     }
 }
 
@@ -252,22 +317,23 @@ fn check_data_file(folder: &Path, has_been_made: bool) -> Result<(), StoreError>
 
 type Databases = [Database; Table::ALL.len()];
 
-fn create_tables(environment: &Environment) -> Result<Databases, StoreError> {
-    tables(|table| environment.create_db(Some(table.name()), DatabaseFlags::empty()))
+fn create_tables(environment: &Environment, folder: &Path) -> Result<Databases, StoreError> {
+    tables(folder, |table| environment.create_db(Some(table.name()), DatabaseFlags::empty()))
 }
 
 /// Like [`create_tables`] for a store that has them, without waiting for its writer.
-fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
-    tables(|table| environment.open_db(Some(table.name())))
+fn open_tables(environment: &Environment, folder: &Path) -> Result<Databases, StoreError> {
+    tables(folder, |table| environment.open_db(Some(table.name())))
 }
 
-fn tables(open: impl Fn(Table) -> Result<Database, lmdb::Error>) -> Result<Databases, StoreError> {
-    let databases = Table::ALL.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+fn tables(folder: &Path, open: impl Fn(Table) -> Result<Database, lmdb::Error>) -> Result<Databases, StoreError> {
+    let databases = Table::ALL.into_iter().map(|table| open(table).map_err(|error| of_disk(error, folder)));
+    let databases = databases.collect::<Result<Vec<_>, _>>()?;
     databases.try_into().map_err(|_| StoreError::Damaged("number of tables"))
 }
 
 /// Opens the environment with as much address space as can be had of what is asked for.
-fn environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
+pub(super) fn environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
     let mut bytes = options.map_size;
     loop {
         match try_environment(folder, bytes, flags) {
@@ -299,7 +365,7 @@ fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> R
 }
 
 /// Schema and network of a store that was written before.
-fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
+pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
     let meta = match environment.open_db(Some(Table::Meta.name())) {
         Ok(meta) => meta,
         Err(lmdb::Error::NotFound) => return Ok(None),
@@ -315,9 +381,11 @@ fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, St
 }
 
 fn check_schema(found: &str) -> Result<(), StoreError> {
-    match found == SCHEMA {
+    let (found, expected) = (found.to_owned(), SCHEMA.to_owned());
+    match found == expected {
         true => Ok(()),
-        false => Err(StoreError::Schema { found: found.to_owned(), expected: SCHEMA.to_owned() }),
+        false if older::is_readable(&found) => Err(StoreError::OlderSchema { found, expected }),
+        false => Err(StoreError::Schema { found, expected }),
     }
 }
 

@@ -13,7 +13,7 @@ use super::tables::Table;
 // Operations of LMDB's cursors, by the numbers of its interface.
 const NEXT: u32 = 8;
 const PREVIOUS: u32 = 12;
-const LAST: u32 = 6;
+pub(super) const LAST: u32 = 6;
 const SET_RANGE: u32 = 17;
 
 /// Something that can be read: the last commit, or a batch with its own changes.

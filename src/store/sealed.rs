@@ -7,13 +7,13 @@ use super::error::StoreError;
 use super::tables::Table;
 
 /// Bytes of a checksum (CRC-32), behind the value, little-endian.
-const CHECKSUM: usize = 4;
+pub const CHECKSUM_BYTES: usize = 4;
 
 /// Bytes that a value takes in a table.
 pub fn length(table: Table, value: &[u8]) -> usize {
     match table {
         Table::Meta => value.len(),
-        _ => value.len() + CHECKSUM,
+        _ => value.len() + CHECKSUM_BYTES,
     }
 }
 
