@@ -25,8 +25,8 @@ pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
     let mut text = Vec::new();
     state::dump(&snapshot, network, &last, &mut text).map_err(|error| error.to_string())?;
     let state: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-    let accounts: BTreeMap<&str, &Value> = list(&state, "accounts")?.map(|one| Ok((word(one, "address")?, one)))
-        .collect::<Result<_, String>>()?;
+    let accounts: BTreeMap<&str, &Value> =
+        list(&state, "accounts")?.map(|one| Ok((word(one, "address")?, one))).collect::<Result<_, String>>()?;
     let sum = accounts.values().map(|one| number(one, "balance")).sum::<Result<u64, String>>()?;
     demand(sum == number(&state, "sumOfBalances")?, || "sum of balances".to_owned())?;
     demand(sum == network.total_amount.0, || format!("there are {sum} micro-units"))?;

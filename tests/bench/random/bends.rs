@@ -1,12 +1,8 @@
 //! Cases that break one rule.
 
 use nisd::model::mosaic::LevyKind;
-use nisd::model::transaction::{
-    LinkMode, ModificationKind, Multisig, SupplyChangeKind, entity_version, wire_version,
-};
-use nisd::model::{
-    Amount, Body, Levy, Mosaic, MosaicId, NamespaceId, NetworkByte, Timestamp, Transaction,
-};
+use nisd::model::transaction::{LinkMode, ModificationKind, Multisig, SupplyChangeKind, entity_version, wire_version};
+use nisd::model::{Amount, Body, Levy, Mosaic, MosaicId, NamespaceId, NetworkByte, Timestamp, Transaction};
 
 use super::court::Purpose;
 use super::maker::{MICRO, Maker};
@@ -61,7 +57,7 @@ impl Maker<'_> {
             T6Levy => self.negative_levy(),
             T7 => self.anywhere(|_, one| one.version = wire_version(OTHER_NETWORK, entity_version(one.version))),
             T8Signer => self.by_remote(),
-            T8Other | T8Inner => self.to_remote(aim == T8Inner),
+            T8Other | T8Inner => self.with_remote(aim == T8Inner),
             T9 => {
                 let who = self.one_who(|who, account| account.is_multisig() && who < RENTAL)?;
                 let mut draft = self.draft_by(who)?;
@@ -69,8 +65,8 @@ impl Maker<'_> {
                 Some(vec![draft])
             }
             T10First | T10Second | T10Third => self.long_message(),
-            T11RemoteRecent | T11RemoteTied | T11OwnerRecent | T11Balance | T11Mosaic | T11Namespace
-            | T11Multisig | T11Cosignatory | T11Activated | T11NotActive => self.bad_link(aim),
+            T11RemoteRecent | T11RemoteTied | T11OwnerRecent | T11Balance | T11Mosaic | T11Namespace | T11Multisig
+            | T11Cosignatory | T11Activated | T11NotActive => self.bad_link(aim),
             T12 => {
                 let inner = self.draft_of_multisig()?;
                 let who = self.single_payer(0)?;
@@ -86,8 +82,8 @@ impl Maker<'_> {
             T14Already | T14AddMultisig | T14AddSelf | T14DeleteUnknown | T14Deletes | T14Redundant | T14Kind
             | T14Cosignatory => self.bad_modification(aim),
             T15Negative | T15Above | T15Many => self.bad_count(aim),
-            T16Reserved | T16Sink | T16Unknown | T16Expired | T16Owner | T16Exists | T16EarlyOwner
-            | T16EarlyOther | T16RootFee | T16SubFee => self.bad_provision(aim),
+            T16Reserved | T16Sink | T16Unknown | T16Expired | T16Owner | T16Exists | T16EarlyOwner | T16EarlyOther
+            | T16RootFee | T16SubFee => self.bad_provision(aim),
             T17Expired | T17Missing | T17Owner | T17Same | T17Spread | T17Transferable | T17Sink | T17Fee
             | T17LevyUnknown | T17LevyFixed => self.bad_definition(aim),
             T18Unknown | T18Expired | T18Creator | T18Immutable | T18Above | T18Below => self.bad_supply(aim),
@@ -126,7 +122,8 @@ impl Maker<'_> {
 
     /// A valid draft of a multisig account.
     fn draft_of_multisig(&mut self) -> Option<Transaction> {
-        let who = self.one_who(|who, account| account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO)?;
+        let who =
+            self.one_who(|who, account| account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO)?;
         if self.can_act(who) { self.draft_by(who) } else { None }
     }
 
@@ -269,7 +266,7 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn to_remote(&mut self, is_inner: bool) -> Bent {
+    fn with_remote(&mut self, is_inner: bool) -> Bent {
         let remote = self.a_remote()?;
         let payer = self.single_payer(1_000)?;
         let from = if is_inner { self.one_who(|who, account| account.is_multisig() && who < RENTAL)? } else { payer };
@@ -305,7 +302,8 @@ impl Maker<'_> {
     fn bad_link(&mut self, aim: Rule) -> Bent {
         let (height, limit) = (self.court.height, self.court.terms.rewrite_limit);
         let is_recent = |height: u64, at: u64| height - at < limit;
-        let free = self.one_who(|who, account| who >= FIRST_ORDINARY && account.links.is_empty() && account.balance == 0);
+        let free =
+            self.one_who(|who, account| who >= FIRST_ORDINARY && account.links.is_empty() && account.balance == 0);
         let owner = self.payer(100).filter(|who| !HARVESTERS.contains(who))?;
         let (owner, remote, mode) = match aim {
             Rule::T11RemoteRecent => {
@@ -415,7 +413,8 @@ impl Maker<'_> {
             let draft = self.modify(who, &changes, None);
             return self.finished(Some(draft));
         }
-        let who = self.one_who(|who, account| account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO)?;
+        let who =
+            self.one_who(|who, account| account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO)?;
         let account = self.account(who);
         let (size, least) = (account.cosignatories.len() as i64, account.least);
         if aim == Rule::T15Above && least == size && self.random.coin() {
@@ -461,9 +460,8 @@ impl Maker<'_> {
             }
             Rule::T16Owner => self.rent(signer, Some(owned?.0), &fresh),
             Rule::T16Exists => {
-                let (_, root) = self.root(|root| {
-                    root.active(height, year).is_some() && !root.newest().children.is_empty()
-                })?;
+                let (_, root) =
+                    self.root(|root| root.active(height, year).is_some() && !root.newest().children.is_empty())?;
                 let name = root.newest().children.first()?;
                 let (parent, part) = name.rsplit_once('.')?;
                 let owner = root.newest().owner;
@@ -613,7 +611,8 @@ impl Maker<'_> {
             Rule::T19Fixed => is_live(id) && !is_free(token),
             Rule::T19Levy => {
                 let levy = token.definition.levy.as_ref();
-                is_live(id) && levy.is_some_and(|levy| !levy.mosaic.is_xem() && court.model.token(&levy.mosaic).is_none())
+                is_live(id)
+                    && levy.is_some_and(|levy| !levy.mosaic.is_xem() && court.model.token(&levy.mosaic).is_none())
             }
             Rule::T20Levy => is_live(id) && is_free(token) && has_foreign_levy(id, token) && token.supply > 0,
             _ => is_live(id) && is_free(token),

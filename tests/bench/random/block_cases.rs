@@ -1,17 +1,25 @@
 //! Cases that break a rule for blocks, or one that is looked at before all others.
 
 use nisd::codec::Form;
+use nisd::crypto::PublicKey;
 use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind, wire_version};
 use nisd::model::{Block, BlockKind, Body, Height, Mosaic, NetworkByte, Timestamp, Transaction};
 
 use super::Stage;
 use super::court::Purpose;
+use super::ground::LATE;
 use super::maker::{MICRO, Maker};
 use super::people::{ALWAYS_POOR, HARVESTERS, LENDER, Who};
 use super::rule::Rule;
 use crate::common::Random;
 use crate::common::private_network::{self, NETWORK};
 
+/// Some of the keys that may not harvest.
+const BLOCKED: [&str; 3] = [
+    "b74e3914b13cb742dfbceef110d85bad14bd3bb77051a08be93c0f8a0651fde2",
+    "897825b75e12aea7863486140775a6be93e810921a5988a64cd0f2ae49202a76",
+    "2de79193ac4e974b8d172c5b0f17ccc1f57b3c8c49c793a47040e94c5d02c4c8",
+];
 const OTHER_NETWORK: NetworkByte = NetworkByte(0x68);
 
 impl Stage {
@@ -19,8 +27,14 @@ impl Stage {
     pub fn try_block_case(&mut self, aim: Rule, harvesters: [Who; 2]) -> bool {
         use Rule::*;
         match aim {
-            ManyBlocks | BadTransactionSignature | BadCosignatureSignature | WrongHeight | BadBlockSignature
-            | WrongParent | NotHit => self.try_bad_proof(aim, harvesters),
+            ManyBlocks
+            | BadTransactionSignature
+            | BadCosignatureSignature
+            | WrongHeight
+            | BadBlockSignature
+            | WrongParent
+            | NotHit => self.try_bad_proof(aim, harvesters),
+            B3Blocked => self.try_blocked_key(),
             U1 | PoolSignature | PoolKnown | PoolAlone => self.try_unconfirmed(aim),
             TwiceInPart | ChildTwiceInPart | B1 | B2 | B3Status | B4 | B5Signer | B5Owner | B6 | B6Child | B7 | B8
             | B9 | B10 | B11Supply | B11Transfer | B11Namespace | HazardKind => self.try_bad_block(aim, harvesters),
@@ -99,6 +113,17 @@ impl Stage {
         }
         let now = self.time() + 1_000_000;
         self.offer_bad(&aim.into(), &blocks, now);
+    }
+
+    /// Nobody here can sign with such a key, and the signature is looked at first; but not where a user vouches for the
+    /// block.
+    fn try_blocked_key(&mut self) {
+        let key = BLOCKED[self.random.below(BLOCKED.len())];
+        let mut block = self.block(HARVESTERS[0], self.time(), Vec::new());
+        block.signer = PublicKey::from_hex(key).expect("a key");
+        self.figures.offered += 1;
+        let found = self.ground.take_in_trusted(&block);
+        self.check_refusal(&Rule::B3Blocked.into(), &[block], LATE, &found);
     }
 
     fn try_unconfirmed(&mut self, aim: Rule) {
@@ -275,8 +300,11 @@ impl Maker<'_> {
         let mut others: Vec<Who> = Vec::new();
         while others.len() < 2 {
             let is_fit = |other: Who, account: &super::model::Account| {
-                !account.is_multisig() && account.links.is_empty() && !account.cosignatory_of.contains(&who)
-                    && other != who && !others.contains(&other)
+                !account.is_multisig()
+                    && account.links.is_empty()
+                    && !account.cosignatory_of.contains(&who)
+                    && other != who
+                    && !others.contains(&other)
             };
             others.push(self.one_who(is_fit)?);
         }

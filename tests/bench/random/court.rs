@@ -87,7 +87,7 @@ impl<'a> Court<'a> {
             }
             Body::ProvisionNamespace(body) => self.provision(body, signer)?, // T16
             Body::MosaicDefinitionCreation(body) => self.definition(body, signer)?, // T17
-            Body::MosaicSupplyChange(body) => self.supply(body, signer)?, // T18
+            Body::MosaicSupplyChange(body) => self.supply(body, signer)?,    // T18
             Body::Cosignature(_) => {}
         }
         self.mosaics(&moves)?; // T20
@@ -128,10 +128,9 @@ impl<'a> Court<'a> {
             (Body::Transfer(_) | Body::AggregateModification(_), 1) => Ok(()),
             (Body::Transfer(_), 2) => since_mosaics(),
             (Body::AggregateModification(_), 2) => require(self.height >= forks.multisig, Rule::T3Modification),
-            (
-                Body::ProvisionNamespace(_) | Body::MosaicDefinitionCreation(_) | Body::MosaicSupplyChange(_),
-                1,
-            ) => since_mosaics(),
+            (Body::ProvisionNamespace(_) | Body::MosaicDefinitionCreation(_) | Body::MosaicSupplyChange(_), 1) => {
+                since_mosaics()
+            }
             (_, version) => require(version == 1, Rule::T3Version),
         }
     }
@@ -189,9 +188,9 @@ impl<'a> Court<'a> {
         if self.height < self.terms.forks.redefinition {
             return is_owner_side;
         }
-        let is_over = account.standing(self.height, self.terms.rewrite_limit).is_none_or(|standing| {
-            !standing.is_owner && standing.mode == LinkMode::Deactivate && !standing.is_recent
-        });
+        let is_over = account
+            .standing(self.height, self.terms.rewrite_limit)
+            .is_none_or(|standing| !standing.is_owner && standing.mode == LinkMode::Deactivate && !standing.is_recent);
         is_owner_side || is_over
     }
 
@@ -214,7 +213,8 @@ impl<'a> Court<'a> {
                 body.modifications.iter().map(|one| self.people.of_key(&one.cosignatory)).collect()
             }
             Body::Multisig(_) => {
-                let of_child = |child| [vec![self.people.of_key(&Transaction::clone(child).signer)], self.others(child)];
+                let of_child =
+                    |child| [vec![self.people.of_key(&Transaction::clone(child).signer)], self.others(child)];
                 transaction.children().flat_map(of_child).flatten().collect()
             }
             Body::ProvisionNamespace(body) => vec![self.people.of_address(&body.rental_fee_sink)],

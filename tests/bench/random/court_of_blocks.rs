@@ -56,9 +56,8 @@ impl Court<'_> {
         let hashes: Vec<Hash256> = transactions.iter().map(Transaction::hash).collect();
         require(self.height != self.terms.forks.treasury || self.treasury.contains(&&hashes[..]), Rule::B9)?;
         let mut changed = BTreeSet::new();
-        let mut is_first = |one: &&Transaction| changed.insert(one.signer.0);
         let mut changes = all.iter().filter(|one| matches!(one.body, Body::AggregateModification(_)));
-        require(changes.all(|one| is_first(one)), Rule::B10)?;
+        require(changes.all(|one| changed.insert(one.signer.0)), Rule::B10)?;
         mosaics_fit(&all)?; // B11
         known?;
         require(block.kind == BlockKind::Regular, Rule::HazardKind)

@@ -94,8 +94,7 @@ impl Court<'_> {
     pub fn counts(&self, body: &AggregateModification, signer: Who) -> Result<(), Ruling> {
         let account = &self.model.accounts[signer];
         let count = |kind| body.modifications.iter().filter(|one| one.kind == kind).count() as i64;
-        let size =
-            account.cosignatories.len() as i64 + count(ModificationKind::Add) - count(ModificationKind::Delete);
+        let size = account.cosignatories.len() as i64 + count(ModificationKind::Add) - count(ModificationKind::Delete);
         let least = (account.least as i32).wrapping_add(body.min_cosignatories_change.unwrap_or(0));
         require(least >= 0, Rule::T15Negative)?;
         require(i64::from(least) <= size, Rule::T15Above)?;
@@ -167,9 +166,7 @@ impl Court<'_> {
         require(token.creator == signer, Rule::T18Creator)?;
         require(token.definition.properties.supply_mutable, Rule::T18Immutable)?;
         match body.kind {
-            SupplyChangeKind::Create => {
-                require(token.supply + body.delta <= MOST_UNITS / token.unit(), Rule::T18Above)
-            }
+            SupplyChangeKind::Create => require(token.supply + body.delta <= MOST_UNITS / token.unit(), Rule::T18Above),
             SupplyChangeKind::Delete => require(token.of(signer) / token.unit() >= body.delta, Rule::T18Below),
         }
     }

@@ -47,7 +47,9 @@ impl Court<'_> {
             0 => 0,
             bytes => (bytes / 16).max(1) * 2,
         };
-        let value = |units: i64| 10i64.wrapping_sub(units).max(2.max((((units as f64 / 150_000.0).atan() * 3.0) * 33.0) as i64));
+        let value = |units: i64| {
+            10i64.wrapping_sub(units).max(2.max((((units as f64 / 150_000.0).atan() * 3.0) * 33.0) as i64))
+        };
         if body.mosaics.is_empty() {
             return Ok(message + value((body.amount.0 / MICRO) as i64));
         }

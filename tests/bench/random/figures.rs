@@ -42,10 +42,9 @@ impl Figures {
         self.by_rule.get(&rule).map_or(0, |counts| counts.iter().sum())
     }
 
-    /// Rules that were never the reason of a refusal, but for those of `except`.
-    pub fn missing(&self, except: &[Rule]) -> Vec<&'static str> {
-        let is_missing = |rule: &&Rule| self.of(**rule) == 0 && !except.contains(rule);
-        Rule::ALL.iter().filter(is_missing).map(|rule| rule.name()).collect()
+    /// Rules that were the reason of a refusal less often than so many times.
+    pub fn below(&self, times: u64) -> Vec<&'static str> {
+        Rule::ALL.iter().filter(|rule| self.of(**rule) < times).map(|rule| rule.name()).collect()
     }
 }
 
@@ -58,12 +57,23 @@ impl fmt::Display for Figures {
             writeln!(f, "{blocks:>9} {pool:>9}  {:<52} {result}", rule.name())?;
         }
         let seconds = self.elapsed.as_secs_f64();
-        writeln!(f, "{} networks, {} blocks' worth of cases in {seconds:.1} s: {:.0}/s", self.worlds, self.offered,
-            self.offered as f64 / seconds)?;
-        writeln!(f, "{} of them accepted, with {} transactions, and undone; {} empty blocks in between",
-            self.accepted, self.transactions, self.empty)?;
-        writeln!(f, "{} unconfirmed transactions; {} cases broke another rule than was meant, or none",
-            self.announced, self.aside)?;
+        writeln!(
+            f,
+            "{} networks, {} blocks' worth of cases in {seconds:.1} s: {:.0}/s",
+            self.worlds,
+            self.offered,
+            self.offered as f64 / seconds
+        )?;
+        writeln!(
+            f,
+            "{} of them accepted, with {} transactions, and undone; {} empty blocks in between",
+            self.accepted, self.transactions, self.empty
+        )?;
+        writeln!(
+            f,
+            "{} unconfirmed transactions; {} cases broke another rule than was meant, or none",
+            self.announced, self.aside
+        )?;
         write!(f, "{} differences", self.differences.len())
     }
 }

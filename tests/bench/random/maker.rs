@@ -6,13 +6,13 @@ use nisd::model::transaction::{
     ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
     Transfer, wire_version,
 };
-use nisd::model::{
-    Amount, Body, Levy, Mosaic, MosaicDefinition, MosaicId, NamespaceId, Timestamp, Transaction,
-};
+use nisd::model::{Amount, Body, Levy, Mosaic, MosaicDefinition, MosaicId, NamespaceId, Timestamp, Transaction};
 
 use super::court::Court;
 use super::model::{Account, Root, Token};
-use super::people::{ALWAYS_POOR, CREATION, FIRST_ORDINARY, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, RENTAL, SHARED, SHARERS, Who};
+use super::people::{
+    ALWAYS_POOR, CREATION, FIRST_ORDINARY, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, RENTAL, SHARED, SHARERS, Who,
+};
 use crate::common::Random;
 use crate::common::private_network::NETWORK;
 
@@ -92,8 +92,8 @@ impl<'a> Maker<'a> {
     fn exhaust(&mut self, mut draft: Transaction, paid: u64) -> Transaction {
         let signer = self.court.people.of_key(&draft.signer);
         let account = self.account(signer);
-        let is_fit = signer >= FIRST_ORDINARY && signer < RENTAL && !account.is_multisig();
-        if is_fit && self.once_in(6) {
+        let is_fit = (FIRST_ORDINARY..RENTAL).contains(&signer) && !account.is_multisig();
+        if is_fit && (signer >= ALWAYS_POOR || self.once_in(6)) {
             draft.fee = Amount(draft.fee.0.max(account.balance.saturating_sub(paid)));
         }
         draft
@@ -221,7 +221,8 @@ impl<'a> Maker<'a> {
         };
         let length = if self.once_in(3) { 1 + self.random.below(96) } else { 0 };
         let message = self.message(length);
-        let body = Transfer { recipient: self.court.people.address(to), amount: Amount(amount), message, mosaics: vec![] };
+        let body =
+            Transfer { recipient: self.court.people.address(to), amount: Amount(amount), message, mosaics: vec![] };
         Some(self.draft(from, 1, Body::Transfer(body)))
     }
 
@@ -270,7 +271,11 @@ impl<'a> Maker<'a> {
     }
 
     pub fn modification(&mut self) -> Option<Transaction> {
-        let who = if self.once_in(3) { self.one_who(|_, account| account.is_multisig())? } else { self.payer(10_000)? };
+        let who = match self.random.below(6) {
+            0 => self.one_who(|who, account| (ALWAYS_POOR..RENTAL).contains(&who) && account.balance > 0)?,
+            1 | 2 => self.one_who(|_, account| account.is_multisig())?,
+            _ => self.payer(10_000)?,
+        };
         let account = self.account(who);
         let is_fixed = HARVESTERS.contains(&who) || SHARERS.contains(&who);
         if is_fixed || !self.can_act(who) || !account.cosignatory_of.is_empty() {
@@ -280,7 +285,7 @@ impl<'a> Maker<'a> {
         let may_delete = who != SHARED && size > 0 && self.random.coin();
         // There are never so many multisig accounts that nobody is left who could sign for another.
         let count = self.court.model.accounts.iter().filter(|account| account.is_multisig()).count();
-        if size == 0 && count >= 8 {
+        if size == 0 && count >= 8 && who < ALWAYS_POOR {
             return None;
         }
         let mut changes = Vec::new();
@@ -309,10 +314,8 @@ impl<'a> Maker<'a> {
         let people = self.court.people;
         let mut changes = changes.to_vec();
         changes.sort_by_key(|(kind, other)| (*kind, people.address(*other)));
-        let modifications = changes
-            .into_iter()
-            .map(|(kind, other)| Modification { kind, cosignatory: people.public(other) })
-            .collect();
+        let modifications =
+            changes.into_iter().map(|(kind, other)| Modification { kind, cosignatory: people.public(other) }).collect();
         let body = AggregateModification { modifications, min_cosignatories_change: least };
         let version = if least.is_some() { 2 } else { 1 };
         self.draft(who, version, Body::AggregateModification(body))
@@ -367,10 +370,17 @@ impl<'a> Maker<'a> {
 
     pub fn provision(&mut self) -> Option<Transaction> {
         if self.random.coin() {
-            let name = self.root_name();
+            let (height, [year, month]) = (self.court.height, [self.court.terms.year(), self.court.terms.month()]);
+            let due = self.root(|root| root.newest().height + year <= height + month);
+            let name = match due {
+                Some((name, _)) if self.random.coin() => name,
+                _ => self.root_name(),
+            };
             let owner = self.court.model.roots.get(name.as_str()).map(|root| root.newest().owner);
             let payer = self.payer(60_000)?;
-            let signer = owner.filter(|_| self.random.below(4) > 0).unwrap_or(payer);
+            // The last two roots are given up by those who rent them.
+            let is_kept = !["r6", "r7"].contains(&name.as_str()) && self.random.below(8) > 0;
+            let signer = owner.filter(|_| is_kept).unwrap_or(payer);
             let draft = self.can_act(signer).then(|| self.rent(signer, None, name.as_str()))?;
             return Some(self.exhaust(draft, self.court.rent(&name)));
         }
@@ -427,7 +437,7 @@ impl<'a> Maker<'a> {
 
     fn levy_in_own(&mut self, id: &MosaicId) -> Option<Levy> {
         let recipient = self.one_who(|who, account| who != NEMESIS && account.links.is_empty())?;
-        let mosaic = match self.random.below(3) {
+        let mosaic = match self.random.below(6) {
             0 => MosaicId::xem(),
             1 => id.clone(),
             _ => self.token(|_, token| token.definition.properties.transferable)?.0.clone(),
@@ -448,8 +458,7 @@ impl<'a> Maker<'a> {
         let mut definition = self.definition_of(owner, id.clone());
         if let Some(token) = self.court.model.token(&id) {
             if self.random.coin() {
-                (definition.properties, definition.levy) =
-                    (token.definition.properties, token.definition.levy.clone());
+                (definition.properties, definition.levy) = (token.definition.properties, token.definition.levy.clone());
             } else {
                 definition.properties.transferable = token.definition.properties.transferable;
             }
@@ -459,7 +468,7 @@ impl<'a> Maker<'a> {
 
     pub fn definition_of(&mut self, owner: Who, id: MosaicId) -> MosaicDefinition {
         let properties = self.properties();
-        let levy = if self.once_in(3) { self.levy_in_own(&id) } else { None };
+        let levy = if self.once_in(2) { self.levy_in_own(&id) } else { None };
         let description = format!("number {}", self.random.next());
         MosaicDefinition { creator: self.court.people.public(owner), id, description, properties, levy }
     }

@@ -276,7 +276,11 @@ impl Model {
         for who in [from, to] {
             let keeps = who == creator || self.token(id).is_some_and(|token| token.of(who) > 0);
             let mosaics = &mut self.accounts[who].mosaics;
-            if keeps { mosaics.insert(id.clone()) } else { mosaics.remove(id) };
+            if keeps {
+                mosaics.insert(id.clone())
+            } else {
+                mosaics.remove(id)
+            };
         }
     }
 

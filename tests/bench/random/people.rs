@@ -46,8 +46,7 @@ pub struct People {
 impl People {
     pub fn new() -> People {
         let keys: Vec<KeyPair> = (0..WITH_KEYS as u64).map(key_pair).collect();
-        let public: Vec<PublicKey> =
-            keys.iter().map(KeyPair::public).chain([NAMESPACE_SINK, MOSAIC_SINK]).collect();
+        let public: Vec<PublicKey> = keys.iter().map(KeyPair::public).chain([NAMESPACE_SINK, MOSAIC_SINK]).collect();
         let addresses: Vec<Address> = public.iter().map(|key| Address::from_public_key(key, NETWORK)).collect();
         let by_key = public.iter().enumerate().map(|(who, key)| (key.0, who)).collect();
         let by_address = addresses.iter().enumerate().map(|(who, address)| (*address, who)).collect();

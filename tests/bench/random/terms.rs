@@ -139,12 +139,13 @@ impl Rule {
             T11Mosaic | T11Namespace | T11Multisig | T11Cosignatory => height >= forks.remote,
             T13 => height > forks.treasury,
             B9 => height == forks.treasury,
-            B3Blocked => false,
+            // The network agreed on those transactions, whoever signed them.
+            BadTransactionSignature | BadCosignatureSignature => height != forks.treasury,
             T16Reserved | T16Sink | T16Unknown | T16Expired | T16Owner | T16Exists | T16EarlyOwner | T16EarlyOther
             | T16RootFee | T16SubFee | T17Expired | T17Missing | T17Owner | T17Same | T17Spread | T17Transferable
-            | T17Sink | T17Fee | T17LevyUnknown | T17LevyFixed | T18Unknown | T18Expired | T18Creator | T18Immutable
-            | T18Above | T18Below | T19Many | T19Fraction | T19Expired | T19Fixed | T19Levy | T20Balance | T20Levy
-            | B11Supply | B11Transfer | B11Namespace => height >= forks.mosaics,
+            | T17Sink | T17Fee | T17LevyUnknown | T17LevyFixed | T18Unknown | T18Expired | T18Creator
+            | T18Immutable | T18Above | T18Below | T19Many | T19Fraction | T19Expired | T19Fixed | T19Levy
+            | T20Balance | T20Levy | B11Supply | B11Transfer | B11Namespace => height >= forks.mosaics,
             _ => true,
         }
     }

@@ -8,7 +8,9 @@ use nisd::model::{Amount, Block, Body, Hash256, Timestamp, Transaction};
 
 use super::court::{Court, Purpose};
 use super::model::Model;
-use super::people::{CREATION, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, People, RENTAL, SHARED, SHARERS, Who};
+use super::people::{
+    ALWAYS_POOR, CREATION, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, People, RENTAL, SHARED, SHARERS, Who,
+};
 use super::terms::Terms;
 use crate::common::Random;
 use crate::common::private_network::{self, Genesis, NETWORK};
@@ -106,8 +108,11 @@ fn nemesis(people: &People) -> Block {
         who => (who, 60_000_000),
     });
     let sinks = [RENTAL, CREATION].map(|who| (who, 1_000_000));
+    // Enough to become a multisig account, which is poor again after that.
+    let poor = (ALWAYS_POOR..ALWAYS_POOR + 4).map(|who| (who, 100));
     let mut transactions: Vec<Transaction> = rich
         .chain(sinks)
+        .chain(poor)
         .map(|(who, units)| transfer(people, [NEMESIS, who], [0, 0], units * MICRO))
         .collect();
     transactions.push(share(people, SHARED, &SHARERS, [0, 0]));
