@@ -70,7 +70,7 @@ pub struct Plan {
 impl Plan {
     /// So many blocks' worth of cases.
     pub fn new(blocks: u64, seed: u64) -> Plan {
-        Plan { blocks, seed, cases: 60, stops: 450, folder: None }
+        Plan { blocks, seed, cases: 100, stops: 450, folder: None }
     }
 }
 
@@ -118,7 +118,7 @@ struct Stage {
 impl Stage {
     fn new(plan: &Plan, seed: u64, figures: Figures) -> Stage {
         let mut random = Random(seed);
-        let world = World::new(&mut random);
+        let world = World::new(figures.worlds, &mut random);
         let scratch = plan.folder.is_none().then(|| tempfile::tempdir().expect("a folder"));
         let folder = plan.folder.as_ref().map(|folder| folder.join(format!("network-{seed}")));
         let files = folder.clone().or_else(|| scratch.as_ref().map(|one| one.path().to_owned())).expect("a folder");
@@ -279,7 +279,10 @@ impl Stage {
         if let Some(recorder) = &mut self.recorder {
             recorder.accepted(block);
         }
-        self.recent.extend(block.transactions.iter().cloned());
+        // Those of the treasury need no signature there, but anywhere else.
+        if block.height.0 != self.world.terms.forks.treasury {
+            self.recent.extend(block.transactions.iter().cloned());
+        }
         while self.recent.len() > RECENT {
             self.recent.pop_front();
         }
@@ -377,9 +380,9 @@ impl Stage {
     /// Goes on to a height that is worth a stop: often the next, seldom one far away.
     fn go_on(&mut self) {
         let next = self.next_height();
-        let target = match self.random.below(10) {
-            0 if next > self.world.terms.forks.treasury => self.interesting(next + 20),
-            0..3 => next + self.random.next() % 4,
+        let target = match self.random.below(12) {
+            0 | 1 if next > self.world.terms.forks.treasury => self.interesting(next + 20),
+            0..4 => next + self.random.next() % 4,
             _ => next,
         };
         let treasury = self.world.terms.forks.treasury;

@@ -30,8 +30,9 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(random: &mut Random) -> World {
-        let (people, terms) = (People::new(), Terms::of(random));
+    /// The network with a number, of which some are of a kind of their own.
+    pub fn new(number: u64, random: &mut Random) -> World {
+        let (people, terms) = (People::new(), Terms::of(number, random));
         let nemesis = nemesis(&people);
         let treasury = treasury(&people, &terms);
         let hashes_of = |list: &Vec<Transaction>| list.iter().map(Transaction::hash).collect();
