@@ -70,10 +70,12 @@ pub struct Plan {
 impl Plan {
     /// So many blocks' worth of cases.
     pub fn new(blocks: u64, seed: u64) -> Plan {
-        Plan { blocks, seed, cases: 100, stops: 450, folder: None }
+        Plan { blocks, seed, cases: 100, stops: STOPS, folder: None }
     }
 }
 
+/// Heights at which a network stops: as many as lead through two years.
+const STOPS: usize = 260;
 /// Differences after which a run ends.
 const MOST_DIFFERENCES: usize = 20;
 /// Transactions that were confirmed lately.
@@ -170,7 +172,8 @@ impl Stage {
 
     /// Tries cases at the next height, and then takes the network on by one block.
     fn stop(&mut self, cases: usize) {
-        for _ in 0..cases {
+        let is_treasury = self.next_height() == self.world.terms.forks.treasury;
+        for _ in 0..cases * if is_treasury { 4 } else { 1 } {
             self.try_case();
         }
         self.advance();
@@ -381,8 +384,8 @@ impl Stage {
     fn go_on(&mut self) {
         let next = self.next_height();
         let target = match self.random.below(12) {
-            0 | 1 if next > self.world.terms.forks.treasury => self.interesting(next + 20),
-            0..4 => next + self.random.next() % 4,
+            0..3 if next > self.world.terms.forks.treasury => self.interesting(next + 20),
+            0..6 => next + self.random.next() % 4,
             _ => next,
         };
         let treasury = self.world.terms.forks.treasury;

@@ -57,7 +57,7 @@ impl Terms {
             target_time: TARGET_TIME,
             rewrite_limit: 10,
             per_block: 16,
-            ignore_fees: number.is_multiple_of(3),
+            ignore_fees: number % 3 == 2,
             retention: if random.below(3) == 0 { -1 } else { 36 },
             stake: random.below(4) > 0,
             immediate: random.below(4) == 0,
