@@ -378,8 +378,7 @@ impl<'a> Maker<'a> {
             };
             let owner = self.court.model.roots.get(name.as_str()).map(|root| root.newest().owner);
             let payer = self.payer(60_000)?;
-            // The last two roots are given up by those who rent them.
-            let is_kept = !["r6", "r7"].contains(&name.as_str()) && self.random.below(8) > 0;
+            let is_kept = !is_given_up(name.as_str()) && self.random.below(8) > 0;
             let signer = owner.filter(|_| is_kept).unwrap_or(payer);
             let draft = self.can_act(signer).then(|| self.rent(signer, None, name.as_str()))?;
             return Some(self.exhaust(draft, self.court.rent(&name)));
@@ -440,7 +439,11 @@ impl<'a> Maker<'a> {
         let mosaic = match self.random.below(6) {
             0 => MosaicId::xem(),
             1 => id.clone(),
-            _ => self.token(|_, token| token.definition.properties.transferable)?.0.clone(),
+            2 | 3 => self.token(|_, token| token.definition.properties.transferable)?.0.clone(),
+            _ => self
+                .token(|id, token| is_given_up(id.namespace.root()) && token.definition.properties.transferable)?
+                .0
+                .clone(),
         };
         let kind = if self.random.coin() { LevyKind::Absolute } else { LevyKind::Percentile };
         // 2000 of the most that there can be is negative.
@@ -495,6 +498,11 @@ impl<'a> Maker<'a> {
     pub fn change_supply(&mut self, who: Who, mosaic: MosaicId, kind: SupplyChangeKind, delta: u64) -> Transaction {
         self.draft(who, 1, Body::MosaicSupplyChange(MosaicSupplyChange { mosaic, kind, delta }))
     }
+}
+
+/// Whether those who rent a root never rent it again.
+fn is_given_up(root: &str) -> bool {
+    ["r6", "r7"].contains(&root)
 }
 
 /// Keys of the accounts that a transaction removes as cosignatories.

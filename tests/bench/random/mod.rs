@@ -388,8 +388,9 @@ impl Stage {
             0..6 => next + self.random.next() % 4,
             _ => next,
         };
-        let treasury = self.world.terms.forks.treasury;
-        let target = if next <= treasury { target.min(treasury) } else { target };
+        // Wherever rules change, there is a stop right before and a stop there.
+        let changes = self.world.terms.forks.all().into_iter().flat_map(|fork| [fork - 1, fork]);
+        let target = changes.filter(|height| *height >= next).min().map_or(target, |change| target.min(change));
         self.jump(target);
     }
 

@@ -15,6 +15,14 @@ pub struct ForkHeights {
     pub treasury: u64,
 }
 
+impl ForkHeights {
+    /// All of them.
+    pub fn all(&self) -> [u64; 7] {
+        let ForkHeights { multisig, mosaics, first_fee, remote, redefinition, second_fee, treasury } = *self;
+        [multisig, mosaics, first_fee, remote, redefinition, second_fee, treasury]
+    }
+}
+
 /// All that rules depend on besides the state.
 #[derive(Clone, Debug)]
 pub struct Terms {
