@@ -1,4 +1,4 @@
-//! An oracle: the rules for transactions as the text of the protocol has them, apart from those of the program.
+//! An oracle: the rules for transactions as the text of the protocol has them, written without a look at those of the program.
 
 use std::collections::BTreeMap;
 
@@ -213,9 +213,11 @@ impl<'a> Court<'a> {
                 body.modifications.iter().map(|one| self.people.of_key(&one.cosignatory)).collect()
             }
             Body::Multisig(_) => {
-                let of_child =
-                    |child| [vec![self.people.of_key(&Transaction::clone(child).signer)], self.others(child)];
-                transaction.children().flat_map(of_child).flatten().collect()
+                let of_child = |child: &Transaction| {
+                    let signer = self.people.of_key(&child.signer);
+                    std::iter::once(signer).chain(self.others(child)).collect::<Vec<_>>()
+                };
+                transaction.children().flat_map(of_child).collect()
             }
             Body::ProvisionNamespace(body) => vec![self.people.of_address(&body.rental_fee_sink)],
             Body::MosaicDefinitionCreation(body) => {

@@ -138,7 +138,7 @@ impl Ground {
         state::digest(&self.store.snapshot().expect("a snapshot")).expect("a store")
     }
 
-    /// What does not hold of the state of the node by itself, after `children` hashes were added by its last block.
+    /// Looks at what holds of every state.
     pub fn check_invariants(&self) -> Result<invariants::Facts, String> {
         invariants::check(&self.store, self.network())
     }

@@ -419,13 +419,12 @@ impl Stage {
             let left = (height - self.next_height()).min(40);
             let keys = self.world.people.keys(HARVESTERS[0]);
             let mut blocks: Vec<Block> = Vec::new();
-            for step in 0..left {
+            for _ in 0..left {
                 let parent = blocks.last().map_or_else(|| self.ground.hash(self.ground.height()), Block::hash);
                 let (at, time) = (self.model.height + 1, self.world.terms.time(self.model.height + 1));
                 let time_stamp = nisd::model::Timestamp(time);
                 blocks.push(crate::common::private_network::block(keys, at, time_stamp, parent, Vec::new()));
                 self.model.settle(HARVESTERS[0], at, time, 0, &self.world.terms);
-                debug_assert!(step < left);
             }
             self.figures.empty += left;
             let found = self.ground.offer(&blocks, LATE);
