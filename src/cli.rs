@@ -74,8 +74,16 @@ goes on.";
 const CHECK_NOTE: &str = "\
 Takes the blocks of the store into an empty one by all rules, and compares what comes out: what is
 known of every block, and the state at the tip. Prints the height and the digest of the state if
-all is well, and where the first difference is otherwise. It needs as much room in the data folder
-as the store itself. A node may run on the store meanwhile.";
+all is well, and where the first difference is otherwise. It needs room in the data folder, less
+than half of what the store takes. A node may run on the store meanwhile.";
+
+const REINDEX_NOTE: &str = "\
+Needs no network and checks no signatures: the blocks are those of the store. The new store grows
+beside the old one, in the folder reindex, and takes its place once it is complete; until then the
+old one is as it was. It needs about as much room as the old one, which it says before it begins.
+
+It can be stopped at any moment, and goes on when it is called again. A start of the node does the
+same by itself where the store was written by an older version.";
 
 /// A NEM (NIS1) node in one thread.
 #[derive(Parser, Debug)]
@@ -101,7 +109,10 @@ pub enum Command {
     Rollback(Rollback),
     /// Verify a whole store anew, from the nemesis block on
     #[command(after_help = CHECK_NOTE)]
-    Check(Store),
+    Check(Check),
+    /// Build state and indexes of a store anew, from its own blocks
+    #[command(after_help = REINDEX_NOTE)]
+    Reindex(Store),
     /// Print the digest of the state, to compare two nodes
     Digest(Store),
     /// Write blocks in the recorded format
@@ -175,7 +186,7 @@ pub struct Import {
     common: Common,
 }
 
-/// What every command on a store takes: `nisd dump`, `nisd check`, `nisd digest`.
+/// What every command on a store takes: `nisd dump`, `nisd digest`, `nisd reindex`.
 #[derive(Args, Debug)]
 pub struct Store {
     /// Folder of the chain store
@@ -186,6 +197,17 @@ pub struct Store {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
+}
+
+/// `nisd check`.
+#[derive(Args, Debug)]
+pub struct Check {
+    /// The store.
+    #[command(flatten)]
+    pub store: Store,
+    /// Check neither signatures nor proofs below a block that you vouch for; refused if its hash differs
+    #[arg(long, value_name = "HEIGHT:HASH")]
+    pub trust_below: Option<Checkpoint>,
 }
 
 /// `nisd rollback`.
@@ -266,7 +288,8 @@ impl Command {
         match self {
             Command::Run(run) => run.config.as_deref(),
             Command::Import(import) => Some(&import.config),
-            Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.config.as_deref(),
+            Command::Dump(store) | Command::Digest(store) | Command::Reindex(store) => store.config.as_deref(),
+            Command::Check(check) => check.store.config.as_deref(),
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
             Command::Settings | Command::Devnet(_) | Command::Wallet(_) => None,
@@ -279,7 +302,8 @@ impl Command {
         match self {
             Command::Run(run) => run.take_overrides(),
             Command::Import(import) => import.take_overrides(),
-            Command::Dump(store) | Command::Check(store) | Command::Digest(store) => store.take_overrides(),
+            Command::Dump(store) | Command::Digest(store) | Command::Reindex(store) => store.take_overrides(),
+            Command::Check(check) => check.store.take_overrides(),
             Command::Rollback(rollback) => rollback.store.take_overrides(),
             Command::Export(export) => export.take_overrides(),
             Command::Devnet(command) => Ok(command.overrides()),
@@ -462,9 +486,10 @@ mod tests {
 
     #[test]
     fn commands_on_a_store_need_no_settings() {
-        for line in
-            ["nisd dump --data d", "nisd digest --data d", "nisd rollback --data d --to 7", "nisd export --data d"]
+        for line in ["dump", "digest", "check", "reindex", "rollback --to 7", "export"]
+            .map(|command| format!("nisd {command} --data d"))
         {
+            let line = line.as_str();
             assert_eq!(parse(line).unwrap().command.config(), None, "{line}");
             assert_eq!(pairs(line), [("nisd.data".to_owned(), "d".to_owned(), "--data")], "{line}");
         }

@@ -1,5 +1,7 @@
 //! The commands that work on a store and then end.
 
+mod reindex;
+
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -10,8 +12,8 @@ use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 use crate::chain::{
-    self, BlockError, CheckpointError, CheckpointScan, Difference, Intake, IntakeError, IntakeOptions, RollbackError,
-    StoredBlocks,
+    self, BlockError, BrokenChain, CheckpointError, CheckpointScan, Comparison, Difference, HashChain, Intake,
+    IntakeError, IntakeOptions, RollbackError, StoredBlocks,
 };
 use crate::cli;
 use crate::clock::NetworkClock;
@@ -20,15 +22,19 @@ use crate::codec::network_from_text;
 use crate::config::{NemesisError, Settings};
 use crate::devnet::{Devnet, DevnetError, Join, Ports, introduction};
 use crate::logging;
-use crate::model::{Checkpoint, Height, Network, Timestamp};
+use crate::model::{Checkpoint, Hash256, Height, Network, Timestamp};
 use crate::progress::{Meter, Standing, Style};
 use crate::state;
-use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Store, StoreError};
+use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, StoredBlock};
+
+pub use self::reindex::{open_up_to_date, reindex};
 
 /// How `nisd import` takes blocks in: so many between two commits that these cost little, and so few that little
 /// work is lost when it is interrupted.
 const IMPORT: IntakeOptions =
     IntakeOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
+/// The same for `nisd check`: batches may be larger, as nothing is lost.
+const CHECK: IntakeOptions = IntakeOptions { batch_steps: 16_000, batch_blocks: 2_000, ..IMPORT };
 /// Where an export begins unless told otherwise: behind the nemesis block.
 const FIRST_EXPORTED: Height = Height(2);
 /// Steps between two looks at the clock.
@@ -53,6 +59,8 @@ pub enum CommandError {
     Checkpoint(CheckpointError),
     /// The content of the store is wrong.
     Difference(Difference),
+    /// The blocks of the store are no chain.
+    Broken(BrokenChain),
     /// Nothing can be done with the private network.
     Devnet(DevnetError),
     /// This file cannot be read or written.
@@ -61,6 +69,8 @@ pub enum CommandError {
     Output(io::Error),
     /// A pipe was named where a file must be read twice.
     NotTwice,
+    /// The block that the user vouches for has another hash in the store.
+    OtherHash(Checkpoint, Hash256),
     /// A height that the chain does not have.
     NoSuchHeight { asked: Height, tip: Height },
 }
@@ -77,13 +87,19 @@ impl fmt::Display for CommandError {
             CommandError::Rollback(error) => error.fmt(f),
             CommandError::Checkpoint(error) => error.fmt(f),
             CommandError::Difference(difference) => {
-                write!(f, "{difference}; roll back below that height or build the store anew")
+                write!(f, "{difference}; roll back below that height, or build the store anew with `nisd reindex`")
+            }
+            CommandError::Broken(broken) => {
+                write!(f, "{broken}; put the folder back from a backup, or import the chain into an empty folder")
             }
             CommandError::Devnet(error) => error.fmt(f),
             CommandError::File(path, error) => write!(f, "{}: {error}", path.display()),
             CommandError::Output(error) => write!(f, "cannot write the output: {error}"),
             CommandError::NotTwice => {
                 f.write_str("--trust-below reads the blocks twice, which a pipe does not allow; name a file")
+            }
+            CommandError::OtherHash(Checkpoint { height, hash }, found) => {
+                write!(f, "--trust-below: the block at height {height} has the hash {found}, not {hash}")
             }
             CommandError::NoSuchHeight { asked, tip } => {
                 write!(f, "there is no block at height {asked}; the chain is at height {tip}")
@@ -105,7 +121,8 @@ macro_rules! from_error {
 }
 
 from_error!(StoreError => Store, NemesisError => Nemesis, BlockError => Block, IntakeError => Intake,
-    RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet);
+    RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
+    BrokenChain => Broken, Difference => Difference);
 
 /// Whether files of recorded blocks are there, without reading them: a pipe can be opened only once.
 pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
@@ -157,7 +174,7 @@ impl Clocks {
 pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
     let nemesis = settings.nemesis.read()?;
-    let store = open_store(settings, &settings.data)?;
+    let store = open_up_to_date(settings, clocks)?;
     if let Some(checkpoint) = command.trust_below {
         scan_to(checkpoint, command, settings, &store, &nemesis)?;
     }
@@ -165,10 +182,7 @@ pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Res
     let options = IntakeOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
     let intake = Intake::new(&store, &settings.network, nemesis, files, options)?;
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
-    let height = take_in(intake, &clock, clocks, command.stop_at, |_, last| {
-        log::debug!("committed up to height {last}");
-        Ok(())
-    })?;
+    let height = take_in(intake, &clock, clocks, command.stop_at, &mut Telling)?;
     log::info!("the chain is at height {height}");
     Ok(())
 }
@@ -193,27 +207,57 @@ fn scan_to(
     Ok(())
 }
 
+/// Looks on while blocks are taken in, and may end it.
+trait Watch {
+    /// A block was taken in; it may not be committed.
+    fn taken(&mut self, _block: &StoredBlock) -> Result<(), CommandError> {
+        Ok(())
+    }
+
+    /// Blocks up to a height were committed.
+    fn committed(&mut self, last: Height) -> Result<(), CommandError> {
+        log::debug!("committed up to height {last}");
+        Ok(())
+    }
+}
+
+/// Tells what is committed, and no more.
+struct Telling;
+
+impl Watch for Telling {}
+
 /// Takes in all blocks of an intake, showing progress. The height reached.
 fn take_in(
     mut intake: Intake<'_>,
     clock: &NetworkClock,
     clocks: Clocks,
     target: Option<Height>,
-    mut committed: impl FnMut(Height, Height) -> Result<(), CommandError>,
+    watch: &mut impl Watch,
 ) -> Result<Height, CommandError> {
     let mut display = Display::new(clocks.millis, &intake, target);
     let mut now = clocks.network_time(clock);
+    let mut watched = intake.height();
     let result = loop {
-        match intake.step(now) {
-            Ok(chain::IntakeProgress::Done) => break Ok(()),
-            Ok(chain::IntakeProgress::Committed { first, last }) => {
+        let step = intake.step(now);
+        let taken = intake.tip().filter(|tip| tip.height > watched);
+        watched = intake.height();
+        let seen = taken.map_or(Ok(()), |block| watch.taken(block));
+        let done = seen.and_then(|()| match step {
+            Ok(chain::IntakeProgress::Done) => Ok(true),
+            Ok(chain::IntakeProgress::Committed { last, .. }) => {
                 now = clocks.network_time(clock);
-                if let Err(error) = committed(first, last) {
-                    break Err(error);
-                }
+                watch.committed(last).map(|()| false)
             }
-            Ok(chain::IntakeProgress::Working | chain::IntakeProgress::Settling) => display.working(&intake),
-            Err(error) => break Err(error.into()),
+            Ok(chain::IntakeProgress::Working | chain::IntakeProgress::Settling) => {
+                display.working(&intake);
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        });
+        match done {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
         }
     };
     display.end(&intake);
@@ -221,36 +265,63 @@ fn take_in(
 }
 
 /// `nisd check`.
-pub fn check(command: &cli::Store, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
-    let (store, network) = open_to_read(command, settings, stop)?;
+pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
+    let (store, network) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
-    let folder = scratch_folder(&command.data)?;
-    let options = Options { map_size: settings.map_size };
-    let scratch = Store::open(folder.path(), &ChainIdentity::of(&network), options)?;
-    let nemesis = store::stored_header(&snapshot, Height::NEMESIS)?;
-    let (_, nemesis) = nemesis.ok_or(StoreError::Damaged("a block is missing"))?;
-    let blocks = BlockFile::new(StoredBlocks::new(&snapshot, Height::NEMESIS.next())).map_err(CommandError::Output)?;
-    let intake = Intake::new(&scratch, &network, nemesis.to_vec(), vec![blocks], IMPORT)?;
+    let trusted_below = command.trust_below.map_or(Ok(Height(0)), |checkpoint| has_block(&snapshot, checkpoint))?;
+    let folder = scratch_folder(&command.store.data)?;
+    let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
+    let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
+    let block_at = |height| Ok(store::stored_header(&snapshot, height)?.map(|(_, block)| block));
+    let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
+    let source = Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at));
+    let options = IntakeOptions { trusted_below, ..CHECK };
+    let intake = Intake::of(&scratch, &network, nemesis.to_vec(), source, options)?;
+    let intake = intake.keeping_state_only(old_values_from);
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
-    take_in(intake, &clock, clocks, Some(tip.height), |first, last| {
-        let difference = chain::compare_blocks(&snapshot, &scratch.snapshot()?, first, last)?;
-        difference.map_or(Ok(()), |difference| Err(CommandError::Difference(difference)))
-    })?;
-    let computed = scratch.snapshot()?;
-    if let Some(difference) = chain::compare_states(&snapshot, &computed)? {
-        return Err(CommandError::Difference(difference));
+    let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from);
+    let reached = take_in(intake, &clock, clocks, Some(tip.height), &mut comparison)?;
+    if reached < tip.height {
+        return Err(BrokenChain::Missing(reached.next()).into());
     }
-    writeln!(io::stdout(), "{} {}", tip.height, state::digest(&computed)?).map_err(CommandError::Output)
+    refuse(comparison.state()?)?;
+    writeln!(io::stdout(), "{} {}", tip.height, state::digest(&snapshot)?).map_err(CommandError::Output)
 }
 
-/// A folder for a second store of the same size: beside the first, or, where there is no room for it or it cannot be
-/// written, among the system's temporary files (`TMPDIR`).
+/// Height of a block that the user vouches for, which must be in the store.
+fn has_block(state: &impl Read, checkpoint: Checkpoint) -> Result<Height, CommandError> {
+    let Some((header, _)) = store::stored_header(state, checkpoint.height)? else {
+        let tip = store::tip(state)?.ok_or(StoreError::Empty)?.height;
+        return Err(CommandError::NoSuchHeight { asked: checkpoint.height, tip });
+    };
+    match header.hash == checkpoint.hash {
+        true => Ok(checkpoint.height),
+        false => Err(CommandError::OtherHash(checkpoint, header.hash)),
+    }
+}
+
+impl Watch for Comparison<'_, Snapshot<'_>> {
+    fn taken(&mut self, block: &StoredBlock) -> Result<(), CommandError> {
+        refuse(self.block(block)?)
+    }
+
+    fn committed(&mut self, _last: Height) -> Result<(), CommandError> {
+        refuse(self.indexes()?)
+    }
+}
+
+fn refuse(difference: Option<Difference>) -> Result<(), CommandError> {
+    difference.map_or(Ok(()), |difference| Err(difference.into()))
+}
+
+/// A folder for a scratch store, which takes less than half of the room of the first: beside that, or, where there is no
+/// room for it or it cannot be written, among the system's temporary files (`TMPDIR`).
 fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
     let make = |folder: &Path| tempfile::Builder::new().prefix("check-").tempdir_in(folder);
     let has_room = || -> io::Result<bool> {
         let disk = rustix::fs::statvfs(data)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize) > store::size(data)?)
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize) > store::size(data)? / 2)
     };
     if has_room().unwrap_or(true)
         && let Ok(folder) = make(data)
@@ -366,12 +437,21 @@ fn open_existing(
     let (opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
     let network = network_from_text(&text);
     let network = network.ok_or_else(|| failed(StoreError::Damaged("the description of the network")))?;
-    let differences = network.differences(&settings.network);
-    if store.config.is_some() && !differences.is_empty() {
-        let (store, configured) = (network.name, settings.network.name.clone());
-        return Err(failed(StoreError::OtherNetwork { store, configured, differences }));
-    }
+    let configured = store.config.is_some().then_some(&settings.network);
+    refuse_other_network(&network, configured).map_err(failed)?;
     Ok((opened, network))
+}
+
+/// Refuses a store whose network's blocks are judged otherwise than those of the configured one, if one is.
+fn refuse_other_network(stored: &Network, configured: Option<&Network>) -> Result<(), StoreError> {
+    let differences = configured.map(|configured| stored.differences(configured)).unwrap_or_default();
+    match configured {
+        Some(configured) if !differences.is_empty() => {
+            let (store, configured) = (stored.name.clone(), configured.name.clone());
+            Err(StoreError::OtherNetwork { store, configured, differences })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `nisd dump`.
@@ -393,7 +473,9 @@ pub fn digest(command: &cli::Store, settings: &Settings, stop: Stop) -> Result<(
 }
 
 /// `nisd rollback`.
-pub fn rollback(command: &cli::Rollback, settings: &Settings) -> Result<(), CommandError> {
+pub fn rollback(command: &cli::Rollback, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
+    let configured = command.store.config.is_some().then_some(&settings.network);
+    reindex::bring_up_to_date(&command.store.data, configured, settings, clocks)?;
     let (store, _) = open_existing(&command.store, settings, AccessMode::Exclusive)?;
     let mut batch = store.begin()?;
     chain::rollback(&mut batch, command.to)?;
@@ -422,10 +504,14 @@ pub fn export(command: &cli::Export, settings: &Settings, stop: Stop) -> Result<
     }
 }
 
+/// Writes blocks whose hashes lead from one to the next, and from the one before the first.
 fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
-    for height in first.0..=last.0 {
-        let block = store::stored_header(state, Height(height))?;
-        let (_, bytes) = block.ok_or(StoreError::Damaged("a block is missing"))?;
+    let before = store::stored_header(state, Height(first.0.saturating_sub(1)))?.map(|(header, _)| header.hash);
+    let mut chain = HashChain::new(first, before);
+    for height in (first.0..=last.0).map(Height) {
+        let block = store::stored_header(state, height)?;
+        let (header, bytes) = block.ok_or(BrokenChain::Missing(height))?;
+        chain.follow(&header.hash, bytes)?;
         block_file::write_block(out, bytes).map_err(CommandError::Output)?;
     }
     out.flush().map_err(CommandError::Output)

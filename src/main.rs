@@ -77,13 +77,14 @@ fn read_settings(command: &mut Command) -> Result<(Option<Devnet>, Settings), An
 
 fn execute(command: &Command, settings: Settings, devnet: Option<Devnet>) -> Result<(), AnyError> {
     match command {
-        Command::Run(run) => nisd::event_loop::run(run, settings, devnet)?,
+        Command::Run(run) => nisd::event_loop::run(run, settings, devnet, CLOCKS)?,
         Command::Devnet(command) => commands::devnet(command, &settings, devnet.as_ref())?,
         Command::Import(import) => commands::import(import, &settings, CLOCKS)?,
         Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,
+        Command::Reindex(store) => commands::reindex(store, &settings, CLOCKS)?,
         Command::Check(store) => commands::check(store, &settings, CLOCKS, stop_on_signals()?)?,
         Command::Digest(store) => commands::digest(store, &settings, stop_on_signals()?)?,
-        Command::Rollback(rollback) => commands::rollback(rollback, &settings)?,
+        Command::Rollback(rollback) => commands::rollback(rollback, &settings, CLOCKS)?,
         Command::Export(export) => quietly(commands::export(export, &settings, stop_on_signals()?))?,
         Command::Settings | Command::Wallet(_) => {}
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use common::daemon::{Ended, run};
 use common::{shared, tiny};
+use nisd::state;
 use nisd::store::{AccessMode, Options, Read, Store, Table};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -99,6 +100,8 @@ fn what_is_exported_is_what_was_imported() {
     let output = place.path("out.bin");
     let written = place.on_store("export", &["--output", output.to_str().expect("a path")]).expect_success();
     assert!(written.stdout.is_empty() && fs::read(&output).expect("the output") == blocks);
+    let whole = place.on_store("export", &["--from", "1"]).expect_success().stdout;
+    assert!(whole.ends_with(&blocks) && whole.len() > blocks.len());
     let part = place.on_store("export", &["--from", "10", "--to", "19"]).expect_success().stdout;
     assert!(part == blocks[offset(&blocks, 10) - 4..offset(&blocks, 20) - 4]);
     // Heights that are not there are no empty file.
@@ -399,7 +402,7 @@ fn every_setting_is_described() {
     }
     assert!(text.lines().all(|line| line.chars().count() <= 100));
     let help = run(["--help"]).expect_success().text();
-    for command in ["run", "import", "dump", "rollback", "digest", "export", "settings"] {
+    for command in ["run", "import", "dump", "rollback", "check", "reindex", "digest", "export", "settings"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(!run([command, "--help"]).expect_success().stdout.is_empty());
     }
@@ -464,14 +467,19 @@ fn a_check_finds_the_first_difference_of_state_and_blocks() {
             let (key, value) = batch.walk(table).unwrap().last().unwrap().expect("an entry");
             (key.to_vec(), value.to_vec())
         };
-        // In a block this is its generation hash, in an account its key.
-        let place = 33.min(value.len() - 1);
-        value[place] ^= 1;
-        batch.put_unjournaled(table, &key, &value).expect("room");
+        // In a block this is its generation hash.
+        let place = 33.min(value.len().saturating_sub(1));
+        match value.get_mut(place) {
+            Some(byte) => {
+                *byte ^= 1;
+                batch.put_unjournaled(table, &key, &value).expect("room");
+            }
+            None => batch.delete_unjournaled(table, &key).expect("room"),
+        }
         batch.commit().expect("room");
     };
     for (table, word) in [
-        (Table::Accounts, "table accounts at T"),
+        (Table::Accounts, "table accounts at"),
         (Table::Hashes, "table hashes at"),
         (Table::Balances, "table balances at tiny"),
         (Table::Importances, "the importances at the tip"),
@@ -481,4 +489,110 @@ fn a_check_finds_the_first_difference_of_state_and_blocks() {
         change(&place, table);
         place.on_store("check", &[]).expect_failure(1, &[word]);
     }
+}
+
+/// Rows of a table: key and value.
+fn rows(data: &Path, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (store, _) = Store::open_existing(data, AccessMode::Shared, Options::default()).expect("a store");
+    let mut rows = Vec::new();
+    let mut take = |key: &[u8], value: &[u8]| {
+        rows.push((key.to_vec(), value.to_vec()));
+        Ok(true)
+    };
+    store.snapshot().expect("a snapshot").each(table, &[], &mut take).expect("the rows");
+    rows
+}
+
+/// Changes one bit of a row: of its value, or of its key if it has none.
+fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize) {
+    let (store, _) = Store::open_existing(data, AccessMode::Exclusive, Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    let (mut key, mut value) = (key.clone(), value.clone());
+    batch.delete_unjournaled(table, &key).expect("a row");
+    let bytes = if value.is_empty() { &mut key } else { &mut value };
+    let place = at.min(bytes.len() - 1);
+    bytes[place] ^= 1;
+    batch.put_unjournaled(table, &key, &value).expect("room");
+    batch.commit().expect("room");
+}
+
+#[test]
+fn a_check_finds_a_flipped_bit_in_every_table() {
+    let place = full();
+    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    let mut empty = Vec::new();
+    for table in Table::ALL.into_iter().filter(|table| *table != Table::Meta) {
+        let mut rows = rows(&place.data(), table);
+        // What is known of all hashes depends on a setting that may change, so that it cannot be compared.
+        rows.retain(|(key, _)| table != Table::Totals || key != state::HASH_TOTALS_KEY);
+        if rows.is_empty() {
+            empty.push(table.name());
+        }
+        let last = rows.len().saturating_sub(1);
+        for (row, at) in [(0, 0), (last / 2, 17), (last, usize::MAX)] {
+            let Some(row) = rows.get(row) else { continue };
+            flip(&place.data(), table, row, at);
+            let ended = place.on_store("check", &[]);
+            let word = match table {
+                Table::Blocks => "height".to_owned(),
+                table => format!("table {}", table.name()),
+            };
+            assert_eq!(ended.code, Some(1), "{} at {}, byte {at}", table.name(), row.0.escape_ascii());
+            ended.expect_failure(1, &[&word]);
+            fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+        }
+    }
+    assert_eq!(empty, ["expired-mosaics", "signposts"], "tables that the chain does not touch");
+    place.on_store("check", &[]).expect_success();
+}
+
+#[test]
+fn a_check_may_trust_a_block_that_the_user_vouches_for() {
+    let place = full();
+    let checkpoint = format!("{TIP}:{TIP_HASH}");
+    let plain = place.on_store("check", &[]).expect_success().text();
+    assert_eq!(place.on_store("check", &["--trust-below", &checkpoint]).expect_success().text(), plain);
+    let other = format!("{TIP}:{}", TIP_HASH.replace("127425", "127426"));
+    place.on_store("check", &["--trust-below", &other]).expect_failure(1, &["the hash 127425", "not 127426"]);
+    let higher = format!("{}:{TIP_HASH}", TIP + 1);
+    place.on_store("check", &["--trust-below", &higher]).expect_failure(1, &["no block at height 61"]);
+    // A wrong signature below it is trusted, too, as in an import.
+    let place = Place::new();
+    let blocks = place.file("blocks.bin", with_a_wrong_signature());
+    place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
+    place.on_store("check", &["--trust-below", &checkpoint]).expect_success();
+}
+
+#[test]
+fn a_damaged_block_is_never_exported() {
+    // Type to signer, and the hash of the block before to the end of the transactions; not the signature.
+    const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
+    let place = full();
+    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    let blocks = rows(&place.data(), Table::Blocks);
+    let file = fs::read(tiny("blocks.bin")).expect("the chain");
+    for (height, (key, value)) in (1..).zip(&blocks).skip(1).step_by(7) {
+        let start = offset(&file, height);
+        let length = u32::from_le_bytes(*file[start - 4..].first_chunk().expect("a length")) as usize;
+        let (block, end) = (value.len() - length, length);
+        for at in [0, 9, 20, SIGNATURE + 68 + 10, SIGNATURE + 68 + 40, end - 1] {
+            flip(&place.data(), Table::Blocks, &(key.clone(), value.clone()), block + at);
+            place.on_store("export", &[]).expect_failure(1, &[&format!("height {height}"), "damaged"]);
+            fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+        }
+        // And its hash, at the beginning of what is known of it.
+        flip(&place.data(), Table::Blocks, &(key.clone(), value.clone()), 5);
+        let words = [&format!("height {height}"), "damaged"];
+        place.on_store("export", &["--from", &height.to_string()]).expect_failure(1, &words);
+        fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+    }
+    // A block that is missing.
+    let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    batch.delete_unjournaled(Table::Blocks, &blocks[29].0).expect("a row");
+    batch.commit().expect("room");
+    drop(store);
+    place.on_store("export", &[]).expect_failure(1, &["block at height 30 is missing"]);
+    place.on_store("check", &[]).expect_failure(1, &["block at height 30 is missing"]);
+    place.on_store("reindex", &[]).expect_failure(1, &["block at height 30 is missing"]);
 }

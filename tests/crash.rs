@@ -1,6 +1,6 @@
-//! `kill -9` while a chain is taken in, while a node harvests and is announced to, and while a private network is made:
-//! nothing that was told is lost, nothing half done is kept. (The system outlives the process here, so that this says
-//! nothing about a power cut.)
+//! `kill -9` while a chain is taken in, while a store is built anew, while a node harvests and is announced to, and
+//! while a private network is made: nothing that was told is lost, nothing half done is kept. (The system outlives the
+//! process here, so that this says nothing about a power cut.)
 //!
 //! `NISD_CRASHES` sets their number (5 without it), `NISD_SEED` repeats a run.
 
@@ -165,6 +165,55 @@ fn a_kill_at_any_moment_of_an_import_loses_nothing_that_was_committed() {
     loudly(&format!("heights after crashes: {:?}", found.keys().collect::<Vec<_>>()));
     compare(&chain, &found);
 }
+
+#[test]
+fn a_kill_at_any_moment_of_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
+    let Some(folder) = shared("data/chains/all-forks") else { return };
+    let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
+    let (crashes, mut random) = chance();
+    let victim = Victim::new();
+    run(import(&chain, &victim.data, &[])).expect_success();
+    let whole = digest(&victim.data);
+    let reindex = ["reindex", "--data", path(&victim.data)];
+    let start = Instant::now();
+    run(reindex).expect_success();
+    let taken = start.elapsed();
+    loudly(&format!("a reindex takes {taken:?}"));
+    let (mut left, mut begun) = (taken, 0);
+    for crash in 0..crashes {
+        let mut process = Process::start(nisd(reindex));
+        // Some at the very end, where it takes its place.
+        let at_the_end = random.coin();
+        let delay = up_to(&mut random, if at_the_end { WHILE_IT_TAKES_ITS_PLACE } else { left });
+        while at_the_end && !process.log().contains(" blocks in ") && process.exit().is_none() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        std::thread::sleep(delay);
+        process.kill();
+        let is_begun = victim.data.join("reindex/data.mdb").exists();
+        let (when, what) =
+            (if at_the_end { " from the last block" } else { "" }, if is_begun { "begun" } else { "done" });
+        loudly(&format!("crash {crash} of reindex after {delay:?}{when}: {what}"));
+        assert_eq!(digest(&victim.data), whole, "what is in place after crash {crash}");
+        begun += u32::from(is_begun);
+        left = if is_begun { left.saturating_sub(delay) } else { taken };
+        // The next one goes on with it to its end, or the next crash hits it; chance has it.
+        if random.coin() {
+            run(reindex).expect_success();
+            assert_eq!(digest(&victim.data), whole, "the reindex after crash {crash}");
+            left = taken;
+        }
+    }
+    loudly(&format!("{begun} of {crashes} crashes came before the new store was in place"));
+    run(reindex).expect_success();
+    assert_eq!(digest(&victim.data), whole);
+    assert!(!victim.data.join("reindex").exists());
+    let checked = run(["check", "--data", path(&victim.data)]).expect_success().text();
+    assert_eq!(checked.trim_end(), format!("{} {}", whole.0, whole.1));
+}
+
+/// From the end of the last block to a crash that may hit the new store on its way into its place.
+const WHILE_IT_TAKES_ITS_PLACE: Duration = Duration::from_millis(12);
 
 /// Accounts that send; their keys have the numbers from 2 on. The first key harvests.
 const SENDERS: u64 = 50;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::daemon::{Ended, Node, Process, nisd, run};
 use common::http_client::Client;
 use common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
-use common::{loudly, tiny};
+use common::{loudly, shared, tiny};
 use nisd::codec::Form;
 use nisd::model::Amount;
 use tempfile::TempDir;
@@ -229,6 +229,51 @@ mount -o remount,size=$(df -k --output=used "$DISK" | tail -n 1 | tr -d ' ')k "$
     let said = in_a_shell(&disk, &[script, LOOKS].concat()).expect_success().text();
     let lines: Vec<_> = said.lines().collect();
     assert!(lines.len() == 5 && lines[1] == lines[0] && lines[2] == lines[0] && lines[4] == "exported", "{said}");
+}
+
+#[test]
+fn a_reindex_says_what_it_needs_and_begins_nothing_where_there_is_less() {
+    let Some(disk) = Disk::new() else { return };
+    let script = r#"
+"$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
+mount -o remount,size=$(( $(df -k --output=used "$DISK" | tail -n 1) + 200 ))k "$DISK"
+if "$1" reindex --data "$2"; then exit 5; fi
+[ ! -e "$2/reindex" ]; "$1" digest --data "$2"
+mount -o remount,size=64m "$DISK"
+"$1" reindex --data "$2"; "$1" digest --data "$2"
+"#;
+    let ended = in_a_shell(&disk, script).expect_success();
+    let said = ended.text();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 3 && lines[1] == lines[0] && lines[2] == lines[0], "{said}");
+    assert!(ended.stderr.contains("needs about") && ended.stderr.contains("0 MiB are free"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_goes_on() {
+    let Some(disk) = Disk::new() else { return };
+    let Some(chain) = shared("data/chains/all-forks") else { return };
+    // Something else takes the room once the new store has begun to grow.
+    let script = r#"
+"$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
+"$1" reindex --data "$2" & reindex=$!
+while [ ! -e "$2/reindex/data.mdb" ] || [ $(stat -c %s "$2/reindex/data.mdb") -lt 500000 ]; do sleep 0.01; done
+cat /dev/zero >"$DISK/filler" 2>/dev/null || true
+if wait $reindex; then exit 5; fi
+"$1" digest --data "$2"
+rm "$DISK/filler"
+"$1" reindex --data "$2"; "$1" digest --data "$2"
+[ ! -e "$2/reindex" ]
+"#;
+    let program = nisd([""; 0]).get_program().to_owned();
+    let mut shell = Command::new("bash");
+    shell.args(["-ec", script, "bash"]).arg(program).arg(disk.data());
+    shell.args([chain.join("config.json"), chain.join("blocks.bin.gz")]);
+    let ended = Process::start(disk.mounted("256m", &shell)).ended_within(PATIENCE).expect_success();
+    let said = ended.text();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 3 && lines[1] == lines[0] && lines[2] == lines[0], "{said}");
+    assert!(ended.stderr.contains(FULL) && ended.stderr.contains("from height"), "{}", ended.stderr);
 }
 
 #[test]

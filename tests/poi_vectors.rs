@@ -17,7 +17,7 @@ use nisd::importance::hash_order::{HashOrder, Visit, capacity, hash};
 use nisd::importance::score::{Parts, Scoring};
 use nisd::importance::structure::StructureBuilder;
 use nisd::importance::{
-    AccountOrder, CalculationProgress, Importance, Importances, ProofOfImportance, ProofOfStake, Settings,
+    AccountOrder, CalculationProgress, Importance, Importances, Party, ProofOfImportance, ProofOfStake, Settings,
     SparseMatrix, decay,
 };
 use nisd::model::{Address, Amount, Height, NetworkByte};
@@ -92,9 +92,17 @@ fn in_given_order(height: u64) -> Settings {
     Settings { order: AccountOrder::Given, ..Settings::new(Height(height), BLOCKS_PER_DAY, 0) }
 }
 
+/// Numbers of accounts: those that are handed over in order of their addresses, then others.
+fn numbered(accounts: &Accounts, links: &Links) -> BTreeMap<Address, u32> {
+    let sorted: BTreeSet<Address> = accounts.iter().map(|account| account.0).collect();
+    let others: BTreeSet<Address> = links.iter().map(|link| link.2).filter(|other| !sorted.contains(other)).collect();
+    sorted.into_iter().chain(others).zip(0..).collect()
+}
+
 /// A finished calculation whose accounts are first of the height of their place.
 fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32) -> ProofOfImportance {
     let mut calculation = ProofOfImportance::new(settings);
+    let numbers = numbered(accounts, links);
     let places: BTreeMap<_, _> = accounts.iter().enumerate().map(|(place, account)| (account.0, place)).collect();
     assert_eq!(places.len(), accounts.len());
     for (address, place) in places {
@@ -102,18 +110,22 @@ fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32)
             AccountOrder::Given => place as u64,
             AccountOrder::HashTables { .. } => 1,
         };
-        calculation.add_account(address, Amount(accounts[place].1), Height(first_height));
+        let party = Party { number: numbers[&address], address };
+        calculation.add_account(party, Amount(accounts[place].1), Height(first_height));
     }
     for (height, sender, recipient, weight) in links {
-        calculation.add_outlink(Height(*height), sender, recipient, *weight);
+        let [from, to] = [sender, recipient].map(|party| numbers[party]);
+        let added: Result<(), ()> = calculation.add_outlink(Height(*height), from, to, *weight, || Ok(*recipient));
+        added.expect("an address");
     }
     while calculation.step(slice).expect("importances") == CalculationProgress::Working {}
     calculation
 }
 
-fn by_address(results: Importances) -> BTreeMap<Address, Importance> {
-    assert!(results.accounts.is_sorted_by_key(|account| account.address));
-    results.accounts.into_iter().map(|account| (account.address, account)).collect()
+fn by_address(results: Importances, accounts: &Accounts) -> BTreeMap<Address, Importance> {
+    assert!(results.accounts.is_sorted_by_key(|account| account.account));
+    let addresses: Vec<Address> = numbered(accounts, &Links::new()).into_keys().collect();
+    results.accounts.into_iter().map(|one| (addresses[one.account as usize], one)).collect()
 }
 
 /// Nodes of every cluster, hubs and outliers.
@@ -285,7 +297,7 @@ fn complete_calculations_equal_those_of_the_reference_in_every_bit() {
         assert_eq!(results.height, settings.height, "{name}");
         assert_eq!(results.handed_over, accounts.len() as u64, "{name}");
         assert_eq!(u64::from(results.iterations), number(&expected["iterations"]), "{name}");
-        let found = by_address(results);
+        let found = by_address(results, &accounts);
         let eligible = numbers(&expected["eligible"]);
         assert_eq!(found.len(), eligible.len(), "{name}");
         let known = addresses(&case["addresses"]);
@@ -306,7 +318,7 @@ fn slices_of_any_size_give_the_same_bits() {
         let (settings, accounts, links) = poi_input(case);
         let results = |slice| {
             let results = calculate(settings, &accounts, &links, slice).into_results();
-            let bits = |one: &Importance| (one.address, one.importance.to_bits(), one.page_rank.to_bits());
+            let bits = |one: &Importance| (one.account, one.importance.to_bits(), one.page_rank.to_bits());
             results.accounts.iter().map(bits).collect::<Vec<_>>()
         };
         let whole = results(u32::MAX);
@@ -321,10 +333,10 @@ fn stakes_are_shared_as_by_the_reference() {
     let Some(cases) = section("pos") else { return };
     for case in list(&cases) {
         let vested = numbers(&case["accounts"]);
-        let mut holders = strangers(vested.len() as u8);
-        holders.sort();
+        let holders = strangers(vested.len() as u8);
         let mut calculation = ProofOfStake::new(Height(number(&case["height"])));
-        holders.iter().zip(&vested).for_each(|(holder, vested)| calculation.add_account(*holder, Amount(*vested)));
+        let parties = (0..).zip(holders).map(|(number, address)| Party { number, address });
+        parties.zip(&vested).for_each(|(party, vested)| calculation.add_account(party, Amount(*vested)));
         while calculation.step(3) == CalculationProgress::Working {}
         let results = calculation.into_results();
         assert_eq!(results.handed_over, vested.len() as u64);
@@ -372,10 +384,10 @@ fn the_nemesis_blocks_give_the_importances_of_the_reference() {
         let results = calculate(in_given_order(1), &accounts, &Links::new(), 1000).into_results();
         assert_eq!(results.handed_over, number(&recorded["nAll"]), "{network}");
         assert_eq!(u64::from(results.iterations), number(&recorded["iterations"]), "{network}");
-        assert_equal_bits(&by_address(results), &expected);
+        assert_equal_bits(&by_address(results, &accounts), &expected);
         let settings = Settings::new(Height::NEMESIS, BLOCKS_PER_DAY, 0);
         let results = calculate(settings, &accounts, &Links::new(), 1000).into_results();
-        assert_nearly_equal(&by_address(results), &expected);
+        assert_nearly_equal(&by_address(results, &accounts), &expected);
     }
 }
 
@@ -405,9 +417,9 @@ fn a_chain_gives_the_importances_of_the_reference_at_each_recalculation() {
         let height = number(&recorded["groupedHeight"]);
         let results = calculate(in_given_order(height), &accounts, &links, 100).into_results();
         assert_eq!(u64::from(results.iterations), number(&recorded["iterations"]), "{height}");
-        assert_equal_bits(&by_address(results), &expected);
+        assert_equal_bits(&by_address(results, &accounts), &expected);
         let settings = Settings::new(Height(height), BLOCKS_PER_DAY, number(&recorded["nAll"]) + 1);
         let results = calculate(settings, &accounts, &links, 100).into_results();
-        assert_nearly_equal(&by_address(results), &expected);
+        assert_nearly_equal(&by_address(results, &accounts), &expected);
     }
 }

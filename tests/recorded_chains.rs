@@ -285,7 +285,7 @@ fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_
     let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None, trusted_below: Height(0) };
     let identity = ChainIdentity::of(&chain.network);
     let committed = {
-        let small = Store::open(folders.0.path(), &identity, Options { map_size: 512 << 10 }).unwrap();
+        let small = Store::open(folders.0.path(), &identity, Options { map_size: 256 << 10 }).unwrap();
         let file = chain.file();
         let mut intake = Intake::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
         let error = loop {

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use books::Books;
 use common::daemon::run;
 use common::{Random, from_environment, loudly};
-use nisd::chain::{Intake, IntakeOptions, IntakeProgress, StoredBlocks};
-use nisd::codec::block_file::BlockFile;
+use nisd::chain::{BlockSource, Intake, IntakeOptions, IntakeProgress, StoredBlocks};
+use nisd::codec::block_file::BlockFiles;
 use nisd::codec::{Context, Form};
 use nisd::config::{self, Settings};
 use nisd::crypto::{KeyPair, PrivateKey};
@@ -180,10 +180,10 @@ fn open(folder: &Path, network: &Network) -> Store {
 }
 
 /// Takes blocks in after the nemesis block.
-fn take_in(store: &Store, network: &Network, files: Vec<BlockFile<'_>>) {
+fn take_in(store: &Store, network: &Network, blocks: Box<dyn BlockSource + '_>) {
     let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
     let nemesis = nemesis().to_bytes(Form::Verifiable);
-    let mut intake = Intake::new(store, network, nemesis, files, options).unwrap();
+    let mut intake = Intake::of(store, network, nemesis, blocks, options).unwrap();
     while intake.step(Timestamp(i32::MAX - 100)).unwrap() != IntakeProgress::Done {}
 }
 
@@ -243,7 +243,7 @@ struct Simulation<'n> {
 impl<'n> Simulation<'n> {
     fn new(scenario: &'n Scenario, settings: &'n Settings, store: &'n Store, random: Random) -> Simulation<'n> {
         let network = &settings.network;
-        take_in(store, network, Vec::new());
+        take_in(store, network, Box::new(BlockFiles::new(Vec::new())));
         let mut node = SimulatedNode::start(store, settings, Timestamp(START.0 - WARMING_UP), 1);
         (0..HARVESTERS.len()).for_each(|index| unlock(&mut node, FIRST_HARVESTER + index));
         node.run_for(Duration::from_secs(WARMING_UP as u64));
@@ -505,8 +505,8 @@ fn assert_stands_every_check(folder: &Path, store: &Store, network: &Network) {
     assert_eq!(checked, format!("{} {digest}\n", tip.height));
     let other_folder = tempfile::tempdir().unwrap();
     let other = open(other_folder.path(), network);
-    let blocks = BlockFile::new(StoredBlocks::new(&snapshot, Height::NEMESIS.next())).unwrap();
-    take_in(&other, network, vec![blocks]);
+    let block_at = |height| Ok(stored_header(&snapshot, height)?.map(|(_, block)| block));
+    take_in(&other, network, Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at)));
     let taken_in = other.snapshot().unwrap();
     assert_eq!(state::digest(&taken_in).unwrap(), digest);
     assert_eq!(stored_header(&taken_in, tip.height).unwrap().unwrap().0, tip);

@@ -9,6 +9,7 @@ use nisd::model::transaction::{entity_version, wire_version};
 use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
 use nisd::store::{Store, StoredBlock, stored_block, stored_header};
 
+use crate::invariants::{self, Facts};
 use crate::tiny::{self, LATE, state_of};
 
 /// Height of the chain to which parts are offered: as many of the blocks in `tests/data/tiny`.
@@ -47,8 +48,8 @@ thread_local! {
 }
 
 /// A part that is not taken leaves the digest of the state and the last block as they are. One that is taken ends
-/// where it says, holds what was offered, and once it is rolled back and our own blocks are taken in again the state is
-/// what it was.
+/// where it says, holds what was offered, and keeps what holds of every state; once it is rolled back and our own
+/// blocks are taken in again the state is what it was.
 ///
 /// The first byte is a [`selector`]; the blocks follow as in a file of blocks, and end with the first that cannot be
 /// read.
@@ -191,15 +192,23 @@ impl Node {
         assert_eq!(tip.height, common.plus(blocks.len() as u64));
         assert_eq!(tip.score, self.header(common).score + i128::from(theirs));
         self.assert_stored(blocks);
+        let after = self.facts();
         let undone: Vec<Block> = self.own.iter().filter(|block| block.height > common).cloned().collect();
         let mut batch = self.store.begin().expect("a batch");
         rollback(&mut batch, common).expect("blocks taken a moment ago");
         batch.commit().expect("a store that works");
+        let added = blocks.iter().flat_map(|block| &block.transactions).flat_map(Transaction::self_and_children);
+        assert_eq!(self.facts().hashes + added.count() as u64, after.hashes);
         if !undone.is_empty() {
             assert!(self.offer(common, undone, LATE).switch.is_some(), "our own blocks are good");
         }
         self.assert_as_before();
         blocks.len()
+    }
+
+    /// What holds of every state does.
+    fn facts(&self) -> Facts {
+        invariants::check(&self.store, &self.network).unwrap_or_else(|broken| panic!("{broken}"))
     }
 
     /// All that was offered is there, each block naming that before it.

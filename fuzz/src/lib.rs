@@ -14,6 +14,9 @@ pub mod connections;
 pub mod entities;
 pub mod http_request;
 pub mod interface;
+/// Shared with the tests.
+#[path = "../../tests/common/invariants.rs"]
+pub mod invariants;
 pub mod json_transaction_and_block;
 pub mod key_files;
 pub mod lax_json;

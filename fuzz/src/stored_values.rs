@@ -3,7 +3,9 @@
 use nisd::config::build;
 use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
 use nisd::state::catalogue::{self, List, Provision, ProvisionWalk};
-use nisd::state::{self, Account, HashEntry, ListWriter, Outlink, RecalculationRecord, StateView};
+use nisd::state::{
+    self, Account, AccountNumber, AccountTotals, Direction, ListWriter, Outlink, RecalculationRecord, StateView, TrailWalk,
+};
 use nisd::store::{
     Batch, ChainIdentity, Options, Store, StoreError, Table, block_key, stored_block, stored_header, tip,
 };
@@ -43,12 +45,15 @@ struct Node {
 pub fn check(data: &[u8]) -> usize {
     NODE.with(|node| {
         let mut batch = node.store.begin().expect("a batch");
+        for address in &node.accounts {
+            state::put_account(&mut batch, address, &Account::default()).expect("room");
+        }
         let (mut rest, mut readable) = (data, 0);
         for _ in 0..MAX_ENTRIES {
             let Some((table, key, value)) = node.entry(&mut rest) else { break };
             // LMDB refuses keys that are empty or too long.
             let _ = batch.put_unjournaled(table, &key, value);
-            readable += node.one_value(value, &mut batch);
+            readable += node.one_value(value);
         }
         readable += node.ask(&batch);
         check_undo(&mut batch, data);
@@ -91,34 +96,32 @@ impl Node {
         let mosaic = [MOSAIC.as_bytes(), &[0, 0, 0, 0, 0]].concat();
         let account = self.accounts[0].as_bytes().as_slice();
         match table {
-            Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::ExpiredMosaics => {
-                block_key(HEIGHT).to_vec()
-            }
+            Table::Blocks
+            | Table::Undo
+            | Table::Importances
+            | Table::Outlinks
+            | Table::Trails
+            | Table::ExpiredMosaics => block_key(HEIGHT).to_vec(),
+            Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => vec![0; 4],
+            Table::Numbers => self.accounts[0].to_raw().to_vec(),
             Table::Namespaces => ROOT.as_bytes().to_vec(),
             Table::Mosaics => mosaic,
             Table::Balances => [MOSAIC.as_bytes(), &[0], account, &[0; 4]].concat(),
-            Table::Hashes => HASH.0.to_vec(),
+            Table::Hashes => [&[0, 0], &HASH.0[..8]].concat(),
             Table::Provisions | Table::Definitions => ROW.to_be_bytes().to_vec(),
-            Table::Meta | Table::LeasesByHeight | Table::HashesByTime | Table::Lists => Vec::new(),
+            Table::Meta | Table::Totals | Table::LeasesByHeight | Table::Lists => Vec::new(),
             _ => account.to_vec(),
         }
     }
 
     /// Reads a value as each of those that have a form of their own; how many it is.
-    fn one_value(&self, value: &[u8], batch: &mut Batch<'_>) -> usize {
+    fn one_value(&self, value: &[u8]) -> usize {
         let mut readable = 0;
         if let Ok(account) = Account::from_bytes(value) {
             assert_eq!(Account::from_bytes(&account.to_bytes()).ok(), Some(account));
             readable += 1;
         }
-        if let Ok(entry) = HashEntry::from_bytes(value) {
-            let hash = Hash256([8; 32]);
-            if entry.insert(batch, &hash).is_ok() {
-                assert_eq!(state::hash_entry(batch, &hash).ok().flatten(), Some(entry));
-            }
-            readable += 1;
-        }
-        readable + usize::from(Outlink::from_entry(value.get(..8).unwrap_or_default(), value).is_ok())
+        readable + usize::from(Outlink::read_some(value, 0, 100).is_ok())
     }
 
     /// Asks everything; how many answers were no damage.
@@ -136,7 +139,7 @@ impl Node {
             }),
             state::last_recalculation(state).map(drop),
             state::importance(state, account).map(drop),
-            state::chunk_after(state, HEIGHT, Some(other)).map(drop),
+            state::chunk_after(state, HEIGHT, Some(AccountNumber(0))).map(drop),
             state::each_importance(state, |_| Ok(())),
             state::account(state, account).map(drop),
             state::cosignatories(state, account).map(drop),
@@ -145,6 +148,11 @@ impl Node {
             state::owned_mosaic(state, account, self.mosaic.clone()).map(drop),
             state::holdings_after(state, account, None, 100).map(drop),
             state::hash_entry(state, &HASH).map(drop),
+            state::find_hash(state, &HASH).map(drop),
+            state::public_key(state, account).map(drop),
+            AccountTotals::of(state).map(drop),
+            walk_trail(state, other, Direction::Incoming),
+            walk_trail(state, account, Direction::Outgoing),
             state::digest(state).map(drop),
             StateView::mosaic(state, &self.mosaic).map(drop),
             StateView::mosaic_balance(state, &self.mosaic, account).map(drop),
@@ -173,6 +181,12 @@ impl Node {
             let _ = state::dump(state, &self.network, &tip, &mut text);
         }
     }
+}
+
+fn walk_trail(state: &Batch<'_>, account: &Address, direction: Direction) -> Result<(), StoreError> {
+    let mut walk = TrailWalk::new(state, account, direction, u64::MAX)?;
+    while walk.step(state)?.is_some() {}
+    Ok(())
 }
 
 /// Any journal is undone or said to be damaged, and one that was kept puts everything back.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::apply::{self, Settled};
+use super::apply::{self, Keeping, Settled};
 use super::error::BlockError;
 use super::head::ChainHead;
 use super::proof;
@@ -22,6 +22,8 @@ pub struct Conditions<'a> {
     pub network: &'a Network,
     /// Network time.
     pub now: Timestamp,
+    /// What is kept of the block, besides what it does to the state.
+    pub keeping: Keeping,
     /// Keeps keys that were seen.
     pub verifier: &'a mut Verifier,
     /// Hashes of the transactions before this one in the same chain part, those nested in them included.
@@ -47,6 +49,8 @@ enum Stage {
     Pruning(Box<(BlockContext, Settled)>, Proof, Pruning),
     /// Its transactions are remembered; how many were.
     Recording(Box<(BlockContext, Settled)>, Proof, usize),
+    /// What it has changed is written.
+    Writing(Box<(BlockContext, Settled)>, Proof),
     /// All is done but that importances are due before it is stored.
     Recalculating(Box<(Recalculation, Settled)>, Proof),
 }
@@ -123,21 +127,26 @@ impl Admission {
                 true => Stage::Pruning(work, proof, pruning),
                 false => Stage::Recording(work, proof, 0),
             },
-            Stage::Recording(work, proof, done) if done < count => {
-                apply::record(batch, &self.block, done, &self.hashes[done], &work.1, network.byte)?;
+            Stage::Recording(work, proof, done) if done == count => Stage::Writing(work, proof),
+            Stage::Recording(mut work, proof, done) => {
+                let (context, settled) = &mut *work;
+                let mut ledger = Ledger { batch, block: context, network };
+                apply::record(&mut ledger, &self.block, &self.hashes, settled, done)?;
                 Stage::Recording(work, proof, done + 1)
             }
-            Stage::Recording(work, proof, _) => {
-                let (mut context, settled) = *work;
-                Ledger { batch, block: &mut context, network }.finish()?;
+            Stage::Writing(mut work, proof) => {
+                if (Ledger { batch, block: &mut work.0, network }).finish_some()? {
+                    return Ok(Next::Stage(Stage::Writing(work, proof)));
+                }
+                let (_, settled) = *work;
                 match due_after(self.block.height) {
                     Some(due) => Stage::Recalculating(Box::new((Recalculation::new(due), settled)), proof),
-                    None => return self.store(batch, head, settled, proof, network),
+                    None => return self.store(batch, head, settled, proof, conditions),
                 }
             }
             Stage::Recalculating(mut work, proof) => match work.0.step(batch, network)? {
                 true => Stage::Recalculating(work, proof),
-                false => return self.store(batch, head, work.1, proof, network),
+                false => return self.store(batch, head, work.1, proof, conditions),
             },
         }))
     }
@@ -252,7 +261,7 @@ impl Admission {
         head: &ChainHead,
         settled: Settled,
         proof: Proof,
-        network: &Network,
+        conditions: &Conditions<'_>,
     ) -> Result<Next, BlockError> {
         let elapsed = |parent: &StoredBlock| self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
         let score = head
@@ -270,7 +279,10 @@ impl Admission {
             lessor: settled.lessor,
             ids: settled.ids,
         };
-        apply::store(batch, &header, &self.block, network.chain.rewrite_limit)?;
+        match conditions.keeping {
+            Keeping::Chain => apply::store(batch, &header, &self.block, conditions.network.chain.rewrite_limit)?,
+            Keeping::State(from) => apply::store_state(batch, &header, &self.block, from)?,
+        }
         Ok(Next::Stored(header))
     }
 }

@@ -1,11 +1,12 @@
 //! Applying a verified block to the state.
 
 use crate::model::transaction::Hashes;
-use crate::model::{Address, Block, Body, Height, Network, NetworkByte, Transaction};
-use crate::state::{
-    BlockContext, Effect, HashEntry, Ledger, StateError, assign_ids, catalogue, index_harvest, index_transaction,
-};
-use crate::store::{Batch, StoreError, StoredBlock, Table, Write, block_key};
+use crate::model::{Address, Block, Body, Height, Network, Transaction};
+use crate::state::{self, BlockContext, Effect, Ledger, StateError, assign_ids, catalogue};
+use crate::store::{Batch, Read, StoreError, StoredBlock, Table, Write, block_key};
+
+/// Blocks that go with each one that comes, where only some are kept.
+const FORGOTTEN_PER_BLOCK: usize = 2;
 
 /// Begins a block.
 pub fn begin(block: &Block, batch: &mut Batch<'_>, network: &Network) -> Result<BlockContext, StateError> {
@@ -46,8 +47,8 @@ pub struct Settled {
     pub lessor: Option<Address>,
     /// Number of its first transaction, and of the first one after it.
     pub ids: (u64, u64),
-    /// Numbers of its transactions.
-    transaction_ids: Vec<u64>,
+    /// Number and index of each of its transactions, in the order of their numbers.
+    transactions: Vec<(u64, usize)>,
     /// Numbers of its provisions and definitions.
     rows: Vec<u64>,
 }
@@ -62,45 +63,41 @@ pub fn settle(
     ledger.reveal(&block.signer)?;
     let beneficiary = ledger.beneficiary(&signer)?;
     ledger.harvest(&beneficiary, block.total_fee())?;
-    index_harvest(ledger.batch, &signer, &beneficiary, block.height)?;
+    ledger.index_harvest(&signer, &beneficiary)?;
     let term = ledger.network.chain.blocks_per_year();
     catalogue::expire(ledger.batch, block.height, term, ledger.network.byte)?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
     let (transaction_ids, next_id) = assign_ids(block, first_id);
     let lessor = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
     let rows = catalogue::number(ledger.batch, block)?;
-    Ok(Settled { lessor, ids: (first_id, next_id), transaction_ids, rows })
+    let mut transactions: Vec<(u64, usize)> = transaction_ids.into_iter().zip(0..).collect();
+    transactions.sort_unstable();
+    Ok(Settled { lessor, ids: (first_id, next_id), transactions, rows })
 }
 
 /// Remembers one transaction of a block that is settled: its hashes, for whom it is of interest, and what it rents or
-/// defines.
+/// defines. `number` counts them in the order of their numbers.
 pub fn record(
-    batch: &mut Batch<'_>,
+    ledger: &mut Ledger<'_, impl Write>,
     block: &Block,
-    index: usize,
-    hashes: &Hashes,
+    hashes: &[Hashes],
     settled: &Settled,
-    network: NetworkByte,
+    number: usize,
 ) -> Result<(), StateError> {
-    let (transaction, id) = (&block.transactions[index], settled.transaction_ids[index]);
-    insert_hashes(batch, transaction, hashes, block.height, index as u32)?;
-    index_transaction(batch, transaction, id, block.height, index as u32, network)?;
-    catalogue::record(batch, transaction, settled.rows[index], block.height, network)
+    let (id, index) = settled.transactions[number];
+    let transaction = &block.transactions[index];
+    ledger.index_transaction(transaction, &hashes[index], index as u32, (id, settled.ids.0))?;
+    catalogue::record(ledger.batch, transaction, settled.rows[index], block.height, ledger.network.byte)
 }
 
-fn insert_hashes(
-    batch: &mut Batch<'_>,
-    transaction: &Transaction,
-    hashes: &Hashes,
-    height: Height,
-    index: u32,
-) -> Result<(), StateError> {
-    let entry = HashEntry { height, timestamp: transaction.timestamp, index: Some(index) };
-    entry.insert(batch, &hashes.own)?;
-    for (child, hash) in transaction.children().zip(&hashes.children) {
-        HashEntry { height, timestamp: child.timestamp, index: None }.insert(batch, hash)?;
-    }
-    Ok(())
+/// What is kept of the blocks that are carried out, besides what they do to the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// The blocks, and the old values of all that those changed that may be rolled back.
+    Chain,
+    /// Blocks only as long as the hashes of their transactions are remembered, and old values only of blocks from this
+    /// height on: for a store that is compared with another.
+    State(Height),
 }
 
 /// Stores a block that was carried out, with the old values of all that it changed. Those that no rollback comes
@@ -113,5 +110,22 @@ pub fn store(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, rewrite
     match header.height.0.checked_sub(rewrite_limit) {
         Some(old) => batch.delete_unjournaled(Table::Undo, &block_key(Height(old))),
         None => Ok(()),
+    }
+}
+
+/// The same where no more is kept than carrying out further blocks asks for, and old values from a height on.
+pub fn store_state(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, from: Height) -> Result<(), StoreError> {
+    let key = block_key(header.height);
+    batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
+    let remembered = block_key(state::remembered_from(batch)?.min(header.height));
+    for _ in 0..FORGOTTEN_PER_BLOCK {
+        let first = batch.walk(Table::Blocks)?.seek(&[])?.map(|(key, _)| key.to_vec());
+        let Some(forgotten) = first.filter(|first| first.as_slice() < remembered.as_slice()) else { break };
+        batch.delete_unjournaled(Table::Blocks, &forgotten)?;
+    }
+    let journal = batch.take_journal();
+    match header.height < from {
+        true => Ok(()),
+        false => batch.put_unjournaled(Table::Undo, &key, &journal),
     }
 }

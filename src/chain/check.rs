@@ -1,46 +1,15 @@
-//! Verifying a whole store anew: its blocks are taken into an empty one by all rules, and what comes out is compared.
+//! Verifying a whole store anew: the state is built from its blocks by all rules in a scratch store, and what comes out
+//! is compared. The scratch store holds no more than taking blocks in asks of it: the last blocks, and no rows that are
+//! only written.
 
 use std::fmt;
-use std::io;
 
-use crate::codec::block_file::write_block;
 use crate::model::Height;
 use crate::state;
-use crate::store::{Read, StoreError, StoredBlock, Table, stored_header};
+use crate::store::{Entry, Read, Store, StoreError, StoredBlock, Table, block_key, stored_header};
 
-/// The blocks of a chain as a file of blocks, read one after another.
-pub struct StoredBlocks<'a, R> {
-    state: &'a R,
-    next: Height,
-    /// The present block, and how much of it was read.
-    block: Vec<u8>,
-    read: usize,
-}
-
-impl<'a, R: Read> StoredBlocks<'a, R> {
-    /// The blocks of a chain from a height on.
-    pub fn new(state: &'a R, first: Height) -> StoredBlocks<'a, R> {
-        StoredBlocks { state, next: first, block: Vec::new(), read: 0 }
-    }
-}
-
-impl<R: Read> io::Read for StoredBlocks<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.read == self.block.len() {
-            let Some((_, bytes)) = stored_header(self.state, self.next).map_err(io::Error::other)? else {
-                return Ok(0);
-            };
-            self.block.clear();
-            write_block(&mut self.block, bytes)?;
-            self.next = self.next.next();
-            self.read = 0;
-        }
-        let count = buffer.len().min(self.block.len() - self.read);
-        buffer[..count].copy_from_slice(&self.block[self.read..self.read + count]);
-        self.read += count;
-        Ok(count)
-    }
-}
+/// Tables whose rows are written once and read by no rule. What blocks write to them is compared at once and forgotten.
+const INDEXES: [Table; 3] = [Table::Trails, Table::Signposts, Table::Harvests];
 
 /// Where a store differs from what results from its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +18,12 @@ pub enum Difference {
     Block(Height, &'static str),
     /// An entry of the state at the tip.
     State(Table, Vec<u8>),
-    /// The importances in force at the tip.
-    Importances,
+    /// More rows than result from the blocks; so many.
+    Rows(Table, u64),
+    /// An entry of the importances.
+    Importances(Vec<u8>),
+    /// What undoes the block at this height, or another row of the table.
+    Undo(Vec<u8>),
 }
 
 impl fmt::Display for Difference {
@@ -65,26 +38,99 @@ impl fmt::Display for Difference {
                 table.name(),
                 key.escape_ascii()
             ),
-            Difference::Importances => f.write_str("the importances at the tip are not what the blocks give"),
+            Difference::Rows(table, count) => write!(
+                f,
+                "the state at the tip is not what the blocks give: table {} has {count} entries that come from no block",
+                table.name()
+            ),
+            Difference::Importances(key) => write!(
+                f,
+                "the importances at the tip are not what the blocks give: the first difference is in table {} at {}",
+                Table::Importances.name(),
+                key.escape_ascii()
+            ),
+            Difference::Undo(key) => match key.as_slice().try_into().map(u64::from_be_bytes) {
+                Ok(height) => write!(f, "what undoes the block at height {height} (table undo) is not what it changed"),
+                Err(_) => write!(f, "the table undo is damaged at {}", key.escape_ascii()),
+            },
         }
     }
 }
 
-/// The first difference in what two stores know of the blocks of a range of heights.
-pub fn compare_blocks(
-    ours: &impl Read,
-    computed: &impl Read,
-    first: Height,
-    last: Height,
-) -> Result<Option<Difference>, StoreError> {
-    for height in (first.0..=last.0).map(Height) {
-        let pair = stored_header(ours, height)?.zip(stored_header(computed, height)?);
-        let ((ours, _), (computed, _)) = pair.ok_or(StoreError::Damaged("a block is missing"))?;
-        if let Some(member) = first_difference(&ours, &computed) {
-            return Ok(Some(Difference::Block(height, member)));
-        }
+/// Compares a store with what results from its blocks, while they are taken into a scratch store.
+pub struct Comparison<'a, R> {
+    ours: &'a R,
+    scratch: &'a Store,
+    /// Rows of [`INDEXES`] that resulted so far.
+    rows: [u64; INDEXES.len()],
+    old_values_from: Height,
+}
+
+impl<'a, R: Read> Comparison<'a, R> {
+    /// Begins. The scratch store keeps old values of what the blocks from a height on change.
+    pub fn new(ours: &'a R, scratch: &'a Store, old_values_from: Height) -> Comparison<'a, R> {
+        Comparison { ours, scratch, rows: [0; INDEXES.len()], old_values_from }
     }
-    Ok(None)
+
+    /// Compares what is known of a block that was taken in.
+    pub fn block(&self, computed: &StoredBlock) -> Result<Option<Difference>, StoreError> {
+        let ours = stored_header(self.ours, computed.height)?;
+        let (ours, _) = ours.ok_or(StoreError::Damaged("a block is missing"))?;
+        Ok(first_difference(&ours, computed).map(|member| Difference::Block(computed.height, member)))
+    }
+
+    /// Compares and forgets the rows of indexes that were committed since the last time.
+    pub fn indexes(&mut self) -> Result<Option<Difference>, StoreError> {
+        let mut batch = self.scratch.begin()?;
+        for (table, rows) in INDEXES.into_iter().zip(&mut self.rows) {
+            let mut difference = None;
+            batch.each(table, &[], |key, value| {
+                *rows += 1;
+                if self.ours.get(table, key)? != Some(value) {
+                    difference = Some(Difference::State(table, key.to_vec()));
+                }
+                Ok(difference.is_none())
+            })?;
+            if difference.is_some() {
+                return Ok(difference);
+            }
+            batch.clear(table)?;
+        }
+        batch.commit()?;
+        Ok(None)
+    }
+
+    /// Compares the state, and what goes back from it, once all blocks are taken in.
+    pub fn state(&self) -> Result<Option<Difference>, StoreError> {
+        let (ours, computed) = (self.ours, self.scratch.snapshot()?);
+        for table in Table::state() {
+            let index = INDEXES.iter().position(|index| *index == table);
+            let difference = match index {
+                Some(index) => count(ours, table)?
+                    .checked_sub(self.rows[index])
+                    .filter(|more| *more > 0)
+                    .map(|more| Difference::Rows(table, more)),
+                None => different_key(ours, &computed, table, &[])?.map(|key| Difference::State(table, key)),
+            };
+            if difference.is_some() {
+                return Ok(difference);
+            }
+        }
+        // A store that went back has fewer of the old lists and old values; those that it has are the last ones.
+        let first = first_key(ours, Table::Importances)?;
+        if let Some(key) = different_key(ours, &computed, Table::Importances, &first)? {
+            return Ok(Some(Difference::Importances(key)));
+        }
+        if state::last_recalculation(ours)? != state::last_recalculation(&computed)? {
+            return Ok(Some(Difference::Importances(first)));
+        }
+        let first = first_key(ours, Table::Undo)?;
+        if first.is_empty() {
+            return Ok(None);
+        }
+        let first = first.max(block_key(self.old_values_from).to_vec());
+        Ok(different_key(ours, &computed, Table::Undo, &first)?.map(Difference::Undo))
+    }
 }
 
 fn first_difference(a: &StoredBlock, b: &StoredBlock) -> Option<&'static str> {
@@ -101,19 +147,39 @@ fn first_difference(a: &StoredBlock, b: &StoredBlock) -> Option<&'static str> {
     members.into_iter().find(|(_, same)| !same).map(|(member, _)| member)
 }
 
-/// The first difference of the states of two stores.
-pub fn compare_states(ours: &impl Read, computed: &impl Read) -> Result<Option<Difference>, StoreError> {
-    for table in Table::state() {
-        let (mut a, mut b) = (ours.walk(table)?, computed.walk(table)?);
-        let mut entries = (a.seek(&[])?, b.seek(&[])?);
-        while entries.0.is_some() || entries.1.is_some() {
-            if entries.0 != entries.1 {
-                // Of two different keys the lower one is missing in the other store.
-                let keys = entries.0.into_iter().chain(entries.1).map(|(key, _)| key);
-                return Ok(keys.min().map(|key| Difference::State(table, key.to_vec())));
-            }
-            entries = (a.next()?, b.next()?);
+/// The first key of a table; empty if the table is.
+fn first_key(state: &impl Read, table: Table) -> Result<Vec<u8>, StoreError> {
+    Ok(state.walk(table)?.seek(&[])?.map(|(key, _)| key.to_vec()).unwrap_or_default())
+}
+
+fn count(state: &impl Read, table: Table) -> Result<u64, StoreError> {
+    let mut count = 0;
+    state.each(table, &[], |_, _| {
+        count += 1;
+        Ok(true)
+    })?;
+    Ok(count)
+}
+
+/// The first key, from a key on, at which a table of two stores differs.
+fn different_key(
+    ours: &impl Read,
+    computed: &impl Read,
+    table: Table,
+    from: &[u8],
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let (mut a, mut b) = (ours.walk(table)?, computed.walk(table)?);
+    let mut entries = (a.seek(from)?, b.seek(from)?);
+    let depends_on_settings = |entry: Option<Entry<'_>>| {
+        table == Table::Totals && entry.is_some_and(|(key, _)| key == state::HASH_TOTALS_KEY)
+    };
+    while entries.0.is_some() || entries.1.is_some() {
+        if entries.0 != entries.1 && !(depends_on_settings(entries.0) && depends_on_settings(entries.1)) {
+            // Of two different keys the lower one is missing in the other store.
+            let keys = entries.0.into_iter().chain(entries.1).map(|(key, _)| key);
+            return Ok(keys.min().map(<[u8]>::to_vec));
         }
+        entries = (a.next()?, b.next()?);
     }
-    Ok((state::digest(ours)? != state::digest(computed)?).then_some(Difference::Importances))
+    Ok(None)
 }

@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use super::admission::{Admission, Conditions};
+use super::apply::Keeping;
 use super::error::BlockError;
 use super::head::ChainHead;
 use super::nemesis::nemesis_block;
 use super::signatures::{BadSignature, SignatureCheck};
+use super::source::{BlockSource, SourceError};
 use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
 use crate::crypto::Verifier;
@@ -95,19 +97,20 @@ enum Stage {
     Admitting(Box<Admission>),
 }
 
-/// Takes blocks from files into a store. Every call of [`Intake::step`] does a small piece of work: one
+/// Takes blocks from a source, such as files, into a store. Every call of [`Intake::step`] does a small piece of work: one
 /// signature, one transaction, or a part of what is due at the end of a block.
 pub struct Intake<'s> {
     store: &'s Store,
     network: &'s Network,
     nemesis: Vec<u8>,
-    files: BlockFiles<'s>,
+    source: Box<dyn BlockSource + 's>,
     options: IntakeOptions,
+    keep_from: Option<Height>,
     verifier: Verifier,
     buffer: Vec<u8>,
-    /// Blocks of files that are not committed: the store may fail to take them.
+    /// Blocks of the source that are not committed: the store may fail to take them.
     uncommitted: VecDeque<Vec<u8>>,
-    /// Those that come before all that the files still hold, since it did.
+    /// Those that come before all that the source still holds, since it did.
     again: VecDeque<Vec<u8>>,
     batch: Option<Batch<'s>>,
     first_of_batch: Option<Height>,
@@ -131,6 +134,17 @@ impl<'s> Intake<'s> {
         files: Vec<BlockFile<'s>>,
         options: IntakeOptions,
     ) -> Result<Intake<'s>, BlockError> {
+        Intake::of(store, network, nemesis, Box::new(BlockFiles::new(files)), options)
+    }
+
+    /// The same with blocks from any source.
+    pub fn of(
+        store: &'s Store,
+        network: &'s Network,
+        nemesis: Vec<u8>,
+        source: Box<dyn BlockSource + 's>,
+        options: IntakeOptions,
+    ) -> Result<Intake<'s>, BlockError> {
         let snapshot = store.snapshot()?;
         let head = ChainHead::load(&snapshot)?;
         let committed = head.height();
@@ -138,8 +152,9 @@ impl<'s> Intake<'s> {
             store,
             network,
             nemesis,
-            files: BlockFiles::new(files),
+            source,
             options,
+            keep_from: None,
             verifier: Verifier::default(),
             buffer: Vec::new(),
             uncommitted: VecDeque::new(),
@@ -157,14 +172,25 @@ impl<'s> Intake<'s> {
         })
     }
 
+    /// Makes a store that is thrown away afterwards hold little more than the state: no blocks, and old values of what
+    /// the blocks from a height on change. Such an intake cannot go on in a store, nor retry.
+    pub fn keeping_state_only(self, old_values_from: Height) -> Intake<'s> {
+        Intake { keep_from: Some(old_values_from), ..self }
+    }
+
+    /// The last block taken in, committed or not; `None` if there is none.
+    pub fn tip(&self) -> Option<&StoredBlock> {
+        self.head.tip.as_ref()
+    }
+
     /// Height of the last block that is committed; 0 if there is none.
     pub fn committed(&self) -> Height {
         self.committed
     }
 
-    /// Bytes of the files that were read, and bytes of all of them if every file's size is known.
+    /// Bytes of the source that were read, and bytes of all of it if that is known.
     pub fn bytes(&self) -> Option<(u64, u64)> {
-        self.files.progress()
+        self.source.progress()
     }
 
     /// Changes after how many changed rows a batch is committed, at the end of the block that reaches them.
@@ -321,13 +347,19 @@ impl<'s> Intake<'s> {
         }
     }
 
-    /// Reads the next block of the files into the buffer.
+    /// Reads the next block of the source into the buffer.
     fn next_block(&mut self) -> Result<Next, IntakeError> {
         let tip = self.height();
         if let Some(block) = self.again.pop_front() {
             self.buffer = block;
-        } else if !self.files.next(&mut self.buffer).map_err(|error| IntakeError::File(tip, error))? {
-            return Ok(Next::End);
+        } else {
+            let read = self.source.next(&mut self.buffer).map_err(|error| match error {
+                SourceError::File(error) => IntakeError::File(tip, error),
+                SourceError::Store(error) => IntakeError::Block(tip.next(), BlockError::Store(error)),
+            });
+            if !read? {
+                return Ok(Next::End);
+            }
         }
         match block_height(&self.buffer) {
             Some(height) if height <= tip => self.check_known(height).map(|()| Next::Known),
@@ -374,8 +406,9 @@ impl<'s> Intake<'s> {
             Some(batch) => batch,
             empty => empty.insert(self.store.begin()?),
         };
+        let keeping = self.keep_from.map_or(Keeping::Chain, Keeping::State);
         let mut conditions =
-            Conditions { network: self.network, now, verifier: &mut self.verifier, seen: &mut self.seen };
+            Conditions { network: self.network, now, keeping, verifier: &mut self.verifier, seen: &mut self.seen };
         match admission.step(batch, &self.head, &mut conditions) {
             Ok(Some(header)) => self.take(header),
             unfinished => {

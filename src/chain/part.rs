@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::admission::{Admission, Conditions};
+use super::apply::Keeping;
 use super::comparison::{Decision, decide};
 use super::error::BlockError;
 use super::head::ChainHead;
@@ -261,8 +262,8 @@ impl<'s> ChainPart<'s> {
         let Some(mut admission) = in_hand.or_else(|| blocks.pop_front().map(next)) else {
             return Ok(Stage::Admitting(head, blocks, None));
         };
-        let mut conditions =
-            Conditions { network: self.network, now, verifier: &mut self.verifier, seen: &mut self.seen };
+        let (network, keeping) = (self.network, Keeping::Chain);
+        let mut conditions = Conditions { network, now, keeping, verifier: &mut self.verifier, seen: &mut self.seen };
         let stored = admission.step(&mut self.batch, &head, &mut conditions)?;
         let in_hand = stored.is_none().then_some(admission);
         stored.into_iter().for_each(|block| head.push(block));

@@ -5,10 +5,11 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::error::BlockError;
-use crate::importance::{Calculation, CalculationProgress, Importance, Settings};
-use crate::model::{Address, Amount, Height, Network};
-use crate::state::{self, Account, AccountImportance, ListWriter, Outlink};
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::importance::{Calculation, CalculationProgress, Importance, Party, Settings};
+use crate::model::network::ImportanceScheme;
+use crate::model::{Amount, Height, Network};
+use crate::state::{self, AccountImportance, AccountNumber, AccountTotals, ListWriter, Outlink};
+use crate::store::{Batch, Read, StoreError, Table, block_key};
 
 /// Accounts, outlinks or results that are dealt with in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -23,13 +24,21 @@ pub struct Recalculation {
     stage: Stage,
 }
 
+/// Accounts that were handed over to a calculation one by one.
+#[derive(Clone, Copy, Default)]
+struct Handed {
+    all: u64,
+    /// Those that the block has touched for the first time.
+    young: u64,
+}
+
 enum Stage {
-    /// Accounts that existed before the block are counted, beginning with this key.
-    Counting(u64, Vec<u8>),
-    /// Accounts are read, beginning with this key.
-    Accounts(Box<Calculation>, Vec<u8>),
-    /// Outlinks are read, beginning with this key.
-    Outlinks(Box<Calculation>, Vec<u8>),
+    /// Accounts are counted.
+    Counting,
+    /// Accounts that may take part are read, beginning with this number; how many were handed over.
+    Accounts(Box<Calculation>, AccountNumber, Handed),
+    /// Outlinks are read, beginning with this height and number in the block.
+    Outlinks(Box<Calculation>, Height, usize),
     /// The calculation runs.
     Calculating(Box<Calculation>),
     /// The result is merged with the list before and written.
@@ -50,15 +59,17 @@ pub fn due_after(height: Height) -> Option<Height> {
 impl Recalculation {
     /// Begins one at a grouped height.
     pub fn new(height: Height) -> Recalculation {
-        Recalculation { height, handed_over: 0, stage: Stage::Counting(0, Vec::new()) }
+        Recalculation { height, handed_over: 0, stage: Stage::Counting }
     }
 
     /// Does one piece of work; whether there is more.
     pub fn step(&mut self, batch: &mut Batch<'_>, network: &Network) -> Result<bool, BlockError> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Counting(count, from) => self.count_accounts(count, &from, batch, network)?,
-            Stage::Accounts(calculation, from) => self.read_accounts(calculation, &from, batch, network)?,
-            Stage::Outlinks(calculation, from) => read_outlinks(calculation, &from, batch)?,
+            Stage::Counting => self.begin(batch, network)?,
+            Stage::Accounts(calculation, from, handed) => {
+                self.read_accounts(calculation, from, handed, batch, network)?
+            }
+            Stage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, batch)?,
             Stage::Calculating(calculation) => self.calculate(calculation, batch)?,
             Stage::Writing(merge, writer) => write(merge, writer, batch)?,
             Stage::Forgetting => {
@@ -70,50 +81,69 @@ impl Recalculation {
         Ok(!matches!(self.stage, Stage::Done))
     }
 
-    fn count_accounts(
-        &self,
-        mut count: u64,
-        from: &[u8],
-        batch: &Batch<'_>,
-        network: &Network,
-    ) -> Result<Stage, BlockError> {
-        let next = visit_some(batch, Table::Accounts, from, |_, value| {
-            count += u64::from(Account::from_bytes(value)?.first_height < self.height.0);
-            Ok(())
-        })?;
-        Ok(match next {
-            Some(key) => Stage::Counting(count, key),
-            None => {
-                let settings = Settings::new(self.height, network.chain.blocks_per_day(), count);
-                Stage::Accounts(Box::new(Calculation::new(network.chain.importance, settings)), Vec::new())
-            }
-        })
+    fn begin(&self, batch: &Batch<'_>, network: &Network) -> Result<Stage, BlockError> {
+        let totals = AccountTotals::of(batch)?;
+        // Those that existed before the block.
+        let known = u64::from(totals.numbered - totals.new_at(self.height));
+        let settings = Settings::new(self.height, network.chain.blocks_per_day(), known);
+        let settings = Settings { expected: totals.stakes.into(), ..settings };
+        let calculation = Box::new(Calculation::new(network.chain.importance, settings));
+        Ok(Stage::Accounts(calculation, AccountNumber(0), Handed::default()))
     }
 
+    /// Hands over accounts: for proof of stake all, for proof of importance those that may have enough.
     fn read_accounts(
         &mut self,
         mut calculation: Box<Calculation>,
-        from: &[u8],
+        from: AccountNumber,
+        mut handed: Handed,
         batch: &Batch<'_>,
         network: &Network,
     ) -> Result<Stage, BlockError> {
-        let next = visit_some(batch, Table::Accounts, from, |key, value| {
-            let address = Address::from_stored(key.try_into().map_err(|_| StoreError::Damaged("an address"))?);
-            let account = Account::from_bytes(value)?;
+        let table = match network.chain.importance {
+            ImportanceScheme::ProofOfImportance => Table::Stakes,
+            ImportanceScheme::ProofOfStake => Table::Accounts,
+        };
+        let mut walk = batch.walk(table)?;
+        let mut entry = walk.seek(&from.key())?;
+        for _ in 0..ENTRIES_PER_STEP {
+            let Some((key, _)) = entry else { break };
+            let (number, _) = AccountNumber::split_key(key)?;
+            let account = state::account_at(batch, number)?;
+            let address = number.address(batch)?;
             if account.is_known() && address != network.nemesis_signer {
                 let vested = Amount(account.balance.at(self.height, &network.chain).vested);
-                calculation.add_account(address, vested, Height(account.first_height));
-                self.handed_over += 1;
+                calculation.add_account(Party { number: number.0, address }, vested, Height(account.first_height));
+                handed.all += 1;
+                handed.young += u64::from(account.first_height == self.height.0);
             }
-            Ok(())
-        })?;
-        Ok(match next {
-            Some(key) => Stage::Accounts(calculation, key),
-            None => {
-                let first = self.height.minus(network.chain.blocks_per_month());
-                Stage::Outlinks(calculation, first.0.to_be_bytes().to_vec())
-            }
-        })
+            entry = walk.next()?;
+        }
+        if let Some((key, _)) = entry {
+            return Ok(Stage::Accounts(calculation, AccountNumber::split_key(key)?.0, handed));
+        }
+        self.pass_over(&mut calculation, handed, batch, network)?;
+        let first = self.height.minus(network.chain.blocks_per_month());
+        Ok(Stage::Outlinks(calculation, first, 0))
+    }
+
+    /// Counts the accounts that were not handed over.
+    fn pass_over(
+        &mut self,
+        calculation: &mut Calculation,
+        handed: Handed,
+        batch: &Batch<'_>,
+        network: &Network,
+    ) -> Result<(), BlockError> {
+        let nemesis = state::account(batch, &network.nemesis_signer)?;
+        let totals = AccountTotals::of(batch)?;
+        let all = u64::from(totals.known) - u64::from(nemesis.is_known());
+        let young = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
+        let rest = all.checked_sub(handed.all).zip(young.checked_sub(handed.young));
+        let (rest, young) = rest.ok_or(StoreError::Damaged("what is counted of the accounts"))?;
+        calculation.pass_over(rest, young);
+        self.handed_over = all;
+        Ok(())
     }
 
     fn calculate(&self, mut calculation: Box<Calculation>, batch: &mut Batch<'_>) -> Result<Stage, BlockError> {
@@ -129,33 +159,23 @@ impl Recalculation {
     }
 }
 
-/// Calls `visit` with as many entries of a table as one step deals with, beginning at a key. The key at which the next
-/// step begins; `None` once the end is reached.
-fn visit_some(
+fn read_outlinks(
+    mut calculation: Box<Calculation>,
+    height: Height,
+    from: usize,
     batch: &Batch<'_>,
-    table: Table,
-    from: &[u8],
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-) -> Result<Option<Vec<u8>>, StoreError> {
-    let mut walk = batch.walk(table)?;
-    let mut entry = walk.seek(from)?;
-    for _ in 0..ENTRIES_PER_STEP {
-        let Some((key, value)) = entry else { return Ok(None) };
-        visit(key, value)?;
-        entry = walk.next()?;
+) -> Result<Stage, BlockError> {
+    let mut walk = batch.walk(Table::Outlinks)?;
+    let Some((key, value)) = walk.seek(&block_key(height))? else { return Ok(Stage::Calculating(calculation)) };
+    let found = key.try_into().map(u64::from_be_bytes).map(Height).map_err(|_| StoreError::Damaged("outlinks"))?;
+    let from = if found == height { from } else { 0 };
+    let (outlinks, is_more) = Outlink::read_some(value, from, ENTRIES_PER_STEP)?;
+    for Outlink { sender, recipient, weight } in &outlinks {
+        calculation.add_outlink(found, sender.0, recipient.0, *weight, || recipient.address(batch))?;
     }
-    Ok(entry.map(|(key, _)| key.to_vec()))
-}
-
-fn read_outlinks(mut calculation: Box<Calculation>, from: &[u8], batch: &Batch<'_>) -> Result<Stage, BlockError> {
-    let next = visit_some(batch, Table::Outlinks, from, |key, value| {
-        let outlink = Outlink::from_entry(key, value)?;
-        calculation.add_outlink(outlink.height, &outlink.sender, &outlink.recipient, outlink.weight);
-        Ok(())
-    })?;
-    Ok(match next {
-        Some(key) => Stage::Outlinks(calculation, key),
-        None => Stage::Calculating(calculation),
+    Ok(match is_more {
+        true => Stage::Outlinks(calculation, found, from + outlinks.len()),
+        false => Stage::Outlinks(calculation, found.next(), 0),
     })
 }
 
@@ -172,14 +192,14 @@ fn write(mut merge: Box<Merge>, mut writer: ListWriter, batch: &mut Batch<'_>) -
     Ok(Stage::Writing(merge, writer))
 }
 
-/// The results of a recalculation together with what the accounts that took no part had before, by address.
+/// The results of a recalculation together with what the accounts that took no part had before, by number.
 struct Merge {
     height: Height,
     results: Peekable<vec::IntoIter<Importance>>,
     /// The list before; `None` once it is read to its end.
     list: Option<Height>,
     old: VecDeque<AccountImportance>,
-    last: Option<Address>,
+    last: Option<AccountNumber>,
 }
 
 impl Merge {
@@ -189,12 +209,12 @@ impl Merge {
 
     fn next(&mut self, batch: &Batch<'_>) -> Result<Option<AccountImportance>, StoreError> {
         if let Some(list) = self.list.filter(|_| self.old.is_empty()) {
-            self.old = state::chunk_after(batch, list, self.last.as_ref())?.into();
-            self.last = self.old.back().map(|entry| entry.address);
+            self.old = state::chunk_after(batch, list, self.last)?.into();
+            self.last = self.old.back().map(|entry| entry.account);
             self.list = self.last.map(|_| list);
         }
-        let new = self.results.peek().map(|result| result.address);
-        let old = self.old.front().map(|entry| entry.address);
+        let new = self.results.peek().map(|result| AccountNumber(result.account));
+        let old = self.old.front().map(|entry| entry.account);
         if let (Some(new), Some(old)) = (new, old)
             && new == old
         {
@@ -202,8 +222,8 @@ impl Merge {
         }
         match (new, old) {
             (Some(new), old) if old.is_none_or(|old| new <= old) => Ok(self.results.next().map(|result| {
-                let Importance { address, importance, page_rank } = result;
-                AccountImportance { address, height: self.height, importance, page_rank }
+                let Importance { account, importance, page_rank } = result;
+                AccountImportance { account: AccountNumber(account), height: self.height, importance, page_rank }
             })),
             _ => Ok(self.old.pop_front()),
         }

@@ -9,7 +9,8 @@ use std::vec;
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::model::Height;
+use crate::crypto::hash::keccak256_parts;
+use crate::model::{Hash256, Height};
 
 /// Most bytes of one block. The largest valid block of the default configuration takes less than a tenth.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
@@ -148,11 +149,40 @@ impl<'a> BlockFiles<'a> {
     }
 }
 
+/// Where the fields of a block in its verifiable binary form have their fixed places: type, version, time stamp and
+/// signer come before the signature, which is behind its length; the hash is behind two lengths.
+const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
+const PREVIOUS_HASH: usize = SIGNATURE + (4 + 64);
+const HEIGHT: usize = PREVIOUS_HASH + (4 + 4 + 32);
+
 /// Height of a block in its verifiable binary form, from its fixed place; `None` if there are too few bytes.
 pub fn block_height(bytes: &[u8]) -> Option<Height> {
-    const PLACE: usize = 4 + 4 + 4 + (4 + 32) + (4 + 64) + (4 + 4 + 32);
-    let height = bytes.get(PLACE..)?.first_chunk()?;
+    let height = bytes.get(HEIGHT..)?.first_chunk()?;
     Some(Height(u64::from_le_bytes(*height)))
+}
+
+/// What places a block in its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockLinks {
+    /// Its hash.
+    pub hash: Hash256,
+    /// Hash of the block that it names as the one before it.
+    pub previous_hash: Hash256,
+    /// Its height.
+    pub height: Height,
+}
+
+/// What places a block in its chain, from its verifiable binary form as this program writes it, without reading its
+/// transactions; `None` if the bytes are no such form. Its hash covers all of them but the signature.
+pub fn block_links(bytes: &[u8]) -> Option<BlockLinks> {
+    let height = block_height(bytes)?;
+    let length = |place: usize| bytes.get(place..)?.first_chunk().map(|length| u32::from_le_bytes(*length));
+    if (length(SIGNATURE)?, length(PREVIOUS_HASH)?, length(PREVIOUS_HASH + 4)?) != (64, 36, 32) {
+        return None;
+    }
+    let previous_hash = Hash256(*bytes.get(PREVIOUS_HASH + 8..)?.first_chunk()?);
+    let hash = keccak256_parts(&[&bytes[..SIGNATURE], &bytes[PREVIOUS_HASH..]]);
+    Some(BlockLinks { hash: Hash256(hash), previous_hash, height })
 }
 
 fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::text;
+use crate::model::address::RAW_LENGTH;
 use crate::model::{Address, Amount, Height, Network, NetworkByte, Timestamp, WireHash};
 
 /// Limits that cut what is read, and one that refuses.
@@ -146,6 +147,12 @@ impl Context {
     /// For input from outside.
     pub fn of(network: &Network) -> Context {
         Context { network: network.byte, nemesis_signer: network.nemesis_signer, trusted: false }
+    }
+
+    /// For entities that this node wrote to its store, of whatever network: nothing is checked that depends on it.
+    pub fn of_store() -> Context {
+        let nobody = Address::from_raw(&[0; RAW_LENGTH]);
+        Context { network: NetworkByte(0), nemesis_signer: nobody, trusted: true }
     }
 
     /// For entities that this node wrote to its store.

@@ -20,7 +20,7 @@ use crate::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress};
 use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::BlockFile;
-use crate::commands::{self, CommandError};
+use crate::commands::{self, Clocks, CommandError};
 use crate::config::{Settings, is_public};
 use crate::devnet::Devnet;
 use crate::logging;
@@ -81,14 +81,14 @@ impl<E: Into<CommandError>> From<E> for NodeError {
 }
 
 /// `nisd run`, also on a private network that nisd has made.
-pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>) -> Result<(), NodeError> {
+pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clocks: Clocks) -> Result<(), NodeError> {
     if is_public(&settings.network.name) && !settings.offline {
         return Err(NodeError::NoPeers(settings.network.name));
     }
     // What is named must be there before a store is made that says to which chain it belongs.
     let files = commands::open_block_files(&command.import)?;
     let nemesis = settings.nemesis.read()?;
-    let store = commands::open_store(&settings, &settings.data)?;
+    let store = commands::open_up_to_date(&settings, clocks)?;
     let seed = random_seed()?;
     let (mut reactor, addresses) = listening::open(&settings, &seed)?;
     let intake = intake(&store, &settings, nemesis, files, &reactor)?;

@@ -2,31 +2,22 @@
 
 use std::collections::BTreeSet;
 
+use super::Party;
 use super::allowance::{Allowance, TREE_COST};
 use super::hash_order::{capacity, hash};
+use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
 
-/// Vested balance from which on an account takes part.
-pub const MIN_VESTED: Amount = Amount::whole(10_000);
+/// Numbers that are looked up together: as an account is looked for twice for each movement of currency, it is looked
+/// for among its neighbours only.
+const SECTION: usize = 64;
 
-/// Sections of a list of addresses, in its order: as an address is looked for twice for each movement of currency, it is
-/// looked for among its neighbours only.
-const SECTIONS: usize = 1 << 17;
-
-/// The section of an address: 17 bits of what follows its first character, which is the same in a network.
-fn section(address: &Address) -> usize {
-    let digit = |place: usize| match address.as_bytes()[place] {
-        digit @ b'2'..=b'7' => usize::from(digit - b'2'),
-        letter => usize::from(letter.wrapping_sub(b'A') & 31).min(25) + 6,
-    };
-    digit(1) << 12 | digit(2) << 7 | digit(3) << 2 | digit(4) >> 3
-}
-
-/// Accounts that take part, in ascending order of their addresses.
+/// Accounts that take part, in ascending order of their numbers.
 #[derive(Debug, Default)]
 pub struct Accounts {
+    numbers: Vec<u32>,
     addresses: Vec<Address>,
-    /// How many accounts come before those of each [`section`], as far as accounts have come.
+    /// How many accounts come before those of each section of numbers, as far as accounts have come.
     starts: Vec<u32>,
     hashes: Vec<u32>,
     vested: Vec<u64>,
@@ -56,8 +47,8 @@ impl Accounts {
     /// No accounts yet, with room for `expected`.
     pub fn with_capacity(expected: usize) -> Accounts {
         Accounts {
+            numbers: Vec::with_capacity(expected),
             addresses: Vec::with_capacity(expected),
-            starts: Vec::with_capacity(SECTIONS),
             hashes: Vec::with_capacity(expected),
             vested: Vec::with_capacity(expected),
             places: Vec::with_capacity(expected),
@@ -65,20 +56,26 @@ impl Accounts {
         }
     }
 
-    /// Counts an account and keeps it if it has enough. Accounts come in ascending order of address.
-    pub fn add(&mut self, address: Address, vested: Amount, first_height: Height, height: Height) {
-        assert!(self.addresses.last().is_none_or(|last| *last < address), "accounts come in ascending order");
-        self.all += 1;
-        self.young += u64::from(first_height == height);
-        if vested >= MIN_VESTED {
-            self.hashes.push(hash(&address));
-            while self.starts.len() <= section(&address) {
-                self.starts.push(self.addresses.len() as u32);
+    /// Counts an account and keeps it if it has enough. Accounts come in ascending order of their numbers.
+    pub fn add(&mut self, party: &Party, vested: Amount, first_height: Height, height: Height) {
+        assert!(self.numbers.last().is_none_or(|last| *last < party.number), "accounts come in ascending order");
+        self.pass_over(1, u64::from(first_height == height));
+        if vested >= MIN_STAKE {
+            self.hashes.push(hash(&party.address));
+            while self.starts.len() <= party.number as usize / SECTION {
+                self.starts.push(self.numbers.len() as u32);
             }
-            self.addresses.push(address);
+            self.numbers.push(party.number);
+            self.addresses.push(party.address);
             self.vested.push(vested.0);
             self.places.push(first_height.0);
         }
+    }
+
+    /// Counts accounts that do not take part, and those of them that are new.
+    pub fn pass_over(&mut self, accounts: u64, young: u64) {
+        self.all += accounts;
+        self.young += young;
     }
 
     /// Accounts that were counted, whether they take part or not.
@@ -91,21 +88,21 @@ impl Accounts {
         self.addresses.len()
     }
 
-    /// The number of an account in order of address.
-    pub fn find(&self, address: &Address) -> Option<u32> {
-        let section = section(address);
+    /// The index of an account in order of the numbers.
+    pub fn find(&self, number: u32) -> Option<u32> {
+        let section = number as usize / SECTION;
         let start = *self.starts.get(section)? as usize;
-        let end = self.starts.get(section + 1).map_or(self.addresses.len(), |end| *end as usize);
-        self.addresses[start..end].binary_search(address).ok().map(|found| (start + found) as u32)
+        let end = self.starts.get(section + 1).map_or(self.numbers.len(), |end| *end as usize);
+        self.numbers[start..end].binary_search(&number).ok().map(|found| (start + found) as u32)
     }
 
-    /// Addresses in ascending order.
-    pub fn addresses(&self) -> &[Address] {
-        &self.addresses
+    /// Numbers in ascending order.
+    pub fn numbers(&self) -> &[u32] {
+        &self.numbers
     }
 
     /// Where an account belongs: its group and bucket, its age, and its address.
-    fn key(&self, account: usize, order: AccountOrder, height: Height) -> (u64, u64, u32) {
+    fn key(&self, account: usize, order: AccountOrder, height: Height) -> Key {
         let (place, hash) = (self.places[account], self.hashes[account]);
         let is_young = place == height.0;
         let bucket = match order {
@@ -117,14 +114,16 @@ impl Accounts {
             }
             AccountOrder::HashTables { known_accounts } => u64::from(hash & (capacity(known_accounts) - 1)),
         };
-        (bucket, place, account as u32)
+        (bucket, place, self.addresses[account], account as u32)
     }
 }
+
+type Key = (u64, u64, Address, u32);
 
 /// Accounts being put in order.
 #[derive(Debug)]
 pub struct Ordering {
-    sorted: BTreeSet<(u64, u64, u32)>,
+    sorted: BTreeSet<Key>,
     keyed: usize,
     made: Ordered,
 }
@@ -132,7 +131,7 @@ pub struct Ordering {
 /// Accounts in order, by index.
 #[derive(Debug, Default)]
 pub struct Ordered {
-    /// Per account in order of address its index.
+    /// Per account in order of the numbers its index.
     pub index: Vec<u32>,
     /// Hashes of the addresses.
     pub hashes: Vec<u32>,
@@ -165,7 +164,7 @@ impl Ordering {
             self.keyed += 1;
         }
         while allowance.spend(TREE_COST) {
-            let Some((_, _, account)) = self.sorted.pop_first() else { return true };
+            let Some((.., account)) = self.sorted.pop_first() else { return true };
             let account = account as usize;
             self.made.index[account] = self.made.hashes.len() as u32;
             self.made.hashes.push(accounts.hashes[account]);
@@ -187,39 +186,20 @@ mod tests {
     use crate::model::NetworkByte;
 
     #[test]
-    fn accounts_are_found_by_their_addresses_and_others_are_not() {
-        let address = |number: u32| {
-            let mut key = [0; 32];
-            key[..4].copy_from_slice(&number.to_le_bytes());
-            Address::from_public_key(&PublicKey(key), NetworkByte::TESTNET)
-        };
-        for count in [0, 1, 2, 40, 20_000] {
-            let mut all: Vec<_> = (0..count).map(address).collect();
-            all.sort();
+    fn accounts_are_found_by_their_numbers_and_others_are_not() {
+        let address = Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET);
+        for (count, gap) in [(0, 1), (1, 1), (2, 70), (40, 3), (20_000, 1), (3_000, 50)] {
             let mut accounts = Accounts::default();
-            for (place, address) in all.iter().enumerate() {
-                let vested = if place % 3 == 0 { Amount(0) } else { MIN_VESTED };
-                accounts.add(*address, vested, Height(1), Height(2));
+            for number in (0..count).map(|place| place * gap) {
+                let vested = if number % 3 == 0 { Amount(0) } else { MIN_STAKE };
+                accounts.add(&Party { number, address }, vested, Height(1), Height(2));
             }
-            let kept: Vec<_> =
-                all.iter().enumerate().filter(|(place, _)| place % 3 != 0).map(|(_, one)| *one).collect();
-            for (number, address) in kept.iter().enumerate() {
-                assert_eq!(accounts.find(address), Some(number as u32));
-            }
-            let left_out = all.iter().enumerate().filter(|(place, _)| place % 3 == 0).map(|(_, one)| *one);
-            for other in left_out.chain((count..count + 1_000).map(address)) {
-                assert_eq!(accounts.find(&other), None);
+            let mut index = 0;
+            for number in 0..count * gap + 200 {
+                let is_kept = number % gap == 0 && number / gap < count && number % 3 != 0;
+                assert_eq!(accounts.find(number), is_kept.then_some(index));
+                index += u32::from(is_kept);
             }
         }
-    }
-
-    #[test]
-    fn sections_are_in_the_order_of_addresses() {
-        let mut all: Vec<_> = (0..=255u8)
-            .map(|number| Address::from_public_key(&PublicKey([number; 32]), NetworkByte::MAINNET))
-            .collect();
-        all.sort();
-        assert!(all.iter().map(section).is_sorted());
-        assert!(all.iter().all(|address| section(address) < SECTIONS));
     }
 }

@@ -24,7 +24,7 @@ mod tests;
 
 use std::fmt;
 
-pub use accounts::{AccountOrder, MIN_VESTED};
+pub use accounts::AccountOrder;
 pub use matrix::{OutlinkMatrix, SparseMatrix};
 pub use outlinks::{MAX_OUTLINKS, decay};
 pub use pipeline::{Graph, ProofOfImportance};
@@ -32,6 +32,15 @@ pub use stake::ProofOfStake;
 
 use crate::model::network::ImportanceScheme;
 use crate::model::{Address, Amount, Height};
+
+/// An account to a calculation.
+#[derive(Clone, Copy, Debug)]
+pub struct Party {
+    /// A number of its own, by which movements name it.
+    pub number: u32,
+    /// Its address, which has a say in its place among the others.
+    pub address: Address,
+}
 
 /// Parameters of a calculation.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +53,8 @@ pub struct Settings {
     pub order: AccountOrder,
     /// Limits of what counts.
     pub thresholds: Thresholds,
+    /// For how many accounts that take part room is made beforehand.
+    pub expected: u64,
 }
 
 impl Settings {
@@ -51,7 +62,7 @@ impl Settings {
     /// height, 0 at height 1.
     pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> Settings {
         let order = AccountOrder::HashTables { known_accounts };
-        Settings { height, blocks_per_day, order, thresholds: Thresholds::default() }
+        Settings { height, blocks_per_day, order, thresholds: Thresholds::default(), expected: 0 }
     }
 }
 
@@ -88,15 +99,15 @@ pub struct Importances {
     pub handed_over: u64,
     /// Iterations that the page rank took; 0 for proof of stake.
     pub iterations: u32,
-    /// The accounts that have an importance, in ascending order of address.
+    /// The accounts that have an importance, in ascending order of their numbers.
     pub accounts: Vec<Importance>,
 }
 
 /// Importance of one account.
 #[derive(Clone, Copy, Debug)]
 pub struct Importance {
-    /// The account.
-    pub address: Address,
+    /// Number of the account.
+    pub account: u32,
     /// Its share in the importance of all, 0 to 1; not a number if there is no stake at all.
     pub importance: f64,
     /// Its page rank; 0 for proof of stake.
@@ -148,18 +159,35 @@ impl Calculation {
         }
     }
 
-    /// Hands over a known account other than that of the nemesis block, the next in ascending order of address.
-    pub fn add_account(&mut self, address: Address, vested: Amount, first_height: Height) {
+    /// Hands over a known account other than that of the nemesis block, the next in ascending order of the numbers.
+    pub fn add_account(&mut self, party: Party, vested: Amount, first_height: Height) {
         match self {
-            Calculation::Importance(calculation) => calculation.add_account(address, vested, first_height),
-            Calculation::Stake(calculation) => calculation.add_account(address, vested),
+            Calculation::Importance(calculation) => calculation.add_account(party, vested, first_height),
+            Calculation::Stake(calculation) => calculation.add_account(party, vested),
         }
     }
 
-    /// Hands over a recorded movement; all accounts come before. Proof of stake ignores it.
-    pub fn add_outlink(&mut self, height: Height, sender: &Address, recipient: &Address, weight: u64) {
+    /// Counts known accounts that have too little to take part and are not handed over, and those of them that are new
+    /// at the height of the calculation. Proof of stake knows no such accounts.
+    pub fn pass_over(&mut self, accounts: u64, young: u64) {
         if let Calculation::Importance(calculation) = self {
-            calculation.add_outlink(height, sender, recipient, weight);
+            calculation.pass_over(accounts, young);
+        }
+    }
+
+    /// Hands over a recorded movement; all accounts come before. Proof of stake ignores it. The address of the recipient
+    /// is asked for if it takes no part and receives for the first time.
+    pub fn add_outlink<E>(
+        &mut self,
+        height: Height,
+        sender: u32,
+        recipient: u32,
+        weight: u64,
+        address: impl FnOnce() -> Result<Address, E>,
+    ) -> Result<(), E> {
+        match self {
+            Calculation::Importance(calculation) => calculation.add_outlink(height, sender, recipient, weight, address),
+            Calculation::Stake(_) => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Movements between accounts as weighted outlinks.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::accounts::{Accounts, Ordered};
 use super::allowance::{Allowance, TREE_COST};
@@ -40,31 +41,54 @@ type Link = (u32, u32, f64);
 
 /// Outlinks as they are recorded.
 ///
-/// Parties are numbers: first the accounts that take part, in order of address, then all others in the order
-/// in which they first appear.
+/// Parties are indices: first the accounts that take part, in order of their numbers, then all others in the order in
+/// which they first appear.
 #[derive(Debug, Default)]
 pub struct Recorded {
     chunks: Vec<Vec<Link>>,
-    others: BTreeMap<Address, u32>,
+    /// Indices by number.
+    others: BTreeMap<u32, u32>,
     /// Hashes of the addresses of the others.
     hashes: Vec<u32>,
 }
 
 impl Recorded {
-    /// Records a movement at a height within the window that ends at `end`, unless its sender takes no part.
-    pub fn add(&mut self, accounts: &Accounts, age: Age, sender: &Address, recipient: &Address, weight: u64) {
-        let (Some(sender), Some(decay)) = (accounts.find(sender), age.decay()) else { return };
+    /// Records a movement of a certain age from one account to another, unless its sender takes no part. The address of a
+    /// recipient that takes no part is asked for once.
+    pub fn add<E>(
+        &mut self,
+        accounts: &Accounts,
+        age: Age,
+        [sender, recipient]: [u32; 2],
+        weight: u64,
+        address: impl FnOnce() -> Result<Address, E>,
+    ) -> Result<(), E> {
+        let (Some(sender), Some(decay)) = (accounts.find(sender), age.decay()) else { return Ok(()) };
         if self.is_too_many() {
-            return;
+            return Ok(());
         }
-        let recipient = accounts.find(recipient).unwrap_or_else(|| {
-            let next = (accounts.len() + self.hashes.len()) as u32;
-            *self.others.entry(*recipient).or_insert_with(|| {
-                self.hashes.push(hash(recipient));
-                next
-            })
-        });
+        let recipient = match accounts.find(recipient) {
+            Some(index) => index,
+            None => self.other(accounts, recipient, address)?,
+        };
         self.push((sender, recipient, weight as f64 * decay));
+        Ok(())
+    }
+
+    fn other<E>(
+        &mut self,
+        accounts: &Accounts,
+        number: u32,
+        address: impl FnOnce() -> Result<Address, E>,
+    ) -> Result<u32, E> {
+        let next = (accounts.len() + self.hashes.len()) as u32;
+        match self.others.entry(number) {
+            Entry::Occupied(known) => Ok(*known.get()),
+            Entry::Vacant(place) => {
+                self.hashes.push(hash(&address()?));
+                Ok(*place.insert(next))
+            }
+        }
     }
 
     fn push(&mut self, link: Link) {
@@ -125,7 +149,7 @@ pub struct Outlinks {
 #[derive(Debug)]
 pub struct Sorting {
     recorded: Vec<Vec<Link>>,
-    others: BTreeMap<Address, u32>,
+    others: BTreeMap<u32, u32>,
     other_hashes: Vec<u32>,
     hashed: usize,
     sending: Option<Regroup<(u32, f64)>>,

@@ -11,7 +11,7 @@ use super::outlinks::{Age, Outlinks, Recorded, Sorting};
 use super::rank::PowerIteration;
 use super::score::{Parts, Scoring, graph_weight};
 use super::structure::{Structure, StructureBuilder};
-use super::{AccountOrder, CalculationProgress, Importance, ImportanceError, Importances, Settings};
+use super::{CalculationProgress, Importance, ImportanceError, Importances, Party, Settings};
 use crate::model::{Address, Amount, Height};
 
 /// Most accounts for which room is made beforehand; the supply of a public network suffices for fewer.
@@ -62,14 +62,10 @@ enum Phase {
 impl ProofOfImportance {
     /// A calculation that has not been given anything.
     pub fn new(settings: Settings) -> ProofOfImportance {
-        let expected = match settings.order {
-            AccountOrder::HashTables { known_accounts } => known_accounts.min(MAX_EXPECTED) as usize,
-            AccountOrder::Given => 0,
-        };
         ProofOfImportance {
             settings,
             phase: Phase::Feed,
-            accounts: Accounts::with_capacity(expected),
+            accounts: Accounts::with_capacity(settings.expected.min(MAX_EXPECTED) as usize),
             recorded: Recorded::default(),
             ordered: Ordered::default(),
             outlinks: Outlinks::default(),
@@ -81,19 +77,32 @@ impl ProofOfImportance {
         }
     }
 
-    /// Hands over a known account other than that of the nemesis block, the next in ascending order of address;
+    /// Hands over a known account other than that of the nemesis block, the next in ascending order of the numbers;
     /// `vested` is its vested balance at the height of the calculation.
-    pub fn add_account(&mut self, address: Address, vested: Amount, first_height: Height) {
+    pub fn add_account(&mut self, party: Party, vested: Amount, first_height: Height) {
         assert!(self.is_fed() && self.recorded.is_empty(), "accounts come before movements");
-        self.accounts.add(address, vested, first_height, self.settings.height);
+        self.accounts.add(&party, vested, first_height, self.settings.height);
+    }
+
+    /// Counts known accounts that have too little to take part, and those of them that are new.
+    pub fn pass_over(&mut self, accounts: u64, young: u64) {
+        self.accounts.pass_over(accounts, young);
     }
 
     /// Hands over a movement with its recorded weight, in the order of recording. Those outside the window and those of
-    /// accounts that take no part are left out.
-    pub fn add_outlink(&mut self, height: Height, sender: &Address, recipient: &Address, weight: u64) {
+    /// accounts that take no part are left out. The address of the recipient is asked for if it takes no part and
+    /// receives for the first time.
+    pub fn add_outlink<E>(
+        &mut self,
+        height: Height,
+        sender: u32,
+        recipient: u32,
+        weight: u64,
+        address: impl FnOnce() -> Result<Address, E>,
+    ) -> Result<(), E> {
         assert!(self.is_fed(), "movements come before the first step");
         let age = Age::new(height, self.settings.height, self.settings.blocks_per_day);
-        self.recorded.add(&self.accounts, age, sender, recipient, weight);
+        self.recorded.add(&self.accounts, age, [sender, recipient], weight, address)
     }
 
     fn is_fed(&self) -> bool {
@@ -193,19 +202,19 @@ impl ProofOfImportance {
         };
     }
 
-    /// Brings the results into the order of addresses.
+    /// Brings the results into the order of the numbers.
     fn collect(&mut self, allowance: &mut Allowance) -> bool {
-        let addresses = self.accounts.addresses();
+        let numbers = self.accounts.numbers();
         let mut to = self.results.accounts.len();
-        for account in allowance.advance(&mut to, addresses.len()) {
+        for account in allowance.advance(&mut to, numbers.len()) {
             let index = self.ordered.index[account] as usize;
             self.results.accounts.push(Importance {
-                address: addresses[account],
+                account: numbers[account],
                 importance: self.scores[index],
                 page_rank: self.ranks[index],
             });
         }
-        to == addresses.len()
+        to == numbers.len()
     }
 
     /// What the calculation has found about the graph, once it is done.

@@ -1,13 +1,13 @@
 //! Proof of stake.
 
 use super::allowance::Allowance;
-use super::{CalculationProgress, Importance, Importances};
-use crate::model::{Address, Amount, Height};
+use super::{CalculationProgress, Importance, Importances, Party};
+use crate::model::{Amount, Height};
 
 /// A proof-of-stake calculation in the making.
 #[derive(Debug, Default)]
 pub struct ProofOfStake {
-    accounts: Vec<(Address, Amount)>,
+    accounts: Vec<(u32, Amount)>,
     total: i64,
     results: Importances,
 }
@@ -18,10 +18,10 @@ impl ProofOfStake {
         ProofOfStake { results: Importances { height, ..Importances::default() }, ..ProofOfStake::default() }
     }
 
-    /// Hands over a known account other than that of the nemesis block, the next in ascending order of address.
-    pub fn add_account(&mut self, address: Address, vested: Amount) {
-        assert!(self.accounts.last().is_none_or(|(last, _)| *last < address), "accounts come in ascending order");
-        self.accounts.push((address, vested));
+    /// Hands over a known account other than that of the nemesis block, the next in ascending order of the numbers.
+    pub fn add_account(&mut self, party: Party, vested: Amount) {
+        assert!(self.accounts.last().is_none_or(|(last, _)| *last < party.number), "accounts come in ascending order");
+        self.accounts.push((party.number, vested));
         self.results.handed_over += 1;
         // The protocol sums up in 64 signed bits.
         self.total = self.total.wrapping_add(vested.0 as i64);
@@ -32,9 +32,9 @@ impl ProofOfStake {
         let (done, all) = (self.results.accounts.len(), self.accounts.len());
         self.results.accounts.reserve_exact(all - done);
         let mut to = done;
-        for (address, vested) in &self.accounts[Allowance::new(allowance).advance(&mut to, all)] {
+        for (account, vested) in &self.accounts[Allowance::new(allowance).advance(&mut to, all)] {
             let importance = vested.0 as i64 as f64 / self.total as f64;
-            self.results.accounts.push(Importance { address: *address, importance, page_rank: 0.0 });
+            self.results.accounts.push(Importance { account: *account, importance, page_rank: 0.0 });
         }
         if to < all { CalculationProgress::Working } else { CalculationProgress::Done }
     }

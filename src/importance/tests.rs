@@ -17,13 +17,22 @@ fn addresses(count: usize) -> Vec<Address> {
     addresses
 }
 
+/// Accounts, and their numbers.
+fn parties(count: usize) -> Vec<Party> {
+    (0..).zip(addresses(count)).map(|(number, address)| Party { number, address }).collect()
+}
+
+fn link(calculation: &mut ProofOfImportance, height: Height, sender: usize, recipient: usize) {
+    let unknown = || Err("all parties are known");
+    calculation.add_outlink(height, sender as u32, recipient as u32, 2_000_000_000, unknown).unwrap();
+}
+
 /// A calculation over accounts with equal stakes and movements of 2,000 whole units.
 fn fed(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
-    let addresses = addresses(accounts);
     let mut calculation = ProofOfImportance::new(Settings::new(Height(718), 1440, accounts as u64));
-    addresses.iter().for_each(|address| calculation.add_account(*address, Amount::whole(20_000), Height(1)));
+    parties(accounts).into_iter().for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
     for (sender, recipient) in links.iter().filter(|(sender, recipient)| sender != recipient) {
-        calculation.add_outlink(Height(700), &addresses[*sender], &addresses[*recipient], 2_000_000_000);
+        link(&mut calculation, Height(700), *sender, *recipient);
     }
     calculation
 }
@@ -75,7 +84,7 @@ fn work_is_cut_into_as_many_slices_as_it_takes_even_around_a_hub() {
 #[test]
 fn without_any_eligible_account_there_are_no_importances() {
     let mut calculation = ProofOfImportance::new(Settings::new(Height(1), 1440, 0));
-    calculation.add_account(addresses(1)[0], Amount(9_999_999_999), Height(1));
+    calculation.add_account(parties(1)[0], Amount(9_999_999_999), Height(1));
     let error = calculation.step(1).unwrap_err();
     assert_eq!(error.to_string(), "there aren't any harvesting eligible accounts");
 }
@@ -83,7 +92,7 @@ fn without_any_eligible_account_there_are_no_importances() {
 #[test]
 fn a_stake_of_nothing_is_no_number() {
     let mut calculation = ProofOfStake::new(Height(1));
-    calculation.add_account(addresses(1)[0], Amount::ZERO);
+    calculation.add_account(parties(1)[0], Amount::ZERO);
     assert_eq!(calculation.step(0), CalculationProgress::Done);
     let importance = calculation.into_results().accounts[0].importance;
     assert!(importance.is_nan());
@@ -93,9 +102,8 @@ fn a_stake_of_nothing_is_no_number() {
 fn both_schemes_are_worked_through_alike() {
     for scheme in [ImportanceScheme::ProofOfImportance, ImportanceScheme::ProofOfStake] {
         let mut calculation = Calculation::new(scheme, Settings::new(Height(1), 1440, 0));
-        let addresses = addresses(2);
-        addresses.iter().for_each(|address| calculation.add_account(*address, Amount::whole(20_000), Height(1)));
-        calculation.add_outlink(Height(1), &addresses[0], &addresses[1], 1);
+        parties(2).into_iter().for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
+        calculation.add_outlink(Height(1), 0, 1, 1, || Err("both parties are known")).unwrap();
         while calculation.step(1).unwrap() == CalculationProgress::Working {}
         let results = calculation.into_results();
         assert_eq!((results.height, results.handed_over, results.accounts.len()), (Height(1), 2, 2));

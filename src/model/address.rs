@@ -26,7 +26,8 @@ impl NetworkByte {
 
 /// Characters of an address.
 pub const ADDRESS_LENGTH: usize = 40;
-const RAW_LENGTH: usize = 25;
+/// Bytes of a decoded address: the network's, 20 that follow from the key, and a checksum.
+pub const RAW_LENGTH: usize = 25;
 const CHECKSUM_START: usize = 21;
 const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
@@ -89,6 +90,16 @@ impl Address {
     /// Takes back an address that this node wrote to its own store.
     pub(crate) fn from_stored(bytes: [u8; ADDRESS_LENGTH]) -> Address {
         Address(bytes)
+    }
+
+    /// Takes back what [`Address::to_raw`] gave.
+    pub(crate) fn from_raw(raw: &[u8; RAW_LENGTH]) -> Address {
+        Address(encode_base32(raw))
+    }
+
+    /// The decoded form, which is shorter than the text and in another order.
+    pub fn to_raw(&self) -> [u8; RAW_LENGTH] {
+        decode_base32(&self.0).unwrap_or_default()
     }
 
     /// The text as ASCII bytes.

@@ -41,6 +41,9 @@ impl fmt::Display for Height {
     }
 }
 
+/// Vested balance from which on an account takes part in the importance calculation, and may harvest.
+pub const MIN_STAKE: Amount = Amount::whole(10_000);
+
 /// An amount of the native currency in micro-units, at most 2⁶³ − 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amount(pub u64);

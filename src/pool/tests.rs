@@ -10,7 +10,7 @@ use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, NetworkByte};
 use crate::rules::Verdict;
-use crate::state::{Account, VestedBalance};
+use crate::state::{Account, VestedBalance, put_account};
 use crate::store::{Store, Table, Write, test_store};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
@@ -75,7 +75,7 @@ impl Scene {
         for name in NAMES {
             let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(100).0 };
             let account = Account { first_height: 1, balance, min_cosignatories: 2, ..Account::default() };
-            batch.put(Table::Accounts, address(name).as_bytes(), &account.to_bytes()).unwrap();
+            put_account(&mut batch, &address(name), &account).unwrap();
         }
         for cosignatory in [1, 2] {
             let pair = |a: u8, b: u8| [address(a).as_bytes().as_slice(), address(b).as_bytes()].concat();

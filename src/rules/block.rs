@@ -24,12 +24,14 @@ pub fn check_block<V: StateView>(block: &Block, hashes: &[Hashes], case: &Case<'
     signer_may_harvest(block, case)?; // B3
     is_not_too_large(block, case)?; // B4
     signer_pays_nothing(block, case)?; // B5
-    transactions_are_new(hashes, case.state)?; // B6
+    // Neutral is no failure, and gives way to one that comes after it.
+    let are_new = transactions_are_new(hashes, case.state); // B6
     network_is_ours(block, case)?; // B7
     version_is_known(block)?; // B8
     treasury_is_as_agreed(hashes, case)?; // B9
     one_modification_per_account(&block.transactions)?; // B10
     mosaics_do_not_conflict(&block.transactions)?; // B11
+    are_new?;
     hazard::block_can_be_kept(block)
 }
 

@@ -1,9 +1,10 @@
 //! Accounts and their remote links.
 
 use super::bytes::{ByteReader, ByteWriter};
+use super::trail::Trail;
 use super::vesting::VestedBalance;
-use crate::crypto::PublicKey;
 use crate::model::transaction::LinkMode;
+use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Height};
 use crate::store::StoreError;
 
@@ -13,8 +14,8 @@ pub const MAX_LINKS: usize = 2;
 /// State of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Its key, once a block has revealed it.
-    pub public_key: Option<PublicKey>,
+    /// Whether a block has revealed its key ([`super::AccountNumber::public_key`]).
+    pub has_key: bool,
     /// Its balance.
     pub balance: VestedBalance,
     /// Blocks credited to it.
@@ -27,6 +28,10 @@ pub struct Account {
     pub min_cosignatories: u32,
     /// Its last importance links, the oldest first.
     pub links: Vec<RemoteLink>,
+    /// The transactions that it sent.
+    pub sent: Trail,
+    /// The transactions that it received.
+    pub received: Trail,
 }
 
 /// The side of an account in an importance link.
@@ -128,23 +133,31 @@ impl Account {
         }
     }
 
-    /// The stored form.
+    /// Whether it may take part in the importance calculation, once all it has is vested.
+    pub fn has_stake(&self) -> bool {
+        self.is_known() && self.balance.total() >= MIN_STAKE.0
+    }
+
+    /// The stored form: what blocks change often has always the same length and place.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = ByteWriter(Vec::with_capacity(192));
-        out.u8(u8::from(self.public_key.is_some()));
-        out.array(&self.public_key.map_or([0; 32], |key| key.0));
-        out.u64(self.balance.height);
+        let mut out = ByteWriter(Vec::with_capacity(80));
+        out.u8(u8::from(self.has_key));
         out.u64(self.balance.unvested);
         out.u64(self.balance.vested);
-        out.u64(self.harvested_blocks);
-        out.u64(self.references);
-        out.u64(self.first_height);
-        out.u32(self.min_cosignatories);
+        // Heights and counts of what has a height fit 32 bits for longer than any chain lasts.
+        for number in [self.balance.height, self.harvested_blocks, self.references, self.first_height] {
+            out.u32(u32::try_from(number).unwrap_or(u32::MAX));
+        }
+        self.sent.write(&mut out);
+        self.received.write(&mut out);
+        if self.min_cosignatories != 0 || !self.links.is_empty() {
+            out.u32(self.min_cosignatories);
+        }
         for link in &self.links {
             out.u8(u8::from(link.role == LinkRole::Remote));
             out.u8(link.mode.code() as u8);
             out.u64(link.height.0);
-            out.array(link.other.as_bytes());
+            out.array(&link.other.to_raw());
         }
         out.0
     }
@@ -153,15 +166,17 @@ impl Account {
     pub fn from_bytes(bytes: &[u8]) -> Result<Account, StoreError> {
         let mut input = ByteReader::new(bytes, "an account");
         let has_key = input.u8()? != 0;
-        let key = input.array()?;
-        let balance = VestedBalance { height: input.u64()?, unvested: input.u64()?, vested: input.u64()? };
+        let (unvested, vested, height) = (input.u64()?, input.u64()?, u64::from(input.u32()?));
+        let balance = VestedBalance { height, unvested, vested };
         let mut account = Account {
-            public_key: has_key.then_some(PublicKey(key)),
+            has_key,
             balance: Some(balance).filter(VestedBalance::is_possible).ok_or(StoreError::Damaged("a balance"))?,
-            harvested_blocks: input.u64()?,
-            references: input.u64()?,
-            first_height: input.u64()?,
-            min_cosignatories: input.u32()?,
+            harvested_blocks: u64::from(input.u32()?),
+            references: u64::from(input.u32()?),
+            first_height: u64::from(input.u32()?),
+            sent: Trail::read(&mut input)?,
+            received: Trail::read(&mut input)?,
+            min_cosignatories: if input.is_empty() { 0 } else { input.u32()? },
             links: Vec::new(),
         };
         while !input.is_empty() {
@@ -169,7 +184,7 @@ impl Account {
                 role: if input.u8()? == 0 { LinkRole::Owner } else { LinkRole::Remote },
                 mode: LinkMode::from_code(i32::from(input.u8()?)).ok_or(StoreError::Damaged("a link"))?,
                 height: Height(input.u64()?),
-                other: input.address()?,
+                other: Address::from_raw(&input.array()?),
             });
         }
         Ok(account)
@@ -200,7 +215,7 @@ mod tests {
     #[test]
     fn an_account_is_read_as_it_was_written() {
         let mut account = linked(LinkRole::Owner, &[(7, LinkMode::Activate)]);
-        account.public_key = Some(PublicKey([3; 32]));
+        account.has_key = true;
         account.balance = VestedBalance { height: 9, unvested: 1, vested: 2 };
         account.touch(Height(4));
         assert_eq!(Account::from_bytes(&account.to_bytes()).unwrap(), account);

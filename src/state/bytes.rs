@@ -4,7 +4,7 @@ use crate::model::{Address, address::ADDRESS_LENGTH};
 use crate::store::StoreError;
 
 /// Writes a stored form.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct ByteWriter(pub Vec<u8>);
 
 impl ByteWriter {
@@ -18,6 +18,15 @@ impl ByteWriter {
 
     pub fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A number in as few bytes as it needs: seven bits in each, the lowest first, and a bit that says that more follow.
+    pub fn variable(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.u8(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.u8(value as u8);
     }
 
     pub fn array(&mut self, bytes: &[u8]) {
@@ -61,6 +70,18 @@ impl<'a> ByteReader<'a> {
 
     pub fn u64(&mut self) -> Result<u64, StoreError> {
         Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub fn variable(&mut self) -> Result<u64, StoreError> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(StoreError::Damaged(self.what))
     }
 
     pub fn address(&mut self) -> Result<Address, StoreError> {

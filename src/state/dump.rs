@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 use sha3::{Digest, Keccak256};
 
 use super::account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
-use super::history::HashEntry;
+use super::hashes;
 use super::importances::{self, AccountImportance};
 use super::mosaics::{self, Edition, MosaicEntry};
 use super::namespaces::{self, Lease};
+use super::numbers::AccountNumber;
 use super::outlinks::Outlink;
 use super::queries;
 use crate::codec::text::write_json_double;
@@ -55,30 +56,40 @@ fn sum_of_balances(state: &impl Read) -> Result<u64, StoreError> {
     Ok(sum)
 }
 
-type LinksBySender = BTreeMap<Address, Vec<Value>>;
+type LinksBySender = BTreeMap<AccountNumber, Vec<Value>>;
 
 fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mut impl Write) -> io::Result<()> {
     let mut outlinks = outlinks_by_sender(state).map_err(io::Error::other)?;
-    let mut walk = state.walk(Table::Accounts).map_err(io::Error::other)?;
-    let mut entry = walk.seek(&[]).map_err(io::Error::other)?;
-    let mut first = true;
-    while let Some((key, value)) = entry {
-        let account = account_value(state, network, height, key, value, &mut outlinks).map_err(io::Error::other)?;
-        if !std::mem::take(&mut first) {
+    let accounts = accounts_by_address(state).map_err(io::Error::other)?;
+    for (place, (address, number)) in accounts.iter().enumerate() {
+        let sent = outlinks.remove(number).unwrap_or_default();
+        let account = account_value(state, network, height, (address, *number), sent).map_err(io::Error::other)?;
+        if place > 0 {
             out.write_all(b",")?;
         }
         serde_json::to_writer(&mut *out, &account)?;
-        entry = walk.next().map_err(io::Error::other)?;
     }
     Ok(())
+}
+
+fn accounts_by_address(state: &impl Read) -> Result<BTreeMap<Address, AccountNumber>, StoreError> {
+    let mut accounts = BTreeMap::new();
+    state.each(Table::Accounts, &[], |key, _| {
+        let (number, _) = AccountNumber::split_key(key)?;
+        accounts.insert(number.address(state)?, number);
+        Ok(true)
+    })?;
+    Ok(accounts)
 }
 
 fn outlinks_by_sender(state: &impl Read) -> Result<LinksBySender, StoreError> {
     let mut outlinks = LinksBySender::new();
     state.each(Table::Outlinks, &[], |key, value| {
-        let link = Outlink::from_entry(key, value)?;
-        let entry = json!([link.height.0, link.weight, link.recipient.as_str()]);
-        outlinks.entry(link.sender).or_default().push(entry);
+        let height = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("outlinks"))?;
+        for link in Outlink::read_some(value, 0, usize::MAX)?.0 {
+            let entry = json!([height, link.weight, link.recipient.address(state)?.as_str()]);
+            outlinks.entry(link.sender).or_default().push(entry);
+        }
         Ok(true)
     })?;
     Ok(outlinks)
@@ -88,32 +99,30 @@ fn account_value(
     state: &impl Read,
     network: &Network,
     height: Height,
-    key: &[u8],
-    value: &[u8],
-    outlinks: &mut LinksBySender,
+    (address, number): (&Address, AccountNumber),
+    outlinks: Vec<Value>,
 ) -> Result<Value, StoreError> {
-    let address = Address::from_stored(key.try_into().map_err(|_| StoreError::Damaged("an address"))?);
-    let account = Account::from_bytes(value)?;
+    let account = queries::account_at(state, number)?;
     let balance = account.balance.at(height, &network.chain);
     let texts = |addresses: Vec<Address>| addresses.iter().map(Address::to_string).collect::<Vec<_>>();
     Ok(json!({
         "address": address.as_str(),
         "known": account.is_known(),
-        "publicKey": account.public_key.map(|key| key.to_string()),
+        "publicKey": number.public_key(state)?.map(|key| key.to_string()),
         "firstHeight": account.is_known().then_some(account.first_height),
         "referenceCount": account.references,
         "balance": balance.total(),
         "vested": balance.vested,
         "unvested": balance.unvested,
         "harvestedBlocks": account.harvested_blocks,
-        "importance": importances::importance(state, &address)?.map(importance_value),
+        "importance": importances::importance_at(state, number)?.map(importance_value),
         "remoteStatus": status_name(account.remote_status(height, network.chain.rewrite_limit)),
         "remoteLinks": account.links.iter().map(link_value).collect::<Vec<_>>(),
-        "cosignatories": texts(queries::cosignatories(state, &address)?),
-        "cosignatoryOf": texts(queries::cosignatory_of(state, &address)?),
+        "cosignatories": texts(queries::cosignatories(state, address)?),
+        "cosignatoryOf": texts(queries::cosignatory_of(state, address)?),
         "minCosignatories": account.min_cosignatories,
-        "mosaicIds": mosaics::holdings(state, &address)?,
-        "outlinks": outlinks.remove(&address).unwrap_or_default(),
+        "mosaicIds": mosaics::holdings(state, address)?,
+        "outlinks": outlinks,
     }))
 }
 
@@ -236,14 +245,11 @@ fn balances_value(balances: Vec<(Address, u64)>) -> Map<String, Value> {
 }
 
 fn hashes_value(state: &impl Read) -> Result<Value, StoreError> {
-    let (mut count, mut hasher) = (0u64, Keccak256::new());
-    state.each(Table::Hashes, &[], |key, value| {
-        let entry = HashEntry::from_bytes(value)?;
-        count += 1;
-        hasher.update(format!("{} {} {}\n", hex::encode(key), entry.height, entry.timestamp));
-        Ok(true)
-    })?;
-    Ok(json!({ "count": count, "digest": hex::encode(hasher.finalize()) }))
+    let (remembered, mut hasher) = (hashes::remembered(state)?, Keccak256::new());
+    for (hash, entry) in &remembered {
+        hasher.update(format!("{hash} {} {}\n", entry.height, entry.timestamp));
+    }
+    Ok(json!({ "count": remembered.len(), "digest": hex::encode(hasher.finalize()) }))
 }
 
 fn log_value(state: &impl Read) -> Result<Value, StoreError> {

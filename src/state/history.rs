@@ -1,56 +1,12 @@
-//! Which transactions concern an account, and where a transaction is.
+//! The numbers of transactions, and whom they concern.
+
+use std::collections::BTreeSet;
 
 use super::error::StateError;
 use super::queries;
-use crate::model::{Address, Block, Body, Hash256, Height, NetworkByte, Timestamp, Transaction, transaction::kind};
-use crate::store::{Read, StoreError, Table, Write};
-
-/// Where the transaction with a hash is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HashEntry {
-    /// Height of its block.
-    pub height: Height,
-    /// Its own time stamp.
-    pub timestamp: Timestamp,
-    /// Its place among the block's transactions; `None` if it is nested in one of them.
-    pub index: Option<u32>,
-}
-
-const NESTED: u32 = u32::MAX;
-
-impl HashEntry {
-    /// Reads the stored form.
-    pub fn from_bytes(bytes: &[u8]) -> Result<HashEntry, StoreError> {
-        let bytes: &[u8; 16] = bytes.try_into().map_err(|_| StoreError::Damaged("a hash"))?;
-        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let height = u64::from(number(0)) | u64::from(number(4)) << 32;
-        let index = Some(number(12)).filter(|index| *index != NESTED);
-        Ok(HashEntry { height: Height(height), timestamp: Timestamp(number(8) as i32), index })
-    }
-
-    fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.height.0.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.timestamp.0.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.index.unwrap_or(NESTED).to_le_bytes());
-        bytes
-    }
-
-    /// Remembers a hash. One that is known already makes the block impossible.
-    pub fn insert(self, batch: &mut impl Write, hash: &Hash256) -> Result<(), StateError> {
-        if batch.contains(Table::Hashes, &hash.0)? {
-            return Err(StateError::impossible(format!("transaction {hash} is in the chain already")));
-        }
-        batch.insert(Table::Hashes, &hash.0, &self.to_bytes())?;
-        let key = [self.timestamp.0.to_be_bytes().as_slice(), &hash.0].concat();
-        Ok(batch.insert(Table::HashesByTime, &key, &[])?)
-    }
-}
-
-/// Where the transaction with a hash is, unless it is unknown or forgotten.
-pub fn hash_entry(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
-    state.get(Table::Hashes, &hash.0)?.map(HashEntry::from_bytes).transpose()
-}
+use super::trail::Direction;
+use crate::model::{Address, Block, Body, NetworkByte, Transaction, transaction::kind};
+use crate::store::Read;
 
 /// Numbers the transactions of a block, `first` being the first number, and gives those of the direct ones; also the
 /// number after the last.
@@ -158,41 +114,20 @@ impl IdCount {
     }
 }
 
-/// Whether an account sent or received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// It received.
-    Incoming,
-    /// It sent.
-    Outgoing,
-}
-
-/// Adds a direct transaction to the history of the accounts it concerns. To be called after the whole block was
-/// applied: a multisig transaction concerns those who are cosignatories then.
-pub fn index_transaction(
-    batch: &mut impl Write,
+/// Whom a direct transaction concerns. To be asked after the whole block was applied: a multisig transaction concerns
+/// those who are cosignatories then.
+pub fn parties(
+    state: &impl Read,
     transaction: &Transaction,
-    id: u64,
-    height: Height,
-    index: u32,
     network: NetworkByte,
-) -> Result<(), StateError> {
-    let mut concerned = Vec::new();
+) -> Result<BTreeSet<(Address, Direction)>, StateError> {
     let acting = transaction.inner().unwrap_or(transaction);
-    concerned.push((acting.signer_address(network), Direction::Outgoing));
-    if transaction.inner().is_some() {
-        let account = acting.signer_address(network);
-        let cosignatories = queries::cosignatories(batch, &account)?;
-        concerned.extend(cosignatories.into_iter().map(|address| (address, Direction::Outgoing)));
-    }
+    let signer = acting.signer_address(network);
     let nested = transaction.inner().is_some();
-    concerned.extend(recipients(acting, nested, network).into_iter().map(|address| (address, Direction::Incoming)));
-    let value = [height.0.to_le_bytes().as_slice(), &index.to_le_bytes()].concat();
-    for (address, direction) in concerned {
-        let key = [address.as_bytes().as_slice(), &[direction as u8], &id.to_be_bytes()].concat();
-        batch.put(Table::Transfers, &key, &value)?;
-    }
-    Ok(())
+    let cosignatories = if nested { queries::cosignatories(state, &signer)? } else { Vec::new() };
+    let senders = std::iter::once(signer).chain(cosignatories).map(|address| (address, Direction::Outgoing));
+    let recipients = recipients(acting, nested, network).into_iter().map(|address| (address, Direction::Incoming));
+    Ok(senders.chain(recipients).collect())
 }
 
 /// Accounts that a transaction goes to. A definition counts for its fee sink and levy recipient only inside a
@@ -211,18 +146,4 @@ fn recipients(transaction: &Transaction, nested: bool, network: NetworkByte) -> 
         }
         _ => Vec::new(),
     }
-}
-
-/// Adds a block to the histories of its signer and of the account it is credited to.
-pub fn index_harvest(
-    batch: &mut impl Write,
-    signer: &Address,
-    beneficiary: &Address,
-    height: Height,
-) -> Result<(), StateError> {
-    for address in [signer, beneficiary] {
-        let key = [address.as_bytes().as_slice(), &height.0.to_be_bytes()].concat();
-        batch.put(Table::Harvests, &key, &[])?;
-    }
-    Ok(())
 }

@@ -1,23 +1,24 @@
 //! Importances as they are stored.
 //!
-//! Every recalculation leaves one whole list, ordered by address: of the accounts that took part, and of those that
+//! Every recalculation leaves one whole list, ordered by account number: of the accounts that took part, and of those that
 //! took part earlier and keep what they had. So the list of a height is the state at that height, undoing a
 //! recalculation is forgetting its list, and neither needs the journal. Lists that no rollback can come back to are
 //! forgotten as well.
 
 use super::bytes::{ByteReader, ByteWriter};
+use super::numbers::AccountNumber;
 use crate::model::{Address, Height};
 use crate::store::{Batch, Read, StoreError, Table};
 
 /// Entries kept together under one key: as many as fit into a page of LMDB.
-const CHUNK: usize = 63;
-const ENTRY_BYTES: usize = 40 + 8 + 8 + 8;
+const CHUNK: usize = 169;
+const ENTRY_BYTES: usize = 4 + 4 + 8 + 8;
 
 /// Importance of an account.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccountImportance {
     /// The account.
-    pub address: Address,
+    pub account: AccountNumber,
     /// The grouped height at which it last took part.
     pub height: Height,
     /// Its share, between 0 and 1.
@@ -41,26 +42,26 @@ fn list_key(height: Height) -> [u8; 8] {
     height.0.to_be_bytes()
 }
 
-/// Key of a chunk: the height, then the last address in it, so that seeking an address finds its chunk.
-fn chunk_key(height: Height, last: &Address) -> Vec<u8> {
-    [list_key(height).as_slice(), last.as_bytes()].concat()
+/// Key of a chunk: the height, then the last account in it, so that seeking an account finds its chunk.
+fn chunk_key(height: Height, last: AccountNumber) -> Vec<u8> {
+    [list_key(height).as_slice(), &last.key()].concat()
 }
 
 impl AccountImportance {
     /// The stored form.
     pub fn to_bytes(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
-        bytes[..40].copy_from_slice(self.address.as_bytes());
-        bytes[40..48].copy_from_slice(&self.height.0.to_le_bytes());
-        bytes[48..56].copy_from_slice(&self.importance.to_le_bytes());
-        bytes[56..].copy_from_slice(&self.page_rank.to_le_bytes());
+        bytes[..4].copy_from_slice(&self.account.key());
+        bytes[4..8].copy_from_slice(&(self.height.0 as u32).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.importance.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.page_rank.to_le_bytes());
         bytes
     }
 
     fn read(input: &mut ByteReader<'_>) -> Result<AccountImportance, StoreError> {
         Ok(AccountImportance {
-            address: input.address()?,
-            height: Height(input.u64()?),
+            account: AccountNumber(u32::from_be_bytes(input.array()?)),
+            height: Height(u64::from(input.u32()?)),
             importance: f64::from_bits(input.u64()?),
             page_rank: f64::from_bits(input.u64()?),
         })
@@ -85,25 +86,31 @@ pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecor
 
 /// What an account had in the last recalculation; `None` if it never took part.
 pub fn importance(state: &impl Read, address: &Address) -> Result<Option<AccountImportance>, StoreError> {
+    let Some(account) = AccountNumber::of(state, address)? else { return Ok(None) };
+    importance_at(state, account)
+}
+
+/// The same for the account that has a number.
+pub fn importance_at(state: &impl Read, account: AccountNumber) -> Result<Option<AccountImportance>, StoreError> {
     let Some(last) = last_recalculation(state)? else { return Ok(None) };
     let mut walk = state.walk(Table::Importances)?;
-    let chunk = walk.seek(&chunk_key(last.height, address))?;
+    let chunk = walk.seek(&chunk_key(last.height, account))?;
     let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(last.height))) else { return Ok(None) };
     let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
-    let found = entries.binary_search_by(|entry| entry[..40].cmp(address.as_bytes()));
+    let found = entries.binary_search_by(|entry| entry[..4].cmp(&account.key()));
     let Ok(index) = found else { return Ok(None) };
     AccountImportance::read(&mut ByteReader::new(&entries[index], "an importance")).map(Some)
 }
 
-/// The entries of one chunk of a list: that which holds, or would hold, the first address behind `after`.
+/// The entries of one chunk of a list: that which holds, or would hold, the first account behind `after`.
 pub fn chunk_after(
     state: &impl Read,
     list: Height,
-    after: Option<&Address>,
+    after: Option<AccountNumber>,
 ) -> Result<Vec<AccountImportance>, StoreError> {
     let mut key = list_key(list).to_vec();
-    key.extend_from_slice(after.map_or(&[], |address| address.as_bytes()));
-    // With one byte more the key is behind that of the address itself, or behind the head of the list.
+    key.extend(after.into_iter().flat_map(AccountNumber::key));
+    // With one byte more the key is behind that of the account itself, or behind the head of the list.
     key.push(0);
     let chunk = state.walk(Table::Importances)?.seek(&key)?;
     let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
@@ -114,28 +121,28 @@ pub fn chunk_after(
     }
     // Whoever goes on behind the last entry must not come to the same chunk again.
     match entries.last() {
-        Some(last) if key[list_key(list).len()..] != *last.address.as_bytes() => {
+        Some(last) if key[list_key(list).len()..] != last.account.key() => {
             Err(StoreError::Damaged("a list of importances"))
         }
         _ => Ok(entries),
     }
 }
 
-/// Visits the list of the last recalculation by address.
+/// Visits the list of the last recalculation by account number.
 pub fn each_importance(
     state: &impl Read,
     mut visit: impl FnMut(AccountImportance) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let Some(last) = last_recalculation(state)? else { return Ok(()) };
     let mut entries = chunk_after(state, last.height, None)?;
-    while let Some(end) = entries.last().map(|entry| entry.address) {
+    while let Some(end) = entries.last().map(|entry| entry.account) {
         entries.into_iter().try_for_each(&mut visit)?;
-        entries = chunk_after(state, last.height, Some(&end))?;
+        entries = chunk_after(state, last.height, Some(end))?;
     }
     Ok(())
 }
 
-/// Writes the list of a recalculation, chunk by chunk. The entries come in order of their addresses.
+/// Writes the list of a recalculation, chunk by chunk. The entries come in order of their accounts' numbers.
 pub struct ListWriter {
     height: Height,
     chunk: Vec<AccountImportance>,
@@ -164,7 +171,7 @@ impl ListWriter {
 
     fn flush(&mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
         let Some(last) = self.chunk.last() else { return Ok(()) };
-        let key = chunk_key(self.height, &last.address);
+        let key = chunk_key(self.height, last.account);
         let bytes: Vec<u8> = self.chunk.drain(..).flat_map(|entry| entry.to_bytes()).collect();
         batch.put_unjournaled(Table::Importances, &key, &bytes)
     }
@@ -193,32 +200,31 @@ pub fn forget_below(batch: &mut Batch<'_>, height: Height) -> Result<bool, Store
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::address::ADDRESS_LENGTH;
     use crate::store::test_store;
 
     #[test]
-    fn a_list_whose_last_address_is_not_that_of_its_key_is_damage_and_not_walked_for_ever() {
+    fn a_list_whose_last_account_is_not_that_of_its_key_is_damage_and_not_walked_for_ever() {
         let (store, _folder) = test_store();
         let mut batch = store.begin().unwrap();
-        let entry = |letter| AccountImportance {
-            address: Address::from_stored([letter; ADDRESS_LENGTH]),
+        let entry = |number| AccountImportance {
+            account: AccountNumber(number),
             height: Height(1),
             importance: 0.5,
             page_rank: 0.5,
         };
         let recalculation = RecalculationRecord { height: Height(7), handed_over: 2, eligible: 2 };
         let mut list = ListWriter::begin(recalculation, &mut batch).unwrap();
-        list.push(entry(b'A'), &mut batch).unwrap();
-        list.push(entry(b'C'), &mut batch).unwrap();
+        list.push(entry(1), &mut batch).unwrap();
+        list.push(entry(3), &mut batch).unwrap();
         list.finish(&mut batch).unwrap();
         let mut found = Vec::new();
         let visited = each_importance(&batch, |entry| {
             found.push(entry);
             Ok(())
         });
-        assert!(visited.is_ok() && found == [entry(b'A'), entry(b'C')]);
-        let key = chunk_key(Height(7), &entry(b'C').address);
-        batch.put_unjournaled(Table::Importances, &key, &entry(b'B').to_bytes()).unwrap();
+        assert!(visited.is_ok() && found == [entry(1), entry(3)]);
+        let key = chunk_key(Height(7), entry(3).account);
+        batch.put_unjournaled(Table::Importances, &key, &entry(2).to_bytes()).unwrap();
         assert!(matches!(each_importance(&batch, |_| Ok(())), Err(StoreError::Damaged(_))));
     }
 }

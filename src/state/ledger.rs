@@ -2,20 +2,28 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::account::{Account, LinkRole, RemoteLink};
 use super::effects::Effect;
 use super::error::StateError;
+use super::hashes;
+use super::history;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, ExpiryKind, ExpiryLog, Lease};
-use super::outlinks::Outlink;
+use super::numbers::{AccountNumber, AccountTotals};
+use super::outlinks::{BlockOutlinks, Outlink};
 use super::pruning::Pruning;
+use super::trail::{BlockTrails, Direction, Place};
 use super::view::StateView;
 use crate::crypto::PublicKey;
 use crate::model::network::{ImportanceScheme, Vesting};
-use crate::model::transaction::{LinkMode, ModificationKind};
-use crate::model::{Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, Timestamp};
-use crate::store::{StoreError, Table, Write};
+use crate::model::transaction::{Hashes, LinkMode, ModificationKind};
+use crate::model::{Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, Timestamp, Transaction};
+use crate::store::{StoreError, Table, Write, block_key};
+
+/// Accounts that are written in one step.
+const ACCOUNTS_PER_STEP: usize = 48;
 
 /// What a [`Ledger`] keeps while one block is applied.
 pub struct BlockContext {
@@ -24,14 +32,44 @@ pub struct BlockContext {
     /// Its time stamp.
     pub timestamp: Timestamp,
     accounts: BTreeMap<Address, OpenAccount>,
-    outlinks: u32,
+    /// Those that are to be written.
+    changed: BTreeMap<AccountNumber, ChangedAccount>,
+    /// Before the block and now, once either is needed.
+    totals: Option<(AccountTotals, AccountTotals)>,
+    outlinks: BlockOutlinks,
+    trails: BlockTrails,
     log: ExpiryLog,
 }
 
-/// An account that the block has looked at, and its stored form before.
+/// An account that the block has looked at.
 struct OpenAccount {
+    /// Its number, if it has one yet.
+    number: Option<AccountNumber>,
     account: Account,
+    /// Its stored form before.
     before: Option<Vec<u8>>,
+    /// Whether it was known before, and had a stake.
+    was_known: bool,
+    had_stake: bool,
+}
+
+/// Stored forms of an account before the block and after it.
+struct ChangedAccount {
+    before: Option<Vec<u8>>,
+    after: Vec<u8>,
+}
+
+impl OpenAccount {
+    fn read(batch: &impl Write, address: &Address) -> Result<OpenAccount, StoreError> {
+        let number = AccountNumber::of(batch, address)?;
+        let before = match number {
+            Some(number) => batch.get(Table::Accounts, &number.key())?.map(<[u8]>::to_vec),
+            None => None,
+        };
+        let account = before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
+        let (was_known, had_stake) = (account.is_known(), account.has_stake());
+        Ok(OpenAccount { number, account, before, was_known, had_stake })
+    }
 }
 
 impl BlockContext {
@@ -42,7 +80,16 @@ impl BlockContext {
 
     /// The beginning of a block, of which nothing is applied yet.
     pub fn new(height: Height, timestamp: Timestamp) -> BlockContext {
-        BlockContext { height, timestamp, accounts: BTreeMap::new(), outlinks: 0, log: ExpiryLog::new(height) }
+        BlockContext {
+            height,
+            timestamp,
+            accounts: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            totals: None,
+            outlinks: BlockOutlinks::default(),
+            trails: BlockTrails::default(),
+            log: ExpiryLog::new(height),
+        }
     }
 }
 
@@ -57,22 +104,52 @@ pub struct Ledger<'a, W> {
 }
 
 impl<W: Write> Ledger<'_, W> {
-    /// The account of an address, to be changed. It is written by [`Ledger::finish`].
+    /// The account of an address, to be changed. It is written by [`Ledger::finish_some`].
     pub fn account(&mut self, address: &Address) -> Result<&mut Account, StateError> {
-        if !self.block.accounts.contains_key(address) {
-            let before = self.batch.get(Table::Accounts, address.as_bytes())?.map(<[u8]>::to_vec);
-            let account = before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
-            self.block.accounts.insert(*address, OpenAccount { account, before });
+        Ok(&mut self.open(address)?.account)
+    }
+
+    fn open(&mut self, address: &Address) -> Result<&mut OpenAccount, StateError> {
+        match self.block.accounts.entry(*address) {
+            Entry::Occupied(open) => Ok(open.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(OpenAccount::read(self.batch, address)?)),
         }
-        let open = self.block.accounts.get_mut(address);
-        Ok(&mut open.ok_or(StoreError::Damaged("an open account"))?.account)
+    }
+
+    /// The number of an account that the block changes. One that has none gets the next.
+    fn number(&mut self, address: &Address) -> Result<AccountNumber, StateError> {
+        if let Some(number) = self.open(address)?.number {
+            return Ok(number);
+        }
+        let number = self.give_number(address)?;
+        self.open(address)?.number = Some(number);
+        Ok(number)
+    }
+
+    fn give_number(&mut self, address: &Address) -> Result<AccountNumber, StateError> {
+        let totals = self.totals()?;
+        let number = AccountNumber(totals.numbered);
+        totals.numbered = totals.numbered.checked_add(1).ok_or(StoreError::Damaged("the number of accounts"))?;
+        number.give(self.batch, address)?;
+        Ok(number)
+    }
+
+    fn totals(&mut self) -> Result<&mut AccountTotals, StateError> {
+        if self.block.totals.is_none() {
+            let before = AccountTotals::of(self.batch)?;
+            self.block.totals = Some((before, before));
+        }
+        let totals = self.block.totals.as_mut().map(|(_, now)| now);
+        Ok(totals.ok_or(StoreError::Damaged("the number of accounts"))?)
     }
 
     /// Remembers the key of an account.
     pub fn reveal(&mut self, key: &PublicKey) -> Result<(), StateError> {
         let address = Address::from_public_key(key, self.network.byte);
-        self.account(&address)?.public_key.get_or_insert(*key);
-        Ok(())
+        if std::mem::replace(&mut self.account(&address)?.has_key, true) {
+            return Ok(());
+        }
+        Ok(self.number(&address)?.reveal(self.batch, &address, key)?)
     }
 
     /// Gives the nemesis account the total supply, before the nemesis block is applied.
@@ -162,9 +239,9 @@ impl<W: Write> Ledger<'_, W> {
         let height = self.block.height;
         let left = self.account(from)?.balance.at(height, &self.network.chain);
         let weight = Outlink::weigh(amount, &left);
-        let number = self.block.outlinks;
-        self.block.outlinks += 1;
-        Ok(Outlink { height, sender: *from, recipient: *to, weight }.insert(self.batch, number)?)
+        let (sender, recipient) = (self.number(from)?, self.number(to)?);
+        self.block.outlinks.add(Outlink { sender, recipient, weight });
+        Ok(())
     }
 
     fn link(&mut self, owner: &Address, remote: &Address, mode: LinkMode) -> Result<(), StateError> {
@@ -255,16 +332,109 @@ impl<W: Write> Ledger<'_, W> {
         Pruning::due(self.block.height, self.block.timestamp, &self.network.chain)
     }
 
-    /// Writes the accounts that were looked at and have changed.
-    pub fn finish(&mut self) -> Result<(), StateError> {
-        for (address, open) in std::mem::take(&mut self.block.accounts) {
-            let after = open.account.to_bytes();
-            let untouched = open.before.is_none() && open.account == Account::default();
-            if !untouched && open.before.as_ref() != Some(&after) {
-                self.batch.replace(Table::Accounts, address.as_bytes(), open.before.as_deref(), &after)?;
-            }
+    /// Adds the block to the histories of its signer and of the account it is credited to.
+    pub fn index_harvest(&mut self, signer: &Address, beneficiary: &Address) -> Result<(), StateError> {
+        for address in [signer, beneficiary] {
+            let key = [self.number(address)?.key().as_slice(), &block_key(self.block.height)].concat();
+            self.batch.put(Table::Harvests, &key, &[])?;
         }
         Ok(())
+    }
+
+    /// Remembers a direct transaction of the block: where its hashes are found, and whom it concerns. Transactions come in
+    /// the order of their numbers, after the whole block was applied. `first_id` is the number of the block's first.
+    pub fn index_transaction(
+        &mut self,
+        transaction: &Transaction,
+        hashes: &Hashes,
+        index: u32,
+        (id, first_id): (u64, u64),
+    ) -> Result<(), StateError> {
+        let height = self.block.height;
+        hashes::insert_hashes(self.batch, first_id, height, index, hashes.all())?;
+        let parties = history::parties(self.batch, transaction, self.network.byte)?;
+        let place = Place { height, index };
+        self.block.trails.begin(place, id, parties.len());
+        for (address, direction) in parties {
+            let number = self.number(&address)?;
+            let BlockContext { accounts, trails, .. } = &mut *self.block;
+            let open = accounts.get_mut(&address).ok_or(StoreError::Damaged("an open account"))?;
+            let trail = match direction {
+                Direction::Outgoing => &mut open.account.sent,
+                Direction::Incoming => &mut open.account.received,
+            };
+            trails.extend(self.batch, (place, id), (number, direction), trail)?;
+        }
+        Ok(())
+    }
+
+    /// Writes some of the accounts that were looked at and have changed, by number, and in the end what was collected of
+    /// the whole block; whether there is more.
+    pub fn finish_some(&mut self) -> Result<bool, StateError> {
+        for _ in 0..ACCOUNTS_PER_STEP {
+            if let Some((address, open)) = self.block.accounts.pop_first() {
+                self.set_aside(&address, open)?;
+            } else if let Some((number, changed)) = self.block.changed.pop_first() {
+                self.batch.replace(Table::Accounts, &number.key(), changed.before.as_deref(), &changed.after)?;
+            } else {
+                self.finish_block()?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes all that is left to be written.
+    pub fn finish(&mut self) -> Result<(), StateError> {
+        while self.finish_some()? {}
+        Ok(())
+    }
+
+    /// Sees what has changed of an account, and gives it a number if it has none.
+    fn set_aside(&mut self, address: &Address, open: OpenAccount) -> Result<(), StateError> {
+        let OpenAccount { number, account, before, was_known, had_stake } = open;
+        let after = account.to_bytes();
+        let is_untouched = before.is_none() && account == Account::default();
+        if is_untouched || before.as_ref() == Some(&after) {
+            return Ok(());
+        }
+        let number = match number {
+            Some(number) => number,
+            None => self.give_number(address)?,
+        };
+        if account.is_known() && !was_known {
+            let height = self.block.height;
+            self.totals()?.count_new(height);
+        }
+        if account.has_stake() != had_stake {
+            self.set_stake(number, account.has_stake())?;
+        }
+        self.block.changed.insert(number, ChangedAccount { before, after });
+        Ok(())
+    }
+
+    fn set_stake(&mut self, number: AccountNumber, has_stake: bool) -> Result<(), StateError> {
+        let stakes = &mut self.totals()?.stakes;
+        match has_stake {
+            true => {
+                *stakes += 1;
+                Ok(self.batch.insert(Table::Stakes, &number.key(), &[])?)
+            }
+            false => {
+                *stakes = stakes.saturating_sub(1);
+                Ok(self.batch.delete(Table::Stakes, &number.key())?)
+            }
+        }
+    }
+
+    fn finish_block(&mut self) -> Result<(), StateError> {
+        let height = self.block.height;
+        std::mem::take(&mut self.block.outlinks).store(self.batch, height)?;
+        std::mem::take(&mut self.block.trails).store(self.batch, height)?;
+        match self.block.totals.take() {
+            Some((before, now)) if before != now => Ok(now.put(self.batch)?),
+            _ => Ok(()),
+        }
     }
 }
 

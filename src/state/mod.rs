@@ -10,14 +10,17 @@ mod digest;
 mod dump;
 mod effects;
 mod error;
+mod hashes;
 mod history;
 mod importances;
 mod ledger;
 mod mosaics;
 mod namespaces;
+mod numbers;
 mod outlinks;
 mod pruning;
 mod queries;
+mod trail;
 mod vesting;
 mod view;
 
@@ -26,18 +29,22 @@ pub use digest::digest;
 pub use dump::dump;
 pub use effects::{Effect, effects, effects_by};
 pub use error::StateError;
-pub use history::{HashEntry, IdCount, assign_ids, hash_entry, index_harvest, index_transaction};
+pub use hashes::{HashEntry, TOTALS_KEY as HASH_TOTALS_KEY, find_hash, hash_entry, insert_hashes, remembered_from};
+pub use history::{IdCount, assign_ids};
 pub use importances::{
     AccountImportance, ListWriter, RecalculationRecord, chunk_after, each_importance, forget_above, forget_below,
-    importance, last_recalculation,
+    importance, importance_at, last_recalculation,
 };
 pub use ledger::{BlockContext, Ledger};
 pub use mosaics::{Edition, MosaicEntry};
 pub use namespaces::Lease;
+pub use numbers::{AccountNumber, AccountTotals};
 pub use outlinks::Outlink;
 pub use pruning::Pruning;
 pub use queries::{
-    account, cosignatories, cosignatory_of, cosignatory_of_after, holdings_after, mosaic_definition, owned_mosaic,
+    account, account_at, cosignatories, cosignatory_of, cosignatory_of_after, holdings_after, mosaic_definition,
+    owned_mosaic, public_key, put_account,
 };
+pub use trail::{Direction, Place, Trail, TrailWalk};
 pub use vesting::{MAX_BALANCE, VestedBalance};
 pub use view::StateView;

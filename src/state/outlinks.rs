@@ -1,21 +1,23 @@
 //! Movements of currency as the importance calculation sees them.
 
+use super::bytes::{ByteReader, ByteWriter};
+use super::numbers::AccountNumber;
 use super::vesting::VestedBalance;
-use crate::model::{Address, Height};
-use crate::store::{StoreError, Table, Write};
+use crate::model::Height;
+use crate::store::{StoreError, Table, Write, block_key};
 
 /// A movement of currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlink {
-    /// Height of its block.
-    pub height: Height,
     /// Who paid.
-    pub sender: Address,
+    pub sender: AccountNumber,
     /// Who received.
-    pub recipient: Address,
+    pub recipient: AccountNumber,
     /// Micro-units, reduced by the unvested share of what the sender had left.
     pub weight: u64,
 }
+
+const OUTLINK_BYTES: usize = 16;
 
 impl Outlink {
     /// Weight of a movement of `amount` micro-units by a sender who has `left` after it.
@@ -26,26 +28,39 @@ impl Outlink {
         }
     }
 
-    /// Remembers the movement as that with a number in its block.
-    pub(super) fn insert(&self, batch: &mut impl Write, number: u32) -> Result<(), StoreError> {
-        let key = [self.height.0.to_be_bytes().as_slice(), &number.to_be_bytes()].concat();
-        let value = [self.sender.as_bytes().as_slice(), self.recipient.as_bytes(), &self.weight.to_le_bytes()].concat();
-        batch.insert(Table::Outlinks, &key, &value)
+    fn write(&self, out: &mut ByteWriter) {
+        out.u32(self.sender.0);
+        out.u32(self.recipient.0);
+        out.u64(self.weight);
     }
 
-    /// Reads an entry of the table.
-    pub fn from_entry(key: &[u8], value: &[u8]) -> Result<Outlink, StoreError> {
-        Outlink::parse(key, value).ok_or(StoreError::Damaged("an outlink"))
+    fn read(bytes: &[u8; OUTLINK_BYTES]) -> Result<Outlink, StoreError> {
+        let mut input = ByteReader::new(bytes, "an outlink");
+        let (sender, recipient) = (AccountNumber(input.u32()?), AccountNumber(input.u32()?));
+        Ok(Outlink { sender, recipient, weight: input.u64()? })
     }
 
-    fn parse(key: &[u8], value: &[u8]) -> Option<Outlink> {
-        let (sender, rest) = value.split_first_chunk()?;
-        let (recipient, weight) = rest.split_first_chunk()?;
-        Some(Outlink {
-            height: Height(u64::from_be_bytes(*key.first_chunk()?)),
-            sender: Address::from_stored(*sender),
-            recipient: Address::from_stored(*recipient),
-            weight: u64::from_le_bytes(weight.try_into().ok()?),
-        })
+    /// Reads movements of one block, those with the numbers `from` to at most `from + most`; also whether there are more.
+    pub fn read_some(value: &[u8], from: usize, most: usize) -> Result<(Vec<Outlink>, bool), StoreError> {
+        let (all, []) = value.as_chunks::<OUTLINK_BYTES>() else { return Err(StoreError::Damaged("outlinks")) };
+        let some = all.iter().skip(from).take(most).map(Outlink::read);
+        Ok((some.collect::<Result<_, _>>()?, all.len() > from.saturating_add(most)))
+    }
+}
+
+/// The movements of a block in the making.
+#[derive(Debug, Default)]
+pub(super) struct BlockOutlinks(ByteWriter);
+
+impl BlockOutlinks {
+    pub fn add(&mut self, outlink: Outlink) {
+        outlink.write(&mut self.0);
+    }
+
+    pub fn store(self, batch: &mut impl Write, height: Height) -> Result<(), StoreError> {
+        match self.0.0.is_empty() {
+            true => Ok(()),
+            false => batch.insert(Table::Outlinks, &block_key(height), &self.0.0),
+        }
     }
 }

@@ -3,11 +3,12 @@
 //! Of all that NIS1 prunes only outlinks, leases and hashes are kept here, as balances have no history.
 
 use super::error::StateError;
+use super::hashes;
 use super::mosaics;
 use super::namespaces;
 use crate::model::network::ChainParameters;
 use crate::model::{Height, MosaicId, Timestamp};
-use crate::store::{StoreError, Table, Write};
+use crate::store::{StoreError, Table, Write, block_key};
 
 /// Blocks between two prunings, whatever the configured block time.
 const INTERVAL: u64 = 360;
@@ -23,8 +24,9 @@ const ROWS_PER_STEP: usize = 48;
 pub struct Pruning {
     outlinks_below: Height,
     leases_below: Height,
+    height: Height,
     /// Time stamp of transactions.
-    hashes_below: Option<u32>,
+    hashes_below: Option<Timestamp>,
     stage: Stage,
 }
 
@@ -35,6 +37,8 @@ enum Stage {
     /// Mosaics of a root that has no lease any more.
     Mosaics(Vec<MosaicId>),
     Hashes,
+    /// What need not be looked for any more.
+    OldHashes,
 }
 
 impl Pruning {
@@ -44,11 +48,12 @@ impl Pruning {
             return None;
         }
         let day = chain.blocks_per_day();
-        let forgotten = |hours: u32| (i64::from(timestamp.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as u32;
+        let forgotten = |hours| (i64::from(timestamp.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as i32;
         Some(Pruning {
+            height,
             outlinks_below: height.minus(chain.blocks_per_month() + day),
             leases_below: height.minus(LEASE_DAYS * day),
-            hashes_below: chain.hash_retention_hours.map(forgotten),
+            hashes_below: chain.hash_retention_hours.map(|hours: u32| Timestamp(forgotten(hours))),
             stage: Stage::Outlinks,
         })
     }
@@ -57,7 +62,7 @@ impl Pruning {
     pub fn step(&mut self, batch: &mut impl Write) -> Result<bool, StateError> {
         match &mut self.stage {
             Stage::Outlinks => {
-                if remove_below(batch, Table::Outlinks, &self.outlinks_below.0.to_be_bytes(), |_, _| Ok(()))? {
+                if remove_below(batch, Table::Outlinks, &block_key(self.outlinks_below))? {
                     self.stage = Stage::Leases;
                 }
             }
@@ -77,25 +82,17 @@ impl Pruning {
             },
             Stage::Hashes => {
                 let Some(limit) = self.hashes_below else { return Ok(false) };
-                let remove_hash = |batch: &mut _, key: &[u8]| remove_hash(batch, key);
-                return Ok(!remove_below(batch, Table::HashesByTime, &limit.to_be_bytes(), remove_hash)?);
+                hashes::forget(batch, self.height, limit)?;
+                self.stage = Stage::OldHashes;
             }
+            Stage::OldHashes => return Ok(hashes::forget_some(batch)?),
         }
         Ok(true)
     }
 }
 
-fn remove_hash(batch: &mut impl Write, key: &[u8]) -> Result<(), StoreError> {
-    batch.delete(Table::Hashes, key.get(4..).ok_or(StoreError::Damaged("a hash's key"))?)
-}
-
-/// Removes rows below a key, the first ones, and what `also` does for each; whether there are no more.
-fn remove_below<W: Write>(
-    batch: &mut W,
-    table: Table,
-    limit: &[u8],
-    also: impl Fn(&mut W, &[u8]) -> Result<(), StoreError>,
-) -> Result<bool, StoreError> {
+/// Removes rows below a key, the first ones; whether there are no more.
+fn remove_below(batch: &mut impl Write, table: Table, limit: &[u8]) -> Result<bool, StoreError> {
     let mut keys = Vec::with_capacity(ROWS_PER_STEP);
     batch.each(table, &[], |key, _| {
         let is_old = key < limit && keys.len() < ROWS_PER_STEP;
@@ -104,10 +101,7 @@ fn remove_below<W: Write>(
         }
         Ok(is_old)
     })?;
-    for key in &keys {
-        also(batch, key)?;
-        batch.delete(table, key)?;
-    }
+    keys.iter().try_for_each(|key| batch.delete(table, key))?;
     Ok(keys.len() < ROWS_PER_STEP)
 }
 
@@ -123,17 +117,11 @@ mod tests {
         let (store, _folder) = test_store();
         let mut batch = store.begin().unwrap();
         let (height, timestamp) = (Height(360 * 200 + 1), Timestamp(10_000_000));
-        let pruning = Pruning::due(height, timestamp, &CHAIN()).unwrap();
-        let (limit, hash_limit) = (pruning.outlinks_below.0, pruning.hashes_below.unwrap());
+        let mut pruning = Pruning::due(height, timestamp, &CHAIN()).unwrap();
+        let limit = pruning.outlinks_below.0;
         for number in 0..1_000u64 {
-            let outlink = (limit - 900 + number).to_be_bytes();
-            batch.put(Table::Outlinks, &outlink, &[]).unwrap();
-            let hash = [number.to_be_bytes(); 4].concat();
-            batch.put(Table::Hashes, &hash, &[]).unwrap();
-            let time = (hash_limit - 700 + number as u32).to_be_bytes();
-            batch.put(Table::HashesByTime, &[time.as_slice(), &hash].concat(), &[]).unwrap();
+            batch.put(Table::Outlinks, &(limit - 900 + number).to_be_bytes(), &[]).unwrap();
         }
-        let mut pruning = pruning;
         let mut more = true;
         while more {
             batch.take_journal();
@@ -142,11 +130,9 @@ mod tests {
             let bytes = batch.take_journal().len();
             assert!(bytes <= 2 * ROWS_PER_STEP * 100, "{bytes} bytes of journal in one step");
         }
-        let rows = |table| batch.keys(table, &[]).unwrap();
-        assert_eq!(rows(Table::Outlinks).len(), 100);
-        assert_eq!(rows(Table::Outlinks)[0], limit.to_be_bytes());
-        assert_eq!((rows(Table::HashesByTime).len(), rows(Table::Hashes).len()), (300, 300));
-        assert_eq!(rows(Table::HashesByTime)[0][..4], hash_limit.to_be_bytes());
+        let rows = batch.keys(Table::Outlinks, &[]).unwrap();
+        assert_eq!(rows.len(), 100);
+        assert_eq!(rows[0], limit.to_be_bytes());
     }
 
     #[test]

@@ -2,12 +2,44 @@
 
 use super::account::Account;
 use super::mosaics;
+use super::numbers::{AccountNumber, AccountTotals};
+use crate::crypto::PublicKey;
 use crate::model::{Address, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
-use crate::store::{Read, StoreError, Table};
+use crate::store::{Read, StoreError, Table, Write};
 
 /// The account of an address; an unknown one has the default state.
 pub fn account(state: &impl Read, address: &Address) -> Result<Account, StoreError> {
-    state.get(Table::Accounts, address.as_bytes())?.map_or(Ok(Account::default()), Account::from_bytes)
+    match AccountNumber::of(state, address)? {
+        Some(number) => account_at(state, number),
+        None => Ok(Account::default()),
+    }
+}
+
+/// The account that has a number.
+pub fn account_at(state: &impl Read, number: AccountNumber) -> Result<Account, StoreError> {
+    state.get(Table::Accounts, &number.key())?.map_or(Ok(Account::default()), Account::from_bytes)
+}
+
+/// The key of an account, once a block has revealed it.
+pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicKey>, StoreError> {
+    AccountNumber::of(state, address)?.map_or(Ok(None), |number| number.public_key(state))
+}
+
+/// Sets an account outside of any block, as tests need it. What is counted of all accounts is not kept up.
+pub fn put_account(batch: &mut impl Write, address: &Address, account: &Account) -> Result<AccountNumber, StoreError> {
+    let number = match AccountNumber::of(batch, address)? {
+        Some(number) => number,
+        None => {
+            let mut totals = AccountTotals::of(batch)?;
+            let number = AccountNumber(totals.numbered);
+            totals.numbered += 1;
+            totals.put(batch)?;
+            number.give(batch, address)?;
+            number
+        }
+    };
+    batch.put(Table::Accounts, &number.key(), &account.to_bytes())?;
+    Ok(number)
 }
 
 /// Who may sign for an account, by address; none if it is no multisig account.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::account::Account;
+use super::hashes;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, Lease};
 use super::queries;
@@ -95,6 +96,6 @@ impl<R: Read> StateView for R {
     }
 
     fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
-        self.contains(Table::Hashes, &hash.0)
+        hashes::knows_hash(self, hash)
     }
 }

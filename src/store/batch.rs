@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::error::StoreError;
 use super::journal::{self, Journal};
 use super::read::{Read, Walk, found};
+use super::sealed;
 use super::settled::Durability;
 use super::tables::Table;
 use super::write::Write;
@@ -26,7 +27,8 @@ pub struct Batch<'env> {
     transaction: RwTransaction<'env>,
     databases: &'env [Database],
     folder: &'env Path,
-    durability: &'env Durability,
+    /// `None` for a store that is thrown away.
+    durability: Option<&'env Durability>,
     journal: Journal,
     rows: u32,
     _right: Right<'env>,
@@ -53,7 +55,7 @@ impl<'env> Batch<'env> {
         transaction: RwTransaction<'env>,
         databases: &'env [Database],
         folder: &'env Path,
-        durability: &'env Durability,
+        durability: Option<&'env Durability>,
         right: Right<'env>,
     ) -> Batch<'env> {
         Batch { transaction, databases, folder, durability, journal: Journal::default(), rows: 0, _right: right }
@@ -68,13 +70,31 @@ impl<'env> Batch<'env> {
     /// Writes a pair; large batches reach the disk before they are committed.
     fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<(), StoreError> {
         self.rows += 1 + (value.len() / PAGE) as u32;
-        let written = self.transaction.put(self.databases[table as usize], &key, &value, flags);
-        written.map_err(|error| of_disk(error, self.folder))
+        let (database, folder) = (self.databases[table as usize], self.folder);
+        let place = self.transaction.reserve(database, &key, sealed::length(table, value), flags);
+        sealed::seal(table, key, value, place.map_err(|error| of_disk(error, folder))?);
+        Ok(())
+    }
+
+    /// Writes a pair that is new. If it comes behind all others its page is filled before the next one is begun; LMDB
+    /// would leave every page half empty.
+    fn write_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let flags = WriteFlags::NO_OVERWRITE;
+        if table.grows_at_its_end() {
+            match self.write(table, key, value, flags | WriteFlags::APPEND) {
+                Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {}
+                other => return other,
+            }
+        }
+        self.write(table, key, value, flags)
     }
 
     /// Sets a key outside of the journal.
     pub fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.write(table, key, value, WriteFlags::empty())
+        match self.write_new(table, key, value) {
+            Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => self.write(table, key, value, WriteFlags::empty()),
+            other => other,
+        }
     }
 
     /// Removes a key, if present, outside of the journal.
@@ -84,6 +104,11 @@ impl<'env> Batch<'env> {
             Ok(()) | Err(lmdb::Error::NotFound) => Ok(()),
             Err(error) => Err(of_disk(error, self.folder)),
         }
+    }
+
+    /// Empties a table, outside of the journal.
+    pub fn clear(&mut self, table: Table) -> Result<(), StoreError> {
+        self.transaction.clear_db(self.databases[table as usize]).map_err(|error| of_disk(error, self.folder))
     }
 
     /// The old values of all changes since the journal was last taken.
@@ -106,16 +131,18 @@ impl<'env> Batch<'env> {
     pub fn commit(self) -> Result<(), StoreError> {
         let durability = self.durability;
         self.make_visible()?;
-        durability.settle()
+        durability.map_or(Ok(()), Durability::settle)
     }
 
     /// Makes all changes visible. They are durable once [`super::Store::settle`] has returned, or the next batch is
     /// committed. This one waits for what was committed before it.
     pub fn commit_soon(self) -> Result<(), StoreError> {
         let durability = self.durability;
-        durability.before_soon()?;
+        durability.map_or(Ok(()), Durability::before_soon)?;
         self.make_visible()?;
-        durability.after_soon();
+        if let Some(durability) = durability {
+            durability.after_soon();
+        }
         Ok(())
     }
 
@@ -123,13 +150,15 @@ impl<'env> Batch<'env> {
     pub(super) fn make_visible(self) -> Result<(), StoreError> {
         let Batch { transaction, folder, durability, .. } = self;
         transaction.commit().map_err(|error| of_disk(error, folder))?;
-        durability.committed();
+        if let Some(durability) = durability {
+            durability.committed();
+        }
         Ok(())
     }
 }
 
 /// Names the disk where it is what failed.
-fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
+pub(super) fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
     match error {
         lmdb::Error::Other(number) if number > 0 => {
             let free = rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
@@ -144,11 +173,11 @@ fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
 
 impl Read for Batch<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        found(self.transaction.get(self.databases[table as usize], &key))
+        found(table, key, self.transaction.get(self.databases[table as usize], &key))
     }
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
-        Ok(Walk::new(self.transaction.open_ro_cursor(self.databases[table as usize])?, None))
+        Ok(Walk::new(table, self.transaction.open_ro_cursor(self.databases[table as usize])?, None))
     }
 }
 
@@ -156,7 +185,7 @@ impl Write for Batch<'_> {
     /// Sets a key and remembers its old value in the journal.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let database = self.databases[table as usize];
-        self.journal.record(table, key, found(self.transaction.get(database, &key))?);
+        self.journal.record(table, key, found(table, key, self.transaction.get(database, &key))?);
         self.write(table, key, value, WriteFlags::empty())
     }
 
@@ -164,7 +193,7 @@ impl Write for Batch<'_> {
     /// broken invariant and refused.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.journal.record(table, key, None);
-        match self.write(table, key, value, WriteFlags::NO_OVERWRITE) {
+        match self.write_new(table, key, value) {
             Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {
                 Err(StoreError::Damaged("a key is present that should be new"))
             }
@@ -175,13 +204,16 @@ impl Write for Batch<'_> {
     /// Sets a key whose old value the caller knows, which saves looking for it.
     fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
         self.journal.record(table, key, before);
-        self.write(table, key, value, WriteFlags::empty())
+        match before {
+            Some(_) => self.write(table, key, value, WriteFlags::empty()),
+            None => self.write_new(table, key, value),
+        }
     }
 
     /// Removes a key, if present, and remembers its value in the journal.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         let database = self.databases[table as usize];
-        if let Some(value) = found(self.transaction.get(database, &key))? {
+        if let Some(value) = found(table, key, self.transaction.get(database, &key))? {
             self.journal.record(table, key, Some(value));
             self.rows += 1;
             self.transaction.del(database, &key, None).map_err(|error| of_disk(error, self.folder))?;

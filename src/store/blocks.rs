@@ -27,7 +27,7 @@ pub struct StoredBlock {
     pub ids: (u64, u64),
 }
 
-const HEADER_BYTES: usize = 32 + 32 + 4 + 8 + 16 + 8 + 40 + 8 + 8;
+pub(super) const HEADER_BYTES: usize = 32 + 32 + 4 + 8 + 16 + 8 + 40 + 8 + 8;
 const NO_LESSOR: [u8; 40] = [0; 40];
 
 impl StoredBlock {

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::data_file::FileFault;
+use super::replacement::Room;
+use super::tables::Table;
 use crate::model::Difference;
 
 /// A failure of the store. None of them is caused by what a peer or a client sends.
@@ -22,6 +24,10 @@ pub enum StoreError {
     Folder(PathBuf, std::io::Error),
     /// The store was written by another version of this program.
     Schema { found: String, expected: String },
+    /// The store was written by an older version, and a new one can be built from its blocks.
+    OlderSchema { found: String, expected: String },
+    /// The disk has too little room to build a new store beside the old one.
+    NoRoom { folder: PathBuf, room: Room },
     /// The store holds the chain of another network, which differs from the configured one in these settings: first the
     /// store's value, then the configured one.
     OtherNetwork { store: String, configured: String, differences: Vec<Difference> },
@@ -39,6 +45,8 @@ pub enum StoreError {
     Empty,
     /// Reading was interrupted by [`crate::store::Store::stop_when`].
     Interrupted,
+    /// A row is not as it was written: the disk has damaged it.
+    Corrupt { table: Table, key: Vec<u8> },
     /// A value cannot be read back: the file is damaged.
     Damaged(&'static str),
 }
@@ -80,6 +88,23 @@ impl fmt::Display for StoreError {
                 "the store was written by another version of nisd (schema {found}, this program needs {expected}); \
                  use that version, or import the chain into an empty folder"
             ),
+            StoreError::OlderSchema { found, expected } => write!(
+                f,
+                "the store was written by an older version of nisd (schema {found}, this program has {expected}); \
+                 `nisd reindex` builds it anew from its own blocks, and so does a start of the node"
+            ),
+            StoreError::NoRoom { folder, room: Room { needed, free } } => {
+                write!(
+                    f,
+                    "building the store anew needs about {} MiB in {}",
+                    needed.div_ceil(1 << 20),
+                    folder.display()
+                )?;
+                if let Some(free) = free {
+                    write!(f, ", and {} MiB are free there", free >> 20)?;
+                }
+                f.write_str("; make room, the old store is as it was")
+            }
             StoreError::OtherNetwork { store, configured, differences } => {
                 write!(f, "the store holds the chain of {store}, but the configuration is for {configured}: ")?;
                 for Difference { key, values: [stored, configured] } in differences {
@@ -104,6 +129,13 @@ impl fmt::Display for StoreError {
             StoreError::BeingChanged => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
             StoreError::Interrupted => f.write_str("interrupted"),
+            StoreError::Corrupt { table, key } => write!(
+                f,
+                "the store is damaged: in the table {} the row {} is not as it was written; restore the folder from a \
+                 backup or import the chain again",
+                table.name(),
+                hex::encode(key)
+            ),
             StoreError::Damaged(what) => {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
             }

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek, Write as _};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,15 +12,16 @@ use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::batch::{Batch, Right};
+use super::batch::{Batch, Right, of_disk};
 use super::data_file::{self, FileFault};
 use super::error::StoreError;
+use super::older;
 use super::read::Snapshot;
 use super::settled::{self, Boot, Durability};
 use super::tables::Table;
 
 /// Version of the tables' layout. A store with another one is refused.
-pub const SCHEMA: &str = "3";
+pub const SCHEMA: &str = "4";
 
 const SCHEMA_KEY: &[u8] = b"schema";
 const NETWORK_KEY: &[u8] = b"network";
@@ -81,12 +83,11 @@ const MADE: &[u8; 5] = b"made\n";
 const LEAST_MAP_SIZE: usize = 64 << 20;
 /// LMDB's list of readers, shared by all processes. What it maps of it must be on the disk: where a page of it has no
 /// room, touching it would kill the process (SIGBUS).
-const READERS_FILE: &str = "lock.mdb";
+pub(super) const READERS_FILE: &str = "lock.mdb";
 const READERS_FILE_BYTES: u64 = 32 << 10;
 const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
-const EACCES: i32 = Errno::ACCESS.raw_os_error();
 /// The file in which LMDB keeps everything.
-const DATA_FILE: &str = data_file::NAME;
+pub(super) const DATA_FILE: &str = data_file::NAME;
 
 /// A store for tests, and the folder that it goes with.
 #[cfg(test)]
@@ -102,9 +103,23 @@ pub fn exists(folder: &Path) -> bool {
     folder.join(DATA_FILE).exists()
 }
 
+/// The schema of the store in a folder, if that is an older one from which a new store can be built. Refused like a
+/// store that is to be changed.
+pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
+    let _lock = lock_existing(folder, Boot::present())?;
+    let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
+    let stored = stored_meta(&environment(folder, options, flags)?)?;
+    Ok(stored.map(|(schema, _)| schema).filter(|schema| older::is_readable(schema)))
+}
+
 /// Bytes of the store in a folder.
 pub fn size(folder: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(folder.join(DATA_FILE))?.len())
+}
+
+/// The file system's number of the file in which everything is kept.
+fn data_file_number(folder: &Path) -> Option<u64> {
+    std::fs::metadata(folder.join(DATA_FILE)).ok().map(|file| file.ino())
 }
 
 impl Store {
@@ -129,7 +144,7 @@ impl Store {
         }
         let durability = Durability::new(folder, boot)?;
         let store = Store {
-            databases: create_tables(&environment, &durability)?,
+            databases: create_tables(&environment, folder, Some(&durability))?,
             environment,
             folder: folder.to_owned(),
             durability: Some(durability),
@@ -148,6 +163,22 @@ impl Store {
         Ok(Store { _lock: Some(lock), ..store })
     }
 
+    /// Makes a store in an empty folder that is thrown away afterwards: nothing waits for the disk, and nothing is kept
+    /// from other processes.
+    pub fn scratch(folder: &Path, options: Options) -> Result<Store, StoreError> {
+        make_room_for_readers(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
+        let databases = create_tables(&environment, folder, None)?;
+        let (folder, has_batch) = (folder.to_owned(), Cell::new(false));
+        Ok(Store { environment, databases, folder, durability: None, has_batch, _lock: None, stop: None })
+    }
+
+    /// The same store, whose files were moved to another folder that is locked.
+    pub(super) fn moved(self, folder: PathBuf, lock: File) -> Store {
+        let durability = self.durability.map(|durability| durability.moved(folder.clone()));
+        Store { folder, durability, _lock: Some(lock), ..self }
+    }
+
     /// Opens a store that exists, whatever its chain; gives the text of its identity too.
     pub fn open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String), StoreError> {
         Store::open_existing_in(Boot::present(), folder, access, options)
@@ -160,22 +191,31 @@ impl Store {
         access: AccessMode,
         options: Options,
     ) -> Result<(Store, String), StoreError> {
-        if !exists(folder) {
-            return Err(StoreError::Empty);
+        let file = data_file_number(folder);
+        let opened = Store::try_open_existing(boot, folder, access, options)?;
+        match data_file_number(folder) == file {
+            true => Ok(opened),
+            // A new store was put in the place of this one meanwhile.
+            false => {
+                drop(opened);
+                Store::try_open_existing(boot, folder, access, options)
+            }
         }
+    }
+
+    fn try_open_existing(
+        boot: Boot,
+        folder: &Path,
+        access: AccessMode,
+        options: Options,
+    ) -> Result<(Store, String), StoreError> {
         let (_lock, flags) = match access {
-            AccessMode::Exclusive => (Some(lock(folder)?), EnvironmentFlags::NO_SYNC),
+            AccessMode::Exclusive => (Some(lock_existing(folder, boot)?), EnvironmentFlags::NO_SYNC),
             AccessMode::Shared => (None, EnvironmentFlags::READ_ONLY),
         };
-        match access {
-            AccessMode::Exclusive => settled::go_back(folder, boot)?,
-            AccessMode::Shared => settled::refuse_unsettled(folder, boot)?,
-        }
-        let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
-        check_data_file(folder, is_made)?;
-        if size(folder).is_ok_and(|bytes| bytes == 0) {
-            // Its making was interrupted.
-            return Err(StoreError::Empty);
+        if access == AccessMode::Shared {
+            settled::refuse_unsettled(folder, boot)?;
+            check_existing(folder)?;
         }
         let flags = match make_room_for_readers(folder) {
             Ok(()) => flags,
@@ -218,9 +258,9 @@ impl Store {
 
     /// The one writer. Fails while there is another in this process, and in one that may only read.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
-        let durability = self.durability.as_ref().ok_or(lmdb::Error::Other(EACCES))?;
         let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
-        durability.begin()?;
+        let durability = self.durability.as_ref();
+        durability.map_or(Ok(()), Durability::begin)?;
         Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, &self.folder, durability, right))
     }
 
@@ -238,6 +278,31 @@ impl Store {
     /// Waits until all that is committed is on the disk.
     pub fn settle(&self) -> Result<(), StoreError> {
         if self.is_unsettled() { self.durability.as_ref().map_or(Ok(()), Durability::settle) } else { Ok(()) }
+    }
+}
+
+/// Locks the folder of a store that exists, and looks at its file.
+pub(super) fn lock_existing(folder: &Path, boot: Boot) -> Result<File, StoreError> {
+    if !exists(folder) {
+        return Err(StoreError::Empty);
+    }
+    let lock = lock(folder)?;
+    settled::go_back(folder, boot)?;
+    check_existing(folder)?;
+    Ok(lock)
+}
+
+/// Refuses a folder without a store that can be opened.
+fn check_existing(folder: &Path) -> Result<(), StoreError> {
+    if !exists(folder) {
+        return Err(StoreError::Empty);
+    }
+    let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
+    check_data_file(folder, is_made)?;
+    match size(folder) {
+        // Its making was interrupted.
+        Ok(0) => Err(StoreError::Empty),
+        _ => Ok(()),
     }
 }
 
@@ -302,13 +367,20 @@ fn check_data_file(folder: &Path, has_been_made: bool) -> Result<(), StoreError>
 type Databases = [Database; Table::ALL.len()];
 
 /// Each table that is missing is a commit of its own.
-fn create_tables(environment: &Environment, durability: &Durability) -> Result<Databases, StoreError> {
+fn create_tables(
+    environment: &Environment,
+    folder: &Path,
+    durability: Option<&Durability>,
+) -> Result<Databases, StoreError> {
     tables(|table| match environment.open_db(Some(table.name())) {
         Err(lmdb::Error::NotFound) => {
-            durability.begin()?;
-            let database = environment.create_db(Some(table.name()), DatabaseFlags::empty())?;
-            durability.committed();
-            durability.settle()?;
+            durability.map_or(Ok(()), Durability::begin)?;
+            let created = environment.create_db(Some(table.name()), DatabaseFlags::empty());
+            let database = created.map_err(|error| of_disk(error, folder))?;
+            if let Some(durability) = durability {
+                durability.committed();
+                durability.settle()?;
+            }
             Ok(database)
         }
         other => Ok(other?),
@@ -326,7 +398,7 @@ fn tables(open: impl Fn(Table) -> Result<Database, StoreError>) -> Result<Databa
 }
 
 /// Opens the environment with as much address space as can be had of what is asked for.
-fn environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
+pub(super) fn environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
     let mut bytes = options.map_size;
     loop {
         match try_environment(folder, bytes, flags) {
@@ -358,7 +430,7 @@ fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> R
 }
 
 /// Schema and network of a store that was written before.
-fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
+pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
     let meta = match environment.open_db(Some(Table::Meta.name())) {
         Ok(meta) => meta,
         Err(lmdb::Error::NotFound) => return Ok(None),
@@ -374,9 +446,11 @@ fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, St
 }
 
 fn check_schema(found: &str) -> Result<(), StoreError> {
-    match found == SCHEMA {
+    let (found, expected) = (found.to_owned(), SCHEMA.to_owned());
+    match found == expected {
         true => Ok(()),
-        false => Err(StoreError::Schema { found: found.to_owned(), expected: SCHEMA.to_owned() }),
+        false if older::is_readable(&found) => Err(StoreError::OlderSchema { found, expected }),
+        false => Err(StoreError::Schema { found, expected }),
     }
 }
 

@@ -7,12 +7,13 @@ use lmdb::{Cursor, Database, InactiveTransaction, RoCursor, RoTransaction, Trans
 
 use super::error::StoreError;
 use super::overlay::{TableChanges, first_from, last_before};
+use super::sealed;
 use super::tables::Table;
 
 // Operations of LMDB's cursors, by the numbers of its interface.
 const NEXT: u32 = 8;
 const PREVIOUS: u32 = 12;
-const LAST: u32 = 6;
+pub(super) const LAST: u32 = 6;
 const SET_RANGE: u32 = 17;
 
 /// Something that can be read: the last commit, or a batch with its own changes.
@@ -90,6 +91,7 @@ pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
 /// A walk over the entries of a table.
 pub struct Walk<'a> {
+    table: Table,
     cursor: RoCursor<'a>,
     stop: Option<&'a AtomicBool>,
     layer: Option<Layer<'a>>,
@@ -103,8 +105,8 @@ struct Layer<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(cursor: RoCursor<'a>, stop: Option<&'a AtomicBool>) -> Walk<'a> {
-        Walk { cursor, stop, layer: None }
+    pub(super) fn new(table: Table, cursor: RoCursor<'a>, stop: Option<&'a AtomicBool>) -> Walk<'a> {
+        Walk { table, cursor, stop, layer: None }
     }
 
     /// The same walk with changes on top.
@@ -206,7 +208,7 @@ impl<'a> Walk<'a> {
     fn go(&mut self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
         check_stop(self.stop)?;
         match self.cursor.get(key, None, operation) {
-            Ok((Some(key), value)) => Ok(Some((key, value))),
+            Ok((Some(key), row)) => Ok(Some((key, sealed::unseal(self.table, key, row)?))),
             Ok((None, _)) => Err(StoreError::Damaged("an entry without a key")),
             Err(lmdb::Error::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
@@ -265,17 +267,22 @@ fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
 impl Read for Snapshot<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         check_stop(self.stop)?;
-        found(self.transaction.get(self.databases[table as usize], &key))
+        found(table, key, self.transaction.get(self.databases[table as usize], &key))
     }
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
-        Ok(Walk::new(self.transaction.open_ro_cursor(self.databases[table as usize])?, self.stop))
+        Ok(Walk::new(table, self.transaction.open_ro_cursor(self.databases[table as usize])?, self.stop))
     }
 }
 
-pub(super) fn found(result: Result<&[u8], lmdb::Error>) -> Result<Option<&[u8]>, StoreError> {
-    match result {
-        Ok(value) => Ok(Some(value)),
+/// What was found of a row.
+pub(super) fn found<'a>(
+    table: Table,
+    key: &[u8],
+    row: Result<&'a [u8], lmdb::Error>,
+) -> Result<Option<&'a [u8]>, StoreError> {
+    match row {
+        Ok(row) => sealed::unseal(table, key, row).map(Some),
         Err(lmdb::Error::NotFound) => Ok(None),
         Err(error) => Err(error.into()),
     }

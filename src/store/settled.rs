@@ -42,7 +42,7 @@ use super::error::StoreError;
 use super::write_back::WriteBack;
 
 /// The file of the record, beside the data file.
-const FILE: &str = "settled";
+pub const FILE: &str = "settled";
 const MARK: &[u8; 8] = b"settled1";
 /// Bytes from one place of the record to the other: no disk damages more than that by a write that is cut short.
 const PLACE: u64 = 4096;
@@ -236,6 +236,12 @@ impl Durability {
             #[cfg(test)]
             fails: Cell::new(false),
         })
+    }
+
+    /// The same once the files were moved to another folder.
+    pub fn moved(mut self, folder: PathBuf) -> Durability {
+        self.folder = folder;
+        self
     }
 
     /// Before a batch is begun: there is a record of this run of the system.

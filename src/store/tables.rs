@@ -9,11 +9,20 @@ pub enum Table {
     Blocks,
     /// Height → old values of all that the block changed, for the last blocks only.
     Undo,
-    /// Grouped height → what was recalculated; grouped height ‖ address → importances up to that address
+    /// Grouped height → what was recalculated; grouped height ‖ account number → importances up to that account
     /// ([`crate::state::AccountImportance`]).
     Importances,
-    /// Address → [`crate::state::Account`].
+    /// Account number → what blocks change of an account ([`crate::state::Account`]).
     Accounts,
+    /// Decoded address → account number.
+    Numbers,
+    /// Account number → decoded address, then the key once it is known.
+    Identities,
+    /// Name → numbers that are counted along with the blocks ([`crate::state::AccountTotals`] and others).
+    Totals,
+    /// Account number → nothing: the accounts that have enough to take part in the importance calculation, once all
+    /// they have is vested.
+    Stakes,
     /// Multisig account ‖ cosignatory → nothing.
     Cosignatories,
     /// Cosignatory ‖ multisig account → nothing.
@@ -32,17 +41,19 @@ pub enum Table {
     Balances,
     /// Address ‖ mosaic id → nothing: the mosaics in which an account is invested.
     Holdings,
-    /// Height ‖ number in the block → sender ‖ recipient ‖ weight of a movement of currency.
+    /// Height → movements of currency in the block ([`crate::state::Outlink`]).
     Outlinks,
-    /// Transaction hash → where it is ([`crate::state::HashEntry`]).
+    /// Era ‖ first bytes of a transaction hash ‖ height ‖ index in the block → nothing ([`crate::state::HashEntry`]). An
+    /// era is a range of transaction numbers: new rows come to the last one only.
     Hashes,
-    /// Time stamp ‖ transaction hash → nothing, for forgetting old hashes.
-    HashesByTime,
     /// Height ‖ number → mosaics that expired or came back.
     ExpiredMosaics,
-    /// Address ‖ direction ‖ transaction id → height ‖ index in the block.
-    Transfers,
-    /// Address ‖ height → nothing, for every block signed by or credited to the account.
+    /// Height → for each transaction of the block whom it concerns, and where theirs before it are
+    /// ([`crate::state::Trail`]).
+    Trails,
+    /// Account number ‖ direction ‖ transaction id → height and index in the block, now and then on a trail.
+    Signposts,
+    /// Account number ‖ height → nothing, for every block signed by or credited to the account.
     Harvests,
     /// Row → provision of a namespace; nothing is ever forgotten ([`crate::state::catalogue::Provision`]).
     Provisions,
@@ -54,12 +65,16 @@ pub enum Table {
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 22] = [
+    pub const ALL: [Table; 26] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
         Table::Importances,
         Table::Accounts,
+        Table::Numbers,
+        Table::Identities,
+        Table::Totals,
+        Table::Stakes,
         Table::Cosignatories,
         Table::CosignatoryOf,
         Table::Namespaces,
@@ -70,9 +85,9 @@ impl Table {
         Table::Holdings,
         Table::Outlinks,
         Table::Hashes,
-        Table::HashesByTime,
         Table::ExpiredMosaics,
-        Table::Transfers,
+        Table::Trails,
+        Table::Signposts,
         Table::Harvests,
         Table::Provisions,
         Table::Definitions,
@@ -82,6 +97,15 @@ impl Table {
     /// Tables that a block changes through the journal and an undo restores.
     pub fn state() -> impl Iterator<Item = Table> {
         Table::ALL.into_iter().skip(Table::Accounts as usize)
+    }
+
+    /// Whether new rows come behind all others, so that its pages can be filled one after the other.
+    pub(super) fn grows_at_its_end(self) -> bool {
+        use Table::{Accounts, Blocks, Definitions, Identities, Importances, Outlinks, Provisions, Trails, Undo};
+        matches!(
+            self,
+            Blocks | Undo | Importances | Accounts | Identities | Outlinks | Trails | Provisions | Definitions
+        )
     }
 
     /// The table with a number.
@@ -97,6 +121,10 @@ impl Table {
             Table::Undo => "undo",
             Table::Importances => "importances",
             Table::Accounts => "accounts",
+            Table::Numbers => "numbers",
+            Table::Identities => "identities",
+            Table::Totals => "totals",
+            Table::Stakes => "stakes",
             Table::Cosignatories => "cosignatories",
             Table::CosignatoryOf => "cosignatory-of",
             Table::Namespaces => "namespaces",
@@ -107,9 +135,9 @@ impl Table {
             Table::Holdings => "holdings",
             Table::Outlinks => "outlinks",
             Table::Hashes => "hashes",
-            Table::HashesByTime => "hashes-by-time",
             Table::ExpiredMosaics => "expired-mosaics",
-            Table::Transfers => "transfers",
+            Table::Trails => "trails",
+            Table::Signposts => "signposts",
             Table::Harvests => "harvests",
             Table::Provisions => "provisions",
             Table::Definitions => "definitions",

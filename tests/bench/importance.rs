@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nisd::crypto::PublicKey;
-use nisd::importance::{CalculationProgress, Importances, ProofOfImportance, Settings};
+use nisd::importance::{CalculationProgress, Importances, Party, ProofOfImportance, Settings};
 use nisd::model::{Address, Amount, Height, NetworkByte};
 
 /// Units of work in a slice, worth about 0.1 ms in most phases and half a millisecond in the dearest.
@@ -107,19 +107,23 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (ProofOfImportance, Duration,
     };
     let known = graph.eligible.len() as u64;
     let mut calculation = ProofOfImportance::new(Settings::new(HEIGHT, BLOCKS_PER_DAY, known));
-    for (number, address) in graph.eligible.iter().enumerate() {
+    for (number, address) in (0..).zip(&graph.eligible) {
+        let party = Party { number, address: *address };
         let vested = Amount::whole(10_000 + random.below(1_000_000) as u64);
-        timed(&mut || calculation.add_account(*address, vested, Height(1 + number as u64 % 70_000)));
+        timed(&mut || calculation.add_account(party, vested, Height(1 + u64::from(number) % 70_000)));
     }
     for link in 0..links {
         let height = Height(HEIGHT.0 - 30 * BLOCKS_PER_DAY * (links - link) as u64 / links as u64);
         let weight = (1_000 + random.below(100_000) as u64) * 1_000_000;
         let (sender, recipient) = match hub && link < graph.eligible.len() {
-            true => (&graph.eligible[0], &graph.eligible[link]),
+            true => (0, link),
             false => graph.pair(&mut random),
         };
         if sender != recipient {
-            timed(&mut || calculation.add_outlink(height, sender, recipient, weight));
+            let address = || Ok::<_, ()>(graph.address(recipient));
+            timed(&mut || {
+                calculation.add_outlink(height, sender as u32, recipient as u32, weight, address).expect("one")
+            });
         }
     }
     (calculation, total, longest)
@@ -145,15 +149,21 @@ impl Graph {
         Graph { eligible, others: (accounts..accounts * 3 / 2).map(address).collect() }
     }
 
+    /// The address of a number: those that take part come first.
+    fn address(&self, number: usize) -> Address {
+        let other = || self.others[number - self.eligible.len()];
+        self.eligible.get(number).copied().unwrap_or_else(other)
+    }
+
     /// Sender and recipient of a movement.
-    fn pair(&self, random: &mut Random) -> (&Address, &Address) {
+    fn pair(&self, random: &mut Random) -> (usize, usize) {
         let sender = random.skewed(self.eligible.len());
         let recipient = match random.below(10) {
-            0 => return (&self.eligible[sender], &self.others[random.skewed(self.others.len())]),
+            0 => return (sender, self.eligible.len() + random.skewed(self.others.len())),
             1..=5 => (sender + 1 + random.below(12)) % self.eligible.len(),
             _ => random.skewed(self.eligible.len()),
         };
-        (&self.eligible[sender], &self.eligible[recipient])
+        (sender, recipient)
     }
 }
 

@@ -21,7 +21,7 @@ const GENERATION_HASH: Hash256 = Hash256([7; 32]);
 const NEMESIS: u64 = 0;
 /// Whole units in circulation.
 pub const TOTAL: u64 = 9_000_000_000;
-/// Forks, all of which such a network has behind it.
+/// Forks, all of which such a network has behind it unless it says otherwise.
 const FORKS: [&str; 6] = ["multisigMOfN", "mosaics", "firstFee", "secondFee", "remoteAccount", "mosaicRedefinition"];
 
 /// The private key with this number.
@@ -130,8 +130,8 @@ impl Genesis {
         for (key, value) in identity.iter().filter(|(key, _)| !replaced(key)).chain(more) {
             let _ = writeln!(text, "{key} = {value}");
         }
-        for fork in FORKS {
-            let _ = writeln!(text, "nis.{fork}ForkHeight = 1");
+        for key in FORKS.map(|fork| format!("nis.{fork}ForkHeight")).iter().filter(|key| !replaced(key)) {
+            let _ = writeln!(text, "{key} = 1");
         }
         let config = folder.join("node.properties");
         fs::write(&config, text).expect("room");

@@ -132,10 +132,9 @@ impl Run<'_, '_> {
         let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
         let mut pruning = ledger.pruning();
         while pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.batch).unwrap()) {}
-        for (index, transaction) in block.transactions.iter().enumerate() {
-            let children = transaction.children().map(Transaction::hash).collect();
-            let hashes = Hashes { own: transaction.hash(), children };
-            apply::record(ledger.batch, &block, index, &hashes, &settled, network.byte).unwrap();
+        let hashes: Vec<Hashes> = block.transactions.iter().map(Transaction::hashes).collect();
+        for number in 0..hashes.len() {
+            apply::record(&mut ledger, &block, &hashes, &settled, number).unwrap();
         }
         ledger.finish().unwrap();
         self.store(&block, settled);

@@ -29,7 +29,7 @@ impl ChainView<'_> {
         let importance = state::importance(self.snapshot, address)?.map_or(0.0, |last| last.importance);
         Ok(AccountInfo {
             address: *address,
-            public_key: account.public_key,
+            public_key: if account.has_key { state::public_key(self.snapshot, address)? } else { None },
             balance: Amount(balance.total()),
             vested_balance: Amount(balance.vested),
             harvested_blocks: account.harvested_blocks,

@@ -23,7 +23,8 @@ use crate::net::http::{Reply, RequestReader};
 use crate::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
 use crate::rules::{self, Refusal, ValidationResult};
 use crate::state::{
-    Account, AccountImportance, Ledger, LinkRole, ListWriter, RecalculationRecord, RemoteLink, VestedBalance, effects,
+    Account, AccountImportance, Ledger, LinkRole, ListWriter, RecalculationRecord, RemoteLink, VestedBalance, account,
+    effects, put_account,
 };
 use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, tip};
 
@@ -193,7 +194,7 @@ impl Scene {
     }
 
     pub fn put_account_of(&self, address: Address, account: &Account) {
-        self.write(|batch| batch.put(Table::Accounts, address.as_bytes(), &account.to_bytes()).unwrap());
+        self.write(|batch| assert!(put_account(batch, &address, account).is_ok()));
     }
 
     pub fn put_cosignatory(&self, multisig: u8, cosignatory: Address) {
@@ -223,7 +224,9 @@ impl Scene {
         self.write(|batch| {
             let recalculation = RecalculationRecord { height: Height(1), handed_over: 1, eligible: 1 };
             let mut list = ListWriter::begin(recalculation, batch).unwrap();
-            let entry = AccountImportance { address: address(byte), height: Height(1), importance, page_rank: 0.0 };
+            let known = account(batch, &address(byte)).unwrap();
+            let account = put_account(batch, &address(byte), &known).unwrap();
+            let entry = AccountImportance { account, height: Height(1), importance, page_rank: 0.0 };
             list.push(entry, batch).unwrap();
             list.finish(batch).unwrap();
         });
@@ -233,7 +236,7 @@ impl Scene {
     pub fn put_link(&self, to: Address, role: LinkRole, mode: LinkMode, height: u64) {
         let link = RemoteLink { role, other: address(3), height: Height(height), mode };
         let account = Account { first_height: 1, links: vec![link], ..Account::default() };
-        self.write(|batch| batch.put(Table::Accounts, to.as_bytes(), &account.to_bytes()).unwrap());
+        self.write(|batch| assert!(put_account(batch, &to, &account).is_ok()));
     }
 
     /// Adds a block with these transactions.
@@ -259,10 +262,11 @@ impl Scene {
             apply::apply_transaction(&mut ledger, transaction, &list).unwrap();
         }
         let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
-        ledger.finish().unwrap();
-        for (index, transaction) in block.transactions.iter().enumerate() {
-            apply::record(&mut batch, &block, index, &transaction.hashes(), &settled, NETWORK).unwrap();
+        let hashes: Vec<_> = block.transactions.iter().map(Transaction::hashes).collect();
+        for number in 0..hashes.len() {
+            apply::record(&mut ledger, &block, &hashes, &settled, number).unwrap();
         }
+        ledger.finish().unwrap();
         let header = StoredBlock {
             height,
             hash: block.hash(),

@@ -20,9 +20,10 @@ use crate::model::{
     NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
 use crate::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
+use crate::state;
 use crate::state::{
     Account, AccountImportance, BlockContext, Effect, Ledger, LinkRole, ListWriter, MAX_BALANCE, RecalculationRecord,
-    RemoteLink, VestedBalance,
+    RemoteLink, VestedBalance, put_account,
 };
 use crate::store::{Snapshot, Store, StoredBlock, Table, Write, block_key, test_store};
 
@@ -103,7 +104,7 @@ impl Scene {
         let account = self.accounts.entry(address(name)).or_insert(Account { first_height: 1, ..Account::default() });
         change(account);
         let mut batch = self.store.begin().unwrap();
-        batch.put(Table::Accounts, address(name).as_bytes(), &account.to_bytes()).unwrap();
+        put_account(&mut batch, &address(name), account).unwrap();
         batch.commit().unwrap();
         self
     }
@@ -133,7 +134,7 @@ impl Scene {
     fn with_balance(self, address: Address, balance: VestedBalance) -> Scene {
         let account = Account { first_height: 1, balance, ..Account::default() };
         let mut batch = self.store.begin().unwrap();
-        batch.put(Table::Accounts, address.as_bytes(), &account.to_bytes()).unwrap();
+        put_account(&mut batch, &address, &account).unwrap();
         batch.commit().unwrap();
         self
     }
@@ -154,14 +155,17 @@ impl Scene {
     fn important(self, names: &[u8], at: Height) -> Scene {
         let mut batch = self.store.begin().unwrap();
         let share = 1.0 / names.len() as f64;
-        let mut addresses: Vec<Address> = names.iter().map(|name| address(*name)).collect();
-        addresses.sort();
+        let addresses: Vec<Address> = names.iter().map(|name| address(*name)).collect();
         let count = addresses.len() as u64;
         let list = RecalculationRecord { height: LAST.next().grouped(), handed_over: count, eligible: count };
         let mut writer = ListWriter::begin(list, &mut batch).unwrap();
-        for address in addresses {
-            let height = at.grouped();
-            let entry = AccountImportance { address, height, importance: share, page_rank: 0.0 };
+        let known = |address: &Address| state::account(&batch, address).unwrap();
+        let accounts: Vec<(Address, Account)> = addresses.iter().map(|address| (*address, known(address))).collect();
+        let numbers = accounts.iter().map(|(address, account)| put_account(&mut batch, address, account).unwrap());
+        let mut numbers: Vec<_> = numbers.collect();
+        numbers.sort();
+        for account in numbers {
+            let entry = AccountImportance { account, height: at.grouped(), importance: share, page_rank: 0.0 };
             writer.push(entry, &mut batch).unwrap();
         }
         writer.finish(&mut batch).unwrap();

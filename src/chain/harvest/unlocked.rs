@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::crypto::KeyPair;
+use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height, Network};
 use crate::rules::may_not_harvest;
 use crate::state::{LinkRole, StateView};
 use crate::store::StoreError;
-
-/// The least vested balance of an account that harvests.
-const MIN_VESTED: Amount = Amount::whole(10_000);
 
 /// What came of unlocking an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +52,7 @@ pub fn may_be_unlocked(
     let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.other);
     let behind = owner.map(|owner| state.account(&owner)).transpose()?.unwrap_or(account);
     let vested = Amount(behind.balance.at(height, &network.chain).vested);
-    Ok(if vested < MIN_VESTED { UnlockResult::HarvestingIneligible } else { UnlockResult::Success })
+    Ok(if vested < MIN_STAKE { UnlockResult::HarvestingIneligible } else { UnlockResult::Success })
 }
 
 /// The keys that harvest, and those of the configuration that are to. They are erased when they are dropped, and boxed

@@ -1,0 +1,61 @@
+//! Following the hashes of stored blocks.
+
+use std::fmt;
+
+use crate::codec::block_file::block_links;
+use crate::model::{Hash256, Height};
+
+/// A block that is not what its place in the store says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokenChain {
+    /// There is none at this height.
+    Missing(Height),
+    /// The block at this height is none, or has another height or another hash.
+    OtherBlock(Height),
+    /// The block at this height names another one as the one before it.
+    Parent(Height),
+}
+
+impl fmt::Display for BrokenChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BrokenChain::Missing(height) => write!(f, "the store is damaged: the block at height {height} is missing"),
+            BrokenChain::OtherBlock(height) => {
+                write!(f, "the store is damaged: the block at height {height} (table blocks) does not give its hash")
+            }
+            BrokenChain::Parent(height) => write!(
+                f,
+                "the store is damaged: the block at height {height} (table blocks) does not follow the one before it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BrokenChain {}
+
+/// Follows blocks from one to the next.
+#[derive(Debug)]
+pub struct HashChain {
+    next: Height,
+    /// Hash of the block before the next one; `None` if it is not known.
+    last: Option<Hash256>,
+}
+
+impl HashChain {
+    /// Begins at a height, with the hash of the block before if that is known.
+    pub fn new(first: Height, before: Option<Hash256>) -> HashChain {
+        HashChain { next: first, last: before }
+    }
+
+    /// Checks that a block in its verifiable form is the next one and has this hash.
+    pub fn follow(&mut self, hash: &Hash256, block: &[u8]) -> Result<(), BrokenChain> {
+        let links = block_links(block).filter(|links| links.height == self.next && links.hash == *hash);
+        let links = links.ok_or(BrokenChain::OtherBlock(self.next))?;
+        if self.last.is_some_and(|last| last != links.previous_hash) {
+            return Err(BrokenChain::Parent(self.next));
+        }
+        self.next = self.next.next();
+        self.last = Some(*hash);
+        Ok(())
+    }
+}

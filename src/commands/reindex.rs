@@ -1,0 +1,244 @@
+//! Building a store anew from its own blocks: `nisd reindex`, and a start on a store of an older version.
+
+use std::path::Path;
+
+use super::{Clocks, CommandError, Watch, take_in};
+use crate::chain::{BrokenChain, Intake, IntakeOptions, StoredBlocks};
+use crate::cli;
+use crate::clock::{ClockMode, NetworkClock};
+use crate::codec::network_from_text;
+use crate::config::Settings;
+use crate::model::{Hash256, Height, Network, Timestamp};
+use crate::store::{self, OldBlocks, Options, Replacement, SCHEMA, Store, StoreError, StoredBlock};
+
+/// The blocks were verified when they came in, and the clock need not be right for them.
+const REBUILD: IntakeOptions = IntakeOptions { trusted_below: Height(u64::MAX), ..super::IMPORT };
+const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
+
+/// `nisd reindex`.
+pub fn reindex(command: &cli::Store, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
+    let configured = command.config.is_some().then_some(&settings.network);
+    let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.map_size }, clocks);
+    rebuilt.map(drop).map_err(|error| in_folder(error, &command.data))
+}
+
+/// Opens the store of the settings to change it, or creates it. One of an older version is built anew first.
+pub fn open_up_to_date(settings: &Settings, clocks: Clocks) -> Result<Store, CommandError> {
+    bring_up_to_date(&settings.data, Some(&settings.network), settings, clocks)?;
+    super::open_store(settings, &settings.data)
+}
+
+/// Builds the store in a folder anew if it is of an older version.
+pub fn bring_up_to_date(
+    folder: &Path,
+    configured: Option<&Network>,
+    settings: &Settings,
+    clocks: Clocks,
+) -> Result<(), CommandError> {
+    let options = Options { map_size: settings.map_size };
+    match store::older_schema(folder, options) {
+        Ok(Some(schema)) => {
+            log::warn!(
+                "the store in {} was written by an older version of nisd (schema {schema}, this program has {SCHEMA})",
+                folder.display()
+            );
+            rebuild(folder, configured, options, clocks).map(drop).map_err(|error| in_folder(error, folder))
+        }
+        // Whoever opens the store finds what is wrong with it, and says so.
+        _ => {
+            if store::is_begun(folder) {
+                log::info!("`nisd reindex` was begun in {}, and goes on when it is called again", folder.display());
+            }
+            Ok(())
+        }
+    }
+}
+
+fn in_folder(error: CommandError, folder: &Path) -> CommandError {
+    match error {
+        CommandError::Store(error) => CommandError::Open(folder.to_owned(), error),
+        other => other,
+    }
+}
+
+/// Builds a new store from the blocks of the one in a folder, and puts it in place.
+fn rebuild(
+    folder: &Path,
+    configured: Option<&Network>,
+    options: Options,
+    clocks: Clocks,
+) -> Result<Store, CommandError> {
+    let name = |text: &str| network_from_text(text).map(|network| network.name).unwrap_or_default();
+    let replacement = Replacement::open(folder, name, options)?;
+    let network = network_from_text(replacement.old.network());
+    let network = network.ok_or(StoreError::Damaged("the description of the network"))?;
+    super::refuse_other_network(&network, configured)?;
+    tell_what_is_needed(folder, &replacement)?;
+    let tip = replacement.old.blocks()?.tip()?;
+    if let Some((height, hash)) = tip {
+        take_blocks(&replacement, &network, (height, hash), clocks)?;
+    }
+    let store = replacement.put_in_place()?;
+    log::info!("the store is built anew, the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
+    Ok(store)
+}
+
+fn tell_what_is_needed(folder: &Path, replacement: &Replacement) -> Result<(), StoreError> {
+    let reached = store::tip(&replacement.new.snapshot()?)?.map(|block| block.height);
+    let room = replacement.room()?;
+    let free = room.free.map(|free| format!(" ({} MiB are free there)", free >> 20)).unwrap_or_default();
+    let from = reached.map(|height| format!(", from height {height} on")).unwrap_or_default();
+    log::info!(
+        "building state and indexes anew from the store's own blocks{from}: needs about {} MiB in {}{free}; may be \
+         interrupted at any moment, and goes on when it is called again",
+        room.needed.div_ceil(1 << 20),
+        folder.display()
+    );
+    Ok(())
+}
+
+/// Takes all blocks of the old store into the new one, from where that ends.
+fn take_blocks(
+    replacement: &Replacement,
+    network: &Network,
+    (last, hash): (Height, Hash256),
+    clocks: Clocks,
+) -> Result<(), CommandError> {
+    let blocks = replacement.old.blocks()?;
+    let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
+    let (_, nemesis) = blocks.at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
+    let source = StoredBlocks::new(reached.next(), |height| Ok(blocks.at(height)?.map(|(_, block)| block)));
+    let options = IntakeOptions { stop_at: Some(last), ..REBUILD };
+    let intake = Intake::of(&replacement.new, network, nemesis.to_vec(), Box::new(source), options)?;
+    let clock = NetworkClock::new(END_OF_TIME, (clocks.millis)());
+    let reached = take_in(intake, &clock, clocks, Some(last), &mut SameHashes(&blocks))?;
+    let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
+    match (reached, reached_hash) == (last, Some(hash)) {
+        true => Ok(()),
+        false => Err(BrokenChain::Missing(reached.next()).into()),
+    }
+}
+
+/// Holds the blocks that are taken in against the hashes that the old store knows.
+struct SameHashes<'a>(&'a OldBlocks<'a>);
+
+impl Watch for SameHashes<'_> {
+    fn taken(&mut self, block: &StoredBlock) -> Result<(), CommandError> {
+        match self.0.at(block.height)? {
+            Some((hash, _)) if hash == block.hash => Ok(()),
+            _ => Err(BrokenChain::OtherBlock(block.height).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{OsStr, OsString};
+
+    use clap::Parser;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::commands::{self, Stop};
+    use crate::config;
+    use crate::state;
+    use crate::store::{AccessMode, PRETENDED_SCHEMA, Table};
+
+    const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
+
+    fn tiny(name: &str) -> OsString {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name).into()
+    }
+
+    /// Reads a command line on the store in a folder, and its settings.
+    fn read(folder: &Path, command: &str, arguments: &[OsString]) -> (Command, Settings) {
+        let start = ["nisd", command, "--data"].map(OsString::from).into_iter().chain([folder.into()]);
+        let mut cli = Cli::try_parse_from(start.chain(arguments.iter().cloned())).unwrap();
+        let overrides = cli.command.take_overrides().unwrap();
+        let settings = config::load(cli.command.config(), overrides, Some(OsStr::new("unused").as_ref())).unwrap();
+        (cli.command, settings)
+    }
+
+    fn import(folder: &Path, stop_at: &str) -> Result<(), CommandError> {
+        let arguments =
+            ["--config".into(), tiny("config.json"), "--stop-at".into(), stop_at.into(), tiny("blocks.bin")];
+        let (Command::Import(command), settings) = read(folder, "import", &arguments) else { unreachable!() };
+        commands::import(&command, &settings, CLOCKS)
+    }
+
+    /// A store up to a height that says that an older version wrote it.
+    fn old_store(stop_at: &str) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        import(folder.path(), stop_at).unwrap();
+        let (store, _) = open(folder.path()).unwrap();
+        let mut batch = store.begin().unwrap();
+        batch.put_unjournaled(Table::Meta, b"schema", PRETENDED_SCHEMA.as_bytes()).unwrap();
+        // Nothing but the blocks is read.
+        Table::state().chain([Table::Undo, Table::Importances]).for_each(|table| batch.clear(table).unwrap());
+        batch.commit().unwrap();
+        folder
+    }
+
+    fn open(folder: &Path) -> Result<(Store, String), StoreError> {
+        Store::open_existing(folder, AccessMode::Exclusive, Options { map_size: 1 << 26 })
+    }
+
+    fn digest(folder: &Path) -> Hash256 {
+        state::digest(&open(folder).unwrap().0.snapshot().unwrap()).unwrap()
+    }
+
+    fn whole(stop_at: &str) -> Hash256 {
+        let folder = tempfile::tempdir().unwrap();
+        import(folder.path(), stop_at).unwrap();
+        digest(folder.path())
+    }
+
+    #[test]
+    fn commands_that_read_say_what_to_do_about_a_store_of_an_older_version() {
+        let folder = old_store("20");
+        let before = std::fs::read(folder.path().join("data.mdb")).unwrap();
+        let (Command::Digest(command), settings) = read(folder.path(), "digest", &[]) else { unreachable!() };
+        let said = commands::digest(&command, &settings, Stop::default()).unwrap_err().to_string();
+        assert!(said.contains(PRETENDED_SCHEMA) && said.contains("`nisd reindex`"), "{said}");
+        assert!(std::fs::read(folder.path().join("data.mdb")).unwrap() == before);
+    }
+
+    #[test]
+    fn every_command_that_changes_a_store_of_an_older_version_builds_it_anew_first() {
+        let folder = old_store("20");
+        import(folder.path(), "60").unwrap();
+        assert_eq!(digest(folder.path()), whole("60"));
+
+        let folder = old_store("20");
+        let (Command::Rollback(command), settings) = read(folder.path(), "rollback", &["--to".into(), "7".into()])
+        else {
+            unreachable!()
+        };
+        commands::rollback(&command, &settings, CLOCKS).unwrap();
+        assert_eq!(digest(folder.path()), whole("7"));
+
+        // So does a start of the node.
+        let folder = old_store("20");
+        let (_, settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
+        let store = open_up_to_date(&settings, CLOCKS).unwrap();
+        assert_eq!(state::digest(&store.snapshot().unwrap()).unwrap(), whole("20"));
+        drop(store);
+        assert!(!folder.path().join("reindex").exists());
+
+        let folder = old_store("20");
+        let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
+        reindex(&command, &settings, CLOCKS).unwrap();
+        assert_eq!(digest(folder.path()), whole("20"));
+    }
+
+    #[test]
+    fn a_store_of_an_older_version_and_another_network_is_refused_before_it_is_built_anew() {
+        let folder = old_store("20");
+        let (_, mut settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
+        settings.network.chain.target_time += 1;
+        let said = open_up_to_date(&settings, CLOCKS).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.contains("nis.blockGenerationTargetTime"), "{said}");
+        assert!(matches!(open(folder.path()), Err(StoreError::OlderSchema { .. })));
+    }
+}

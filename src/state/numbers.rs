@@ -1,0 +1,112 @@
+//! Numbers of accounts: their short names in the keys and values of large tables.
+//!
+//! An account gets the next number when a block first changes it, and keeps it. Undoing that block gives the number
+//! back.
+
+use super::bytes::{ByteReader, ByteWriter};
+use crate::crypto::PublicKey;
+use crate::model::address::RAW_LENGTH;
+use crate::model::{Address, Height};
+use crate::store::{Read, StoreError, Table, Write};
+
+/// Number of an account in this store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountNumber(pub u32);
+
+const DAMAGED: StoreError = StoreError::Damaged("the identity of an account");
+
+impl AccountNumber {
+    /// Its form in keys.
+    pub fn key(self) -> [u8; 4] {
+        self.0.to_be_bytes()
+    }
+
+    /// Reads a key that begins with a number; also gives what follows.
+    pub fn split_key(key: &[u8]) -> Result<(AccountNumber, &[u8]), StoreError> {
+        let (number, rest) = key.split_first_chunk().ok_or(StoreError::Damaged("the number of an account"))?;
+        Ok((AccountNumber(u32::from_be_bytes(*number)), rest))
+    }
+
+    /// The number of an address, if it has one.
+    pub fn of(state: &impl Read, address: &Address) -> Result<Option<AccountNumber>, StoreError> {
+        let number = state.get(Table::Numbers, &address.to_raw())?;
+        let number = number.map(|bytes| bytes.try_into().map(u32::from_le_bytes).map(AccountNumber));
+        number.transpose().map_err(|_| StoreError::Damaged("the number of an account"))
+    }
+
+    /// The address that has the number.
+    pub fn address(self, state: &impl Read) -> Result<Address, StoreError> {
+        let row = state.get(Table::Identities, &self.key())?.ok_or(DAMAGED)?;
+        row.first_chunk().map(Address::from_raw).ok_or(DAMAGED)
+    }
+
+    /// The key of the account, once it is known.
+    pub fn public_key(self, state: &impl Read) -> Result<Option<PublicKey>, StoreError> {
+        let row = state.get(Table::Identities, &self.key())?.ok_or(DAMAGED)?;
+        match row.get(RAW_LENGTH..).ok_or(DAMAGED)? {
+            [] => Ok(None),
+            key => key.try_into().map(|key| Some(PublicKey(key))).map_err(|_| DAMAGED),
+        }
+    }
+
+    /// Gives the number to an address.
+    pub(super) fn give(self, batch: &mut impl Write, address: &Address) -> Result<(), StoreError> {
+        batch.insert(Table::Numbers, &address.to_raw(), &self.0.to_le_bytes())?;
+        batch.insert(Table::Identities, &self.key(), &address.to_raw())
+    }
+
+    /// Remembers the key of the address.
+    pub(super) fn reveal(self, batch: &mut impl Write, address: &Address, key: &PublicKey) -> Result<(), StoreError> {
+        batch.put(Table::Identities, &self.key(), &[address.to_raw().as_slice(), &key.0].concat())
+    }
+}
+
+/// What is counted of all accounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountTotals {
+    /// Accounts that have a number: the next number.
+    pub numbered: u32,
+    /// Those of them that were touched.
+    pub known: u32,
+    /// Rows in [`Table::Stakes`].
+    pub stakes: u32,
+    /// Height of the last block that touched accounts for the first time, and how many.
+    pub newest: (Height, u32),
+}
+
+const TOTALS_KEY: &[u8] = b"accounts";
+
+impl AccountTotals {
+    /// As a state has them.
+    pub fn of(state: &impl Read) -> Result<AccountTotals, StoreError> {
+        let Some(row) = state.get(Table::Totals, TOTALS_KEY)? else { return Ok(AccountTotals::default()) };
+        let mut input = ByteReader::new(row, "what is counted of the accounts");
+        Ok(AccountTotals {
+            numbered: input.u32()?,
+            known: input.u32()?,
+            stakes: input.u32()?,
+            newest: (Height(input.u64()?), input.u32()?),
+        })
+    }
+
+    /// Accounts that a block has touched for the first time, if none came after it.
+    pub fn new_at(&self, height: Height) -> u32 {
+        if self.newest.0 == height { self.newest.1 } else { 0 }
+    }
+
+    /// Counts an account that a block touches for the first time.
+    pub(super) fn count_new(&mut self, height: Height) {
+        self.newest = (height, self.new_at(height).saturating_add(1));
+        self.known = self.known.saturating_add(1);
+    }
+
+    pub(super) fn put(self, batch: &mut impl Write) -> Result<(), StoreError> {
+        let mut out = ByteWriter::default();
+        out.u32(self.numbered);
+        out.u32(self.known);
+        out.u32(self.stakes);
+        out.u64(self.newest.0.0);
+        out.u32(self.newest.1);
+        batch.put(Table::Totals, TOTALS_KEY, &out.0)
+    }
+}

@@ -1,0 +1,336 @@
+//! The transactions of an account, from the newest to the oldest.
+//!
+//! An account knows how many transactions it has sent and received, and where the newest of either is. Beside each block
+//! stands, for each of its transactions, whom it concerns and where theirs before it are. So a new transaction costs a
+//! few bytes at the end of the store, and no row in the midst of an index of all accounts. Every 32nd transaction of
+//! a trail has a signpost, so that a place on it is found without walking there from its end.
+
+use super::bytes::{ByteReader, ByteWriter};
+use super::numbers::AccountNumber;
+use super::queries;
+use crate::model::{Address, Height};
+use crate::store::{Read, StoreError, Table, Write, block_key};
+
+/// Transactions of a trail from one signpost to the next.
+const SIGNPOST_EVERY: u32 = 32;
+
+const DAMAGED: StoreError = StoreError::Damaged("the trail of an account");
+
+/// Whether an account sent or received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// It received.
+    Incoming,
+    /// It sent.
+    Outgoing,
+}
+
+/// Where a transaction is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Height of its block.
+    pub height: Height,
+    /// Its index among the block's transactions.
+    pub index: u32,
+}
+
+/// The transactions of an account in one direction, as far as the account itself knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// How many there are.
+    pub length: u32,
+    /// Where the newest is, if there is any.
+    pub last: Place,
+}
+
+impl Place {
+    fn to_bytes(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&(self.height.0 as u32).to_le_bytes());
+        bytes[4..].copy_from_slice(&self.index.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Place, StoreError> {
+        let mut input = ByteReader::new(bytes, "a place");
+        Ok(Place { height: Height(u64::from(input.u32()?)), index: input.u32()? })
+    }
+}
+
+impl Trail {
+    pub(super) fn write(&self, out: &mut ByteWriter) {
+        out.u32(self.length);
+        out.array(&self.last.to_bytes());
+    }
+
+    pub(super) fn read(input: &mut ByteReader<'_>) -> Result<Trail, StoreError> {
+        Ok(Trail { length: input.u32()?, last: Place::from_bytes(&input.array::<8>()?)? })
+    }
+
+    fn newest(&self) -> Option<Place> {
+        (self.length > 0).then_some(self.last)
+    }
+
+    /// Goes on to a new transaction; whether it gets a signpost.
+    fn extend(&mut self, place: Place) -> bool {
+        self.length = self.length.saturating_add(1);
+        self.last = place;
+        self.length.is_multiple_of(SIGNPOST_EVERY)
+    }
+}
+
+/// One account that a transaction concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    account: AccountNumber,
+    direction: Direction,
+    /// Where its transaction before this one is.
+    before: Option<Place>,
+}
+
+/// The trails that go through the transactions of a block, in the making. Transactions come in the order of their ids.
+#[derive(Debug, Default)]
+pub struct BlockTrails {
+    /// Where the entry of each transaction begins, by index.
+    starts: Vec<u32>,
+    entries: ByteWriter,
+}
+
+impl BlockTrails {
+    /// Begins a transaction, which concerns so many.
+    pub(super) fn begin(&mut self, place: Place, id: u64, parties: usize) {
+        let index = place.index as usize;
+        if self.starts.len() <= index {
+            self.starts.resize(index + 1, 0);
+        }
+        self.starts[index] = self.entries.0.len() as u32;
+        self.entries.variable(id);
+        self.entries.variable(parties as u64);
+    }
+
+    /// Extends the trail of one whom the transaction concerns; no account comes twice in one direction.
+    pub(super) fn extend(
+        &mut self,
+        batch: &mut impl Write,
+        (place, id): (Place, u64),
+        (account, direction): (AccountNumber, Direction),
+        trail: &mut Trail,
+    ) -> Result<(), StoreError> {
+        self.add_step(Step { account, direction, before: trail.newest() }, place);
+        if trail.extend(place) {
+            batch.put(Table::Signposts, &signpost_key(account, direction, id), &place.to_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn add_step(&mut self, step: Step, place: Place) {
+        self.entries.variable(u64::from(step.account.0) << 1 | step.direction as u64);
+        // Blocks below the transaction's own, and 0 for the first of all.
+        let back = step.before.map_or(0, |before| place.height.0 - before.height.0 + 1);
+        self.entries.variable(back);
+        if let Some(before) = step.before {
+            self.entries.variable(u64::from(before.index));
+        }
+    }
+
+    /// Writes what was added beside the block.
+    pub(super) fn store(self, batch: &mut impl Write, height: Height) -> Result<(), StoreError> {
+        if self.starts.is_empty() {
+            return Ok(());
+        }
+        let mut out = ByteWriter::default();
+        out.u32(self.starts.len() as u32);
+        self.starts.iter().for_each(|start| out.u32(*start));
+        out.array(&self.entries.0);
+        batch.insert(Table::Trails, &block_key(height), &out.0)
+    }
+}
+
+/// Id of a transaction, and the step of one account at it.
+fn step_at(
+    state: &impl Read,
+    place: Place,
+    account: AccountNumber,
+    direction: Direction,
+) -> Result<(u64, Step), StoreError> {
+    let row = state.get(Table::Trails, &block_key(place.height))?.ok_or(DAMAGED)?;
+    let mut input = entry_at(row, place.index).ok_or(DAMAGED)?;
+    let (id, parties) = (input.variable()?, input.variable()?);
+    for _ in 0..parties {
+        let step = read_step(&mut input, place)?;
+        if (step.account, step.direction) == (account, direction) {
+            return Ok((id, step));
+        }
+    }
+    Err(DAMAGED)
+}
+
+fn entry_at(row: &[u8], index: u32) -> Option<ByteReader<'_>> {
+    let number = |at: usize| row.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
+    let count = number(0)?;
+    let start = number(4 + 4 * Some(index as usize).filter(|index| *index < count)?)?;
+    let entry = row.get((4 + 4 * count).checked_add(start)?..)?;
+    Some(ByteReader::new(entry, "the trail of an account"))
+}
+
+fn read_step(input: &mut ByteReader<'_>, place: Place) -> Result<Step, StoreError> {
+    let party = input.variable()?;
+    let account = u32::try_from(party >> 1).map(AccountNumber).map_err(|_| DAMAGED)?;
+    let direction = if party & 1 == 0 { Direction::Incoming } else { Direction::Outgoing };
+    let before = match input.variable()? {
+        0 => None,
+        back => {
+            let height = place.height.0.checked_sub(back - 1).map(Height).ok_or(DAMAGED)?;
+            let index = u32::try_from(input.variable()?).map_err(|_| DAMAGED)?;
+            Some(Place { height, index })
+        }
+    };
+    Ok(Step { account, direction, before })
+}
+
+fn signpost_key(account: AccountNumber, direction: Direction, id: u64) -> Vec<u8> {
+    [account.key().as_slice(), &[direction as u8], &id.to_be_bytes()].concat()
+}
+
+/// A walk along the transactions of an account in one direction, the newest first. It holds nothing of the store, so
+/// that it can be kept while the chain goes on, as long as that only grows.
+#[derive(Clone, Debug)]
+pub struct TrailWalk {
+    account: AccountNumber,
+    direction: Direction,
+    next: Option<Place>,
+    /// How many transactions there are at most from here on.
+    left: u32,
+}
+
+impl TrailWalk {
+    /// Begins at the newest transaction whose id is below `before`. An address that the chain does not know has none.
+    /// Reads as many blocks as there are between two signposts at most.
+    pub fn new(
+        state: &impl Read,
+        address: &Address,
+        direction: Direction,
+        before: u64,
+    ) -> Result<TrailWalk, StoreError> {
+        let Some(account) = AccountNumber::of(state, address)? else {
+            return Ok(TrailWalk { account: AccountNumber(0), direction, next: None, left: 0 });
+        };
+        let known = queries::account(state, address)?;
+        let trail = if direction == Direction::Outgoing { known.sent } else { known.received };
+        let prefix = &signpost_key(account, direction, 0)[..5];
+        let signpost = state.walk(Table::Signposts)?.seek(&signpost_key(account, direction, before))?;
+        let next = match signpost.filter(|(key, _)| key.starts_with(prefix)) {
+            Some((_, place)) => Some(Place::from_bytes(place)?),
+            None => trail.newest(),
+        };
+        let mut walk = TrailWalk { account, direction, next, left: trail.length };
+        loop {
+            let here = walk.clone();
+            match walk.step(state)? {
+                Some((id, _)) if id >= before => {}
+                _ => return Ok(here),
+            }
+        }
+    }
+
+    /// Passes the next transaction: its id and where it is.
+    pub fn step(&mut self, state: &impl Read) -> Result<Option<(u64, Place)>, StoreError> {
+        let Some(place) = self.next else { return Ok(None) };
+        // Whatever a damaged store says, the walk ends.
+        self.left = self.left.checked_sub(1).ok_or(DAMAGED)?;
+        let (id, step) = step_at(state, place, self.account, self.direction)?;
+        self.next = step.before.filter(|before| *before != place);
+        Ok(Some((id, place)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::NetworkByte;
+    use crate::state::Account;
+    use crate::store::test_store;
+
+    fn address(number: u8) -> Address {
+        Address::from_public_key(&PublicKey([number; 32]), NetworkByte::TESTNET)
+    }
+
+    type Parties = Vec<(u8, bool)>;
+
+    /// What the trails of a chain of these blocks are, by looking at every transaction.
+    type Model = BTreeMap<(u8, bool), Vec<(u64, Place)>>;
+
+    fn build(batch: &mut impl Write, blocks: &[Vec<Parties>]) -> Model {
+        let mut accounts: Vec<Account> = vec![Account { first_height: 1, ..Account::default() }; 4];
+        (0..4u8).for_each(|number| AccountNumber(number.into()).give(batch, &address(number)).unwrap());
+        let (mut model, mut id) = (Model::new(), 100);
+        for (height, block) in (1..).map(Height).zip(blocks) {
+            let mut trails = BlockTrails::default();
+            // Ids do not follow the order of the block.
+            for (index, parties) in block.iter().enumerate().rev() {
+                let place = Place { height, index: index as u32 };
+                id += 3;
+                let parties: BTreeSet<(u8, bool)> = parties.iter().copied().collect();
+                trails.begin(place, id, parties.len());
+                for (account, is_sender) in parties {
+                    model.entry((account, is_sender)).or_default().push((id, place));
+                    let state = &mut accounts[usize::from(account)];
+                    let (direction, trail) = match is_sender {
+                        true => (Direction::Outgoing, &mut state.sent),
+                        false => (Direction::Incoming, &mut state.received),
+                    };
+                    trails.extend(batch, (place, id), (AccountNumber(account.into()), direction), trail).unwrap();
+                }
+            }
+            trails.store(batch, height).unwrap();
+        }
+        for (number, account) in (0..).map(AccountNumber).zip(&accounts) {
+            batch.put(Table::Accounts, &number.key(), &account.to_bytes()).unwrap();
+        }
+        model
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_walk_gives_all_transactions_of_an_account_below_any_id(
+            blocks in proptest::collection::vec(
+                proptest::collection::vec(proptest::collection::vec((0u8..4, any::<bool>()), 0..4), 0..9),
+                0..60,
+            ),
+            before in 90u64..1_500,
+        ) {
+            let (store, _folder) = test_store();
+            let mut batch = store.begin().unwrap();
+            let model = build(&mut batch, &blocks);
+            for account in 0..5u8 {
+                for (is_sender, direction) in [(true, Direction::Outgoing), (false, Direction::Incoming)] {
+                    let mut expected = model.get(&(account, is_sender)).cloned().unwrap_or_default();
+                    expected.retain(|(id, _)| *id < before);
+                    let mut walk = TrailWalk::new(&batch, &address(account), direction, before).unwrap();
+                    let mut found = Vec::new();
+                    while let Some(transaction) = walk.step(&batch).unwrap() {
+                        found.push(transaction);
+                    }
+                    expected.reverse();
+                    prop_assert_eq!(&found, &expected);
+                }
+            }
+        }
+
+        #[test]
+        fn a_row_of_any_bytes_is_read_or_said_to_be_damaged(row: Vec<u8>, index in 0u32..8) {
+            let (store, _folder) = test_store();
+            let mut batch = store.begin().unwrap();
+            batch.put(Table::Trails, &block_key(Height(9)), &row).unwrap();
+            let found = step_at(&batch, Place { height: Height(9), index }, AccountNumber(1), Direction::Incoming);
+            prop_assert!(matches!(found, Ok(_) | Err(StoreError::Damaged(_))));
+        }
+    }
+}

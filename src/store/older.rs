@@ -1,0 +1,126 @@
+//! All that is ever read of a store from which a new one is built: which network it is for (the rows of `meta`), and its
+//! blocks. Whatever else a version keeps may change without a thought for those who have its stores.
+
+use std::fs::File;
+use std::path::Path;
+
+use lmdb::{Cursor, Database, Environment, EnvironmentFlags, RoTransaction, Transaction};
+
+use super::blocks::{HEADER_BYTES, block_key};
+use super::error::StoreError;
+use super::open::{self, Options, SCHEMA};
+use super::read::LAST;
+use super::sealed::CHECKSUM_BYTES;
+use super::settled::Boot;
+use super::tables::Table;
+use crate::model::{Hash256, Height};
+
+/// How a version lays out the rows of `blocks`: the height as 8 big-endian bytes → a header that begins with the hash of
+/// the block, then the block in its verifiable binary form, then a checksum.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    schema: &'static str,
+    header_bytes: usize,
+    checksum_bytes: usize,
+}
+
+/// The layout of this version.
+const PRESENT: Layout = Layout { schema: SCHEMA, header_bytes: HEADER_BYTES, checksum_bytes: CHECKSUM_BYTES };
+
+/// The layouts of older versions from whose stores a new one can be built. There is none yet: to the schemas before this
+/// one the rule did not apply.
+#[cfg(not(test))]
+const OLDER: &[Layout] = &[];
+#[cfg(test)]
+const OLDER: &[Layout] = &[Layout { schema: PRETENDED_SCHEMA, ..PRESENT }];
+
+/// A schema that tests give to stores that are to look old.
+#[cfg(test)]
+pub const PRETENDED_SCHEMA: &str = "an older one";
+
+/// Whether a new store can be built from one with this older schema.
+pub fn is_readable(schema: &str) -> bool {
+    OLDER.iter().any(|layout| layout.schema == schema)
+}
+
+/// A store of this version or an older one, of which only the blocks are read. Nobody changes it meanwhile.
+pub struct OldStore {
+    environment: Environment,
+    blocks: Database,
+    layout: Layout,
+    network: String,
+    lock: File,
+}
+
+impl OldStore {
+    /// Opens the store in a folder, and keeps others from changing it.
+    pub fn open(folder: &Path, options: Options) -> Result<OldStore, StoreError> {
+        let lock = open::lock_existing(folder, Boot::present())?;
+        // Nobody writes: readers need no list that says which pages are in use.
+        let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
+        let environment = open::environment(folder, options, flags)?;
+        let (schema, network) = open::stored_meta(&environment)?.ok_or(StoreError::Empty)?;
+        let layout = OLDER.iter().chain([&PRESENT]).find(|layout| layout.schema == schema).copied();
+        let layout = layout.ok_or_else(|| StoreError::Schema { found: schema, expected: SCHEMA.to_owned() })?;
+        let blocks = environment.open_db(Some(Table::Blocks.name()))?;
+        Ok(OldStore { environment, blocks, layout, network, lock })
+    }
+
+    /// The text that describes its network.
+    pub fn network(&self) -> &str {
+        &self.network
+    }
+
+    /// Its blocks.
+    pub fn blocks(&self) -> Result<OldBlocks<'_>, StoreError> {
+        let transaction = self.environment.begin_ro_txn()?;
+        Ok(OldBlocks { transaction, blocks: self.blocks, layout: self.layout })
+    }
+
+    /// Closes it; others are still kept from changing the folder as long as what is returned is there.
+    pub(super) fn into_lock(self) -> File {
+        self.lock
+    }
+}
+
+/// The blocks of an older store.
+pub struct OldBlocks<'a> {
+    transaction: RoTransaction<'a>,
+    blocks: Database,
+    layout: Layout,
+}
+
+impl OldBlocks<'_> {
+    /// Hash and verifiable binary form of the block at a height; `None` if there is none.
+    pub fn at(&self, height: Height) -> Result<Option<(Hash256, &[u8])>, StoreError> {
+        match self.transaction.get(self.blocks, &block_key(height)) {
+            Ok(row) => self.layout.parse(row).map(Some),
+            Err(lmdb::Error::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Height and hash of the last block; `None` if there is none.
+    pub fn tip(&self) -> Result<Option<(Height, Hash256)>, StoreError> {
+        const DAMAGED: StoreError = StoreError::Damaged("a block's key");
+        match self.transaction.open_ro_cursor(self.blocks)?.get(None, None, LAST) {
+            Ok((key, row)) => {
+                let height = key.and_then(|key| key.try_into().ok()).map(u64::from_be_bytes).ok_or(DAMAGED)?;
+                Ok(Some((Height(height), self.layout.parse(row)?.0)))
+            }
+            Err(lmdb::Error::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Layout {
+    fn parse<'a>(&self, row: &'a [u8]) -> Result<(Hash256, &'a [u8]), StoreError> {
+        let parts = row.split_first_chunk().zip(row.get(self.header_bytes..));
+        let parts = parts.and_then(|((hash, _), rest)| {
+            let block = rest.get(..rest.len().checked_sub(self.checksum_bytes)?)?;
+            Some((Hash256(*hash), block))
+        });
+        parts.ok_or(StoreError::Damaged("a block"))
+    }
+}

@@ -1,0 +1,71 @@
+//! Values with a checksum behind them, so that what a disk has damaged is noticed and never believed.
+//!
+//! The checksum covers table, key and value: a row that a damaged page shows in another place is noticed too. What the
+//! store was made with ([`Table::Meta`]) is plain, so that a program of any version can read it.
+
+use super::error::StoreError;
+use super::tables::Table;
+
+/// Bytes of a checksum (CRC-32), behind the value, little-endian.
+pub const CHECKSUM_BYTES: usize = 4;
+
+/// Bytes that a value takes in a table.
+pub fn length(table: Table, value: &[u8]) -> usize {
+    match table {
+        Table::Meta => value.len(),
+        _ => value.len() + CHECKSUM_BYTES,
+    }
+}
+
+/// Writes a value into a place of its [`length`].
+pub fn seal(table: Table, key: &[u8], value: &[u8], place: &mut [u8]) {
+    let (own, checksum) = place.split_at_mut(value.len());
+    own.copy_from_slice(value);
+    if table != Table::Meta {
+        checksum.copy_from_slice(&sum(table, key, value).to_le_bytes());
+    }
+}
+
+/// The value of a row.
+pub fn unseal<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<&'a [u8], StoreError> {
+    if table == Table::Meta {
+        return Ok(row);
+    }
+    match row.split_last_chunk() {
+        Some((value, checksum)) if sum(table, key, value) == u32::from_le_bytes(*checksum) => Ok(value),
+        _ => Err(StoreError::Corrupt { table, key: key.to_vec() }),
+    }
+}
+
+fn sum(table: Table, key: &[u8], value: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&[table as u8]);
+    hasher.update(key);
+    hasher.update(value);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_row_in_which_any_bit_has_changed_is_refused(key: [u8; 12], value: Vec<u8>, place: usize) {
+            let mut row = vec![0; length(Table::Accounts, &value)];
+            seal(Table::Accounts, &key, &value, &mut row);
+            prop_assert_eq!(unseal(Table::Accounts, &key, &row).unwrap(), value.as_slice());
+            prop_assert!(unseal(Table::Stakes, &key, &row).is_err());
+            let mut other = key;
+            other[place % 12] ^= 1 << (place % 8);
+            prop_assert!(unseal(Table::Accounts, &other, &row).is_err());
+            let bits = row.len() * 8;
+            row[place % bits / 8] ^= 1 << (place % 8);
+            prop_assert!(unseal(Table::Accounts, &key, &row).is_err());
+        }
+    }
+}

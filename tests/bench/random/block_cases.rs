@@ -1,0 +1,345 @@
+//! Cases that break a rule for blocks, or one that is looked at before all others.
+
+use nisd::codec::Form;
+use nisd::crypto::PublicKey;
+use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind, wire_version};
+use nisd::model::{Block, BlockKind, Body, Height, Mosaic, NetworkByte, Timestamp, Transaction};
+
+use super::Stage;
+use super::court::Purpose;
+use super::ground::LATE;
+use super::maker::{MICRO, Maker};
+use super::people::{ALWAYS_POOR, HARVESTERS, LENDER, Who};
+use super::rule::Rule;
+use crate::common::Random;
+use crate::common::private_network::{self, NETWORK};
+
+/// Some of the keys that may not harvest.
+const BLOCKED: [&str; 3] = [
+    "b74e3914b13cb742dfbceef110d85bad14bd3bb77051a08be93c0f8a0651fde2",
+    "897825b75e12aea7863486140775a6be93e810921a5988a64cd0f2ae49202a76",
+    "2de79193ac4e974b8d172c5b0f17ccc1f57b3c8c49c793a47040e94c5d02c4c8",
+];
+const OTHER_NETWORK: NetworkByte = NetworkByte(0x68);
+
+impl Stage {
+    /// Offers a case that concerns a block; whether the rule is one of these.
+    pub fn try_block_case(&mut self, aim: Rule, harvesters: [Who; 2]) -> bool {
+        use Rule::*;
+        match aim {
+            ManyBlocks
+            | BadTransactionSignature
+            | BadCosignatureSignature
+            | WrongHeight
+            | BadBlockSignature
+            | WrongParent
+            | NotHit => self.try_bad_proof(aim, harvesters),
+            B3Blocked => self.try_blocked_key(),
+            U1 | PoolSignature | PoolKnown | PoolAlone => self.try_unconfirmed(aim),
+            TwiceInPart | ChildTwiceInPart | B1 | B2 | B3Status | B4 | B5Signer | B5Owner | B6 | B6Child | B7 | B8
+            | B9 | B10 | B11Supply | B11Transfer | B11Namespace | HazardKind => self.try_bad_block(aim, harvesters),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Calls with a maker for the next height.
+    fn with_maker<T>(&mut self, harvesters: [Who; 2], act: impl FnOnce(&mut Maker<'_>) -> T) -> T {
+        let mut random = Random(self.random.next());
+        let time = self.time();
+        let court = self.world.court(&self.model, time, Purpose::Block);
+        act(&mut Maker { court, random: &mut random, time, harvesters })
+    }
+
+    fn something(&mut self, harvesters: [Who; 2]) -> Option<Transaction> {
+        self.with_maker(harvesters, |maker| {
+            let draft = maker.valid_draft()?;
+            maker.finish(draft)
+        })
+    }
+
+    fn try_bad_proof(&mut self, aim: Rule, harvesters: [Who; 2]) {
+        let (time, keys) = (self.time(), self.world.people.keys(harvesters[0]));
+        let height = self.next_height();
+        let mut blocks = vec![self.ground.block(keys, time, Vec::new())];
+        match aim {
+            Rule::ManyBlocks => {
+                // Seldom, for it is slow to make.
+                if self.random.below(10) > 0 {
+                    return;
+                }
+                let most = self.world.terms.rewrite_limit + 40;
+                for step in 1..=most {
+                    let (parent, at) = (blocks.last().map(Block::hash).unwrap_or_default(), height + step);
+                    let at_time = Timestamp(self.world.terms.time(at));
+                    blocks.push(private_network::block(keys, at, at_time, parent, Vec::new()));
+                }
+            }
+            Rule::BadTransactionSignature | Rule::BadCosignatureSignature => {
+                let is_inner = aim == Rule::BadCosignatureSignature;
+                let Some(mut one) = self.something(harvesters) else { return };
+                if is_inner && one.cosignatures().is_empty() {
+                    return;
+                }
+                spoil(&mut one, is_inner, &mut self.random);
+                let keys = self.world.people.keys(harvesters[0]);
+                blocks = vec![self.ground.block(keys, time, vec![one])];
+            }
+            Rule::WrongHeight => {
+                blocks[0].height = Height(if self.random.coin() { height + 1 } else { height - 1 });
+                resign(&mut blocks[0], keys);
+            }
+            Rule::BadBlockSignature => {
+                let place = self.random.below(64);
+                blocks[0].signature.iter_mut().for_each(|signature| signature.0[place] ^= 1);
+            }
+            Rule::WrongParent => {
+                blocks[0].previous_hash.0[0] ^= 1;
+                resign(&mut blocks[0], keys);
+            }
+            _ => {
+                // Who has nothing cannot make a block, and nobody can without delay.
+                let poor = (ALWAYS_POOR..ALWAYS_POOR + 20).find(|who| self.model.accounts[*who].links.is_empty());
+                let parent = if height == 2 { 0 } else { self.world.terms.time(height - 1) };
+                let (who, time) = match poor.filter(|_| self.random.coin()) {
+                    Some(who) => (who, time),
+                    None => (harvesters[0], parent - self.random.below(2) as i32),
+                };
+                if time < 0 {
+                    return;
+                }
+                blocks = vec![self.ground.block(self.world.people.keys(who), time, Vec::new())];
+            }
+        }
+        let now = self.time() + 1_000_000;
+        self.offer_bad(&aim.into(), &blocks, now);
+    }
+
+    /// Nobody here can sign with such a key, and the signature is looked at first; but not where a user vouches for the
+    /// block.
+    fn try_blocked_key(&mut self) {
+        let key = BLOCKED[self.random.below(BLOCKED.len())];
+        let mut block = self.block(HARVESTERS[0], self.time(), Vec::new());
+        block.signer = PublicKey::from_hex(key).expect("a key");
+        self.figures.offered += 1;
+        let found = self.ground.take_in_trusted(&block);
+        self.check_refusal(&Rule::B3Blocked.into(), &[block], LATE, &found);
+    }
+
+    fn try_unconfirmed(&mut self, aim: Rule) {
+        let now = self.time();
+        let none = [usize::MAX; 2];
+        match aim {
+            Rule::PoolKnown => {
+                let count = self.recent.len();
+                if count > 0 {
+                    let one = self.recent[self.random.below(count)].clone();
+                    self.announce(&one, now);
+                }
+            }
+            Rule::U1 => {
+                let Some(one) = self.something(none) else { return };
+                let deadline = one.self_and_children().map(|one| one.deadline.0).min().unwrap_or(0);
+                let late = deadline + self.random.below(3) as i32 - 1;
+                self.announce(&one, late);
+            }
+            Rule::PoolAlone => {
+                let Some(one) = self.something(none) else { return };
+                if let Some(cosignature) = one.cosignatures().first().cloned() {
+                    self.announce(&cosignature, now);
+                }
+            }
+            _ => {
+                let Some(mut one) = self.something(none) else { return };
+                spoil(&mut one, false, &mut self.random);
+                self.figures.announced += 1;
+                let found = self.ground.announce(&one, now);
+                self.check_answer(&one, Err(aim.into()), &found, now);
+            }
+        }
+    }
+
+    fn try_bad_block(&mut self, aim: Rule, harvesters: [Who; 2]) {
+        let mut signer = harvesters[0];
+        let (mut time, mut now) = (self.time(), self.time());
+        let mut transactions = Vec::new();
+        match aim {
+            Rule::B1 => now = time - 11 - self.random.below(2) as i32,
+            Rule::B3Status => {
+                let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
+                let standing = self.model.accounts[LENDER].standing(height, limit);
+                let is_active = standing.is_some_and(|one| (one.mode == LinkMode::Activate) != one.is_recent);
+                if !is_active {
+                    return;
+                }
+                signer = LENDER;
+            }
+            Rule::B5Owner if harvesters[0] == harvesters[1] => return,
+            Rule::B9 => transactions = self.wrong_treasury(harvesters),
+            Rule::B7 | Rule::B8 | Rule::HazardKind => {}
+            Rule::TwiceInPart => {
+                let Some(one) = self.something(harvesters) else { return };
+                transactions = vec![one.clone(), one];
+            }
+            Rule::B6 => {
+                let count = self.recent.len();
+                if count == 0 {
+                    return;
+                }
+                transactions = vec![self.recent[self.random.below(count)].clone()];
+            }
+            Rule::B6Child => {
+                let Some(again) = self.wrapped_again(harvesters) else { return };
+                transactions = vec![again];
+            }
+            _ => {
+                let made = self.with_maker(harvesters, |maker| maker.conflict(aim));
+                let Some(made) = made else { return };
+                transactions = made;
+            }
+        }
+        if aim == Rule::B2 {
+            let first = transactions.iter().map(|one| one.deadline.0).min().unwrap_or(0);
+            time = time.max(first + 1);
+            now = time;
+        }
+        let keys = self.world.people.keys(signer);
+        let mut block = self.ground.block(keys, time, transactions);
+        match aim {
+            Rule::B7 => block.version = wire_version(OTHER_NETWORK, 1),
+            Rule::B8 => block.version = wire_version(NETWORK, if self.random.coin() { 2 } else { 0 }),
+            Rule::HazardKind => block.kind = BlockKind::Nemesis,
+            _ => {}
+        }
+        resign(&mut block, keys);
+        self.judge_and_offer(aim, &block, now);
+    }
+
+    /// Something else than what the network agreed on; only at that height is it wrong.
+    fn wrong_treasury(&mut self, harvesters: [Who; 2]) -> Vec<Transaction> {
+        if self.next_height() != self.world.terms.forks.treasury {
+            return Vec::new();
+        }
+        let [mut preferred, fallback] = self.world.treasury.clone();
+        match self.random.below(5) {
+            0 => Vec::new(),
+            1 => {
+                preferred.swap(0, 1);
+                preferred
+            }
+            2 => preferred[..2].to_vec(),
+            3 => [fallback, preferred].concat(),
+            _ => self.something(harvesters).into_iter().collect(),
+        }
+    }
+
+    /// A multisig transaction about something that is in the chain already.
+    fn wrapped_again(&mut self, harvesters: [Who; 2]) -> Option<Transaction> {
+        let known: Vec<Transaction> = self.recent.iter().filter(|one| one.inner().is_some()).cloned().collect();
+        self.with_maker(harvesters, |maker| {
+            let one = maker.one_of(&known)?;
+            let whole = maker.wrap(one.inner()?.clone())?;
+            maker.finish(whole)
+        })
+    }
+}
+
+/// Makes a signature wrong.
+fn spoil(transaction: &mut Transaction, is_inner: bool, random: &mut Random) {
+    let place = random.below(64);
+    let flip = |one: &mut Transaction| one.signature.iter_mut().for_each(|signature| signature.0[place] ^= 1);
+    match &mut transaction.body {
+        Body::Multisig(body) if is_inner => body.cosignatures.iter_mut().take(1).for_each(flip),
+        _ => flip(transaction),
+    }
+}
+
+fn resign(block: &mut Block, keys: &nisd::crypto::KeyPair) {
+    block.signature = Some(keys.sign(&block.to_bytes(Form::NonVerifiable)));
+}
+
+impl Maker<'_> {
+    /// Transactions each of which is valid, but that do not go together in one block.
+    fn conflict(&mut self, aim: Rule) -> Option<Vec<Transaction>> {
+        let all = match aim {
+            Rule::ChildTwiceInPart => return self.twins(),
+            Rule::B2 => {
+                let mut draft = self.valid_draft()?;
+                draft.deadline.0 = draft.timestamp.0 + 1 + self.random.below(100) as i32;
+                vec![draft]
+            }
+            Rule::B4 => {
+                let most = self.court.terms.per_block as usize + 1;
+                (0..most).map(|_| self.small_transfer()).collect::<Option<_>>()?
+            }
+            Rule::B5Signer | Rule::B5Owner => {
+                let who = self.harvesters[usize::from(aim == Rule::B5Owner)];
+                let to = HARVESTERS[self.random.below(2)];
+                let mut draft = self.transfer_of(who, to, MICRO, Vec::new());
+                draft.version = wire_version(NETWORK, 1);
+                vec![draft]
+            }
+            Rule::B10 => self.two_modifications()?,
+            _ => self.early_use(aim)?,
+        };
+        all.into_iter().map(|draft| self.finish(draft)).collect()
+    }
+
+    fn small_transfer(&mut self) -> Option<Transaction> {
+        let (from, to) = (self.single_payer(1_000)?, self.payee());
+        let amount = self.random.next() % MICRO;
+        let mut draft = self.transfer_of(from, to, amount, Vec::new());
+        draft.version = wire_version(NETWORK, 1);
+        Some(draft)
+    }
+
+    fn two_modifications(&mut self) -> Option<Vec<Transaction>> {
+        let who = self.one_who(|_, account| {
+            account.is_multisig() && account.balance > 1_000 * MICRO && account.cosignatories.len() < 6
+        })?;
+        let mut others: Vec<Who> = Vec::new();
+        while others.len() < 2 {
+            let is_fit = |other: Who, account: &super::model::Account| {
+                !account.is_multisig()
+                    && account.links.is_empty()
+                    && !account.cosignatory_of.contains(&who)
+                    && other != who
+                    && !others.contains(&other)
+            };
+            others.push(self.one_who(is_fit)?);
+        }
+        // Whoever is new would have to sign the second unless some are enough.
+        Some(others.into_iter().map(|other| self.modify(who, &[(ModificationKind::Add, other)], None)).collect())
+    }
+
+    /// A mosaic is defined and used at once.
+    fn early_use(&mut self, aim: Rule) -> Option<Vec<Transaction>> {
+        let (name, owner) = self.own_namespace()?;
+        let fresh = format!("y{}", self.random.below(1_000));
+        let rented = (aim == Rule::B11Namespace).then(|| self.rent(owner, Some(name.clone()), &fresh));
+        let name = if rented.is_some() { name.child(&fresh).ok()? } else { name };
+        let id = self.token_name(name);
+        let mut definition = self.definition_of(owner, id.clone());
+        if let Some(token) = self.court.model.token(&id) {
+            definition = token.definition.clone();
+            definition.description.push('!');
+        } else {
+            definition.properties.supply_mutable = true;
+            definition.properties.initial_supply = 5;
+            definition.levy = None;
+        }
+        let defined = self.define(owner, definition);
+        let used = match aim {
+            Rule::B11Supply => self.change_supply(owner, id, SupplyChangeKind::Create, 1),
+            Rule::B11Transfer => {
+                let to = self.payee();
+                let mut draft = self.transfer_of(owner, to, MICRO, vec![Mosaic { id, quantity: 0 }]);
+                // Nobody knows yet what this costs.
+                draft.fee.0 = draft.fee.0.max(200 * MICRO);
+                draft
+            }
+            _ => return Some(vec![rented?, defined]),
+        };
+        Some(vec![defined, used])
+    }
+}

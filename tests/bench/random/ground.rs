@@ -1,0 +1,220 @@
+//! The node that is asked: a store of its own, to which chain parts and unconfirmed transactions are offered.
+
+use std::path::Path;
+
+use nisd::chain::{
+    BlockError, ChainPart, Intake, IntakeError, IntakeOptions, IntakeProgress, PartOutcome, PartProgress, Validity,
+    rollback,
+};
+use nisd::codec::block_file::{BlockFile, write_block};
+use nisd::codec::{Context, Form};
+use nisd::config::{self, Settings};
+use nisd::crypto::{KeyPair, Verifier};
+use nisd::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
+use nisd::pool::{Confirmed, Pool};
+use nisd::rules::Refusal;
+use nisd::state::{self, StateView};
+use nisd::store::{ChainIdentity, Options, Store, tip};
+use tempfile::TempDir;
+
+use super::model::{Link, Model};
+use super::people::Who;
+use super::rule::Verdict;
+use super::world::World;
+use crate::common::private_network;
+use crate::invariants;
+
+/// A time that no block is ahead of.
+pub const LATE: i32 = i32::MAX - 100;
+const MAP_SIZE: usize = 1 << 30;
+
+/// See the module.
+pub struct Ground {
+    settings: Settings,
+    store: Store,
+    _folder: TempDir,
+    /// Hashes of the blocks, the first at 0.
+    hashes: Vec<Hash256>,
+}
+
+impl Ground {
+    /// A node that has the nemesis block of a world, whose files go into a folder.
+    pub fn new(world: &World, files: &Path) -> Ground {
+        let settings = config::load(Some(&world.write(files)), Vec::new(), Some(files));
+        let settings = settings.unwrap_or_else(|error| panic!("{error}"));
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        let identity = ChainIdentity::of(&settings.network);
+        let store = Store::open(folder.path(), &identity, Options { map_size: MAP_SIZE }).expect("a store");
+        let nemesis = settings.nemesis.read().expect("the nemesis block");
+        let options =
+            IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(0) };
+        let mut intake = Intake::new(&store, &settings.network, nemesis, Vec::new(), options).expect("a store");
+        while intake.step(Timestamp(LATE)).expect("a good nemesis block") != IntakeProgress::Done {}
+        drop(intake);
+        Ground { settings, store, _folder: folder, hashes: vec![world.nemesis.hash()] }
+    }
+
+    pub fn network(&self) -> &Network {
+        &self.settings.network
+    }
+
+    pub fn height(&self) -> u64 {
+        self.hashes.len() as u64
+    }
+
+    /// Hash of a block.
+    pub fn hash(&self, height: u64) -> Hash256 {
+        self.hashes[height as usize - 1]
+    }
+
+    /// A signed block that follows the last.
+    pub fn block(&self, keys: &KeyPair, time: i32, transactions: Vec<Transaction>) -> Block {
+        let parent = self.hash(self.height());
+        private_network::block(keys, self.height() + 1, Timestamp(time), parent, transactions)
+    }
+
+    /// Offers blocks that are to follow the last, in the form in which they are sent.
+    pub fn offer(&mut self, blocks: &[Block], now: i32) -> Verdict {
+        let read = |block: &Block| Block::from_bytes(&block.to_bytes(Form::Verifiable), Context::of(self.network()));
+        let read: Result<Vec<Block>, _> = blocks.iter().map(read).collect();
+        let blocks = match read {
+            Ok(blocks) => blocks,
+            Err(error) => return Verdict::Exception(format!("cannot be read: {error}")),
+        };
+        let hashes: Vec<Hash256> = blocks.iter().map(Block::hash).collect();
+        let part = ChainPart::new(&self.store, self.network(), Height(self.height()), blocks).expect("the last block");
+        let outcome = finish(Box::new(part), now);
+        if outcome.switch.is_some() {
+            self.hashes.extend(hashes);
+        }
+        match outcome.validity {
+            Validity::Valid if outcome.switch.is_none() => Verdict::Exception("valid, but not better".to_owned()),
+            Validity::Valid => Verdict::Valid,
+            Validity::Refused(result) => Verdict::Refused(result),
+            Validity::Exception(exception) => Verdict::Exception(exception.text),
+        }
+    }
+
+    /// Has a block taken in for which the user vouches: neither signatures nor the proof are looked at.
+    pub fn take_in_trusted(&mut self, block: &Block) -> Verdict {
+        let mut file = Vec::new();
+        write_block(&mut file, &block.to_bytes(Form::Verifiable)).expect("memory");
+        let file = BlockFile::new(file.as_slice()).expect("memory");
+        let trusted_below = Height(u64::MAX);
+        let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below };
+        let mut intake = Intake::new(&self.store, self.network(), Vec::new(), vec![file], options).expect("a store");
+        loop {
+            match intake.step(Timestamp(LATE)) {
+                Ok(IntakeProgress::Done) => return Verdict::Valid,
+                Ok(_) => {}
+                Err(IntakeError::Block(_, BlockError::Refused(result, _))) => return Verdict::Refused(result),
+                Err(error) => return Verdict::Exception(error.to_string()),
+            }
+        }
+    }
+
+    /// Offers an unconfirmed transaction to an empty pool.
+    pub fn announce(&self, transaction: &Transaction, now: i32) -> Verdict {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        let (network, height) = (self.network(), Height(self.height()));
+        let confirmed = Confirmed { snapshot: &snapshot, network, height, now: Timestamp(now) };
+        match Pool::default().add(transaction.clone(), &confirmed, &mut Verifier::default()) {
+            Ok(()) => Verdict::Valid,
+            Err(Refusal::Result(result)) => Verdict::Refused(result),
+            Err(Refusal::Exception(exception)) => Verdict::Exception(exception.text),
+            Err(Refusal::Store(error)) => panic!("{error}"),
+        }
+    }
+
+    /// Goes back to a lower height.
+    pub fn go_back(&mut self, height: u64) {
+        let mut batch = self.store.begin().expect("a batch");
+        rollback(&mut batch, Height(height)).expect("blocks taken a moment ago");
+        batch.commit().expect("room");
+        self.hashes.truncate(height as usize);
+    }
+
+    pub fn digest(&self) -> Hash256 {
+        state::digest(&self.store.snapshot().expect("a snapshot")).expect("a store")
+    }
+
+    /// Looks at what holds of every state.
+    pub fn check_invariants(&self) -> Result<invariants::Facts, String> {
+        invariants::check(&self.store, self.network())
+    }
+
+    /// Where the state of the node differs from what is believed of it.
+    pub fn compare(&self, world: &World, model: &Model) -> Result<(), String> {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        let last = tip(&snapshot).expect("a store").expect("a chain").height.0;
+        same("height", "", model.height, last)?;
+        for who in 0..world.people.len() {
+            self.compare_account(&snapshot, world, model, who)?;
+        }
+        for (name, root) in &model.roots {
+            let leases = snapshot.leases(name).expect("a store");
+            let found: Vec<_> =
+                leases.iter().map(|lease| (lease.owner, lease.height.0, lease.children.len())).collect();
+            let lease =
+                |lease: &super::model::Lease| (world.people.address(lease.owner), lease.height, lease.children.len());
+            same("leases of", name, root.leases.iter().map(lease).collect::<Vec<_>>(), found)?;
+            for (id, token) in &root.tokens {
+                let entry = snapshot.mosaic(id).expect("a store");
+                let found = entry.map(|entry| (entry.supply, entry.definition));
+                same("mosaic", &id.to_string(), Some((token.supply, token.definition.clone())), found)?;
+                for who in 0..world.people.len() {
+                    let found = snapshot.mosaic_balance(id, &world.people.address(who)).expect("a store");
+                    same("balance of a mosaic of", &world.people.address(who).to_string(), token.of(who), found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_account(
+        &self,
+        state: &impl nisd::store::Read,
+        world: &World,
+        model: &Model,
+        who: Who,
+    ) -> Result<(), String> {
+        let (expected, address) = (&model.accounts[who], world.people.address(who));
+        let name = address.to_string();
+        let found = state::account(state, &address).expect("a store");
+        same("balance of", &name, expected.balance, found.balance.total())?;
+        same("blocks of", &name, expected.harvested, found.harvested_blocks)?;
+        same("touches of", &name, expected.touched, found.references)?;
+        same("least cosignatories of", &name, expected.least, i64::from(found.min_cosignatories))?;
+        let link = |link: &Link| (link.is_owner, world.people.address(link.other), link.height, link.mode);
+        let found_link =
+            |link: &state::RemoteLink| (link.role == state::LinkRole::Owner, link.other, link.height.0, link.mode);
+        let expected_links: Vec<_> = expected.links.iter().map(link).collect();
+        same("links of", &name, expected_links, found.links.iter().map(found_link).collect::<Vec<_>>())?;
+        let addresses = |list: &std::collections::BTreeSet<Who>| {
+            let mut list: Vec<Address> = list.iter().map(|who| world.people.address(*who)).collect();
+            list.sort();
+            list
+        };
+        let cosignatories = state::cosignatories(state, &address).expect("a store");
+        same("cosignatories of", &name, addresses(&expected.cosignatories), cosignatories)?;
+        let others = state::cosignatory_of(state, &address).expect("a store");
+        same("accounts cosigned by", &name, addresses(&expected.cosignatory_of), others)?;
+        let mut mosaics = state::holdings_after(state, &address, None, usize::MAX).expect("a store");
+        mosaics.sort();
+        same("mosaics of", &name, expected.mosaics.iter().cloned().collect::<Vec<_>>(), mosaics)
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected: T, found: T) -> Result<(), String> {
+    if expected == found { Ok(()) } else { Err(format!("{what} {whose}: expected {expected:?}, found {found:?}")) }
+}
+
+/// Works on a part until it is decided.
+fn finish(mut part: Box<ChainPart<'_>>, now: i32) -> PartOutcome {
+    loop {
+        match part.step(Timestamp(now)).expect("a store that works") {
+            PartProgress::Working(next) => part = next,
+            PartProgress::Done(outcome) => return outcome,
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! Makes transactions that are likely to be valid: the state decides who can do what.
+
+use nisd::model::mosaic::{LevyKind, MosaicProperties};
+use nisd::model::transaction::{
+    AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
+    ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
+    Transfer, wire_version,
+};
+use nisd::model::{Amount, Body, Levy, Mosaic, MosaicDefinition, MosaicId, NamespaceId, Timestamp, Transaction};
+
+use super::court::Court;
+use super::model::{Account, Root, Token};
+use super::people::{
+    ALWAYS_POOR, CREATION, FIRST_ORDINARY, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, RENTAL, SHARED, SHARERS, Who,
+};
+use crate::common::Random;
+use crate::common::private_network::NETWORK;
+
+pub const MICRO: u64 = 1_000_000;
+const ROOTS: usize = 8;
+const TRIES: usize = 12;
+
+/// Makes transactions for one block.
+pub struct Maker<'a> {
+    pub court: Court<'a>,
+    pub random: &'a mut Random,
+    /// Time of the block.
+    pub time: i32,
+    /// Who signs the block, and for whom: neither may sign a transaction.
+    pub harvesters: [Who; 2],
+}
+
+impl<'a> Maker<'a> {
+    pub fn account(&self, who: Who) -> &'a Account {
+        &self.court.model.accounts[who]
+    }
+
+    /// Whether something comes to pass that does so once in `count` times.
+    pub fn once_in(&mut self, count: usize) -> bool {
+        self.random.below(count) == 0
+    }
+
+    /// One of those for which a condition holds.
+    pub fn one_who(&mut self, is_fit: impl Fn(Who, &Account) -> bool) -> Option<Who> {
+        let model = self.court.model;
+        let fit: Vec<Who> = (0..model.accounts.len()).filter(|who| is_fit(*who, &model.accounts[*who])).collect();
+        self.one_of(&fit).copied()
+    }
+
+    pub fn one_of<'t, T>(&mut self, list: &'t [T]) -> Option<&'t T> {
+        (!list.is_empty()).then(|| &list[self.random.below(list.len())])
+    }
+
+    /// Whether an account may sign transactions in this block, alone or by its cosignatories.
+    pub fn can_act(&self, who: Who) -> bool {
+        let can_sign = self.court.people.can_sign(who) || self.account(who).is_multisig();
+        can_sign && who != NEMESIS && !self.harvesters.contains(&who) && !self.is_remote(who)
+    }
+
+    /// Whether an account is, or was, a remote.
+    pub fn is_remote(&self, who: Who) -> bool {
+        self.account(who).links.last().is_some_and(|link| !link.is_owner)
+    }
+
+    /// Somebody who has so many whole units.
+    pub fn payer(&mut self, units: u64) -> Option<Who> {
+        for _ in 0..4 * TRIES {
+            let who = self.random.below(FIRST_POOR + 10);
+            if self.can_act(who) && self.account(who).balance >= units * MICRO {
+                return Some(who);
+            }
+        }
+        None
+    }
+
+    /// The same, but no multisig account.
+    pub fn single_payer(&mut self, units: u64) -> Option<Who> {
+        (0..TRIES).find_map(|_| self.payer(units).filter(|who| !self.account(*who).is_multisig()))
+    }
+
+    pub fn anybody(&mut self) -> Who {
+        self.random.below(self.court.people.len())
+    }
+
+    /// Somebody who may have currency: the others stay fit to become remotes.
+    pub fn payee(&mut self) -> Who {
+        let who = self.random.below(ALWAYS_POOR + 2);
+        if who < ALWAYS_POOR { who } else { RENTAL + who - ALWAYS_POOR }
+    }
+
+    /// Now and then a transaction takes all that its signer has.
+    fn exhaust(&mut self, mut draft: Transaction, paid: u64) -> Transaction {
+        let signer = self.court.people.of_key(&draft.signer);
+        let account = self.account(signer);
+        let is_fit = (FIRST_ORDINARY..RENTAL).contains(&signer) && !account.is_multisig();
+        if is_fit && (signer >= ALWAYS_POOR || self.once_in(6)) {
+            draft.fee = Amount(draft.fee.0.max(account.balance.saturating_sub(paid)));
+        }
+        draft
+    }
+
+    /// A transaction without a signature and with the least fee.
+    pub fn draft(&mut self, signer: Who, version: i32, body: Body) -> Transaction {
+        let timestamp = (self.time - self.random.below(3_000) as i32).max(0);
+        let life = 4_000 + self.random.below(82_401) as i32;
+        let mut transaction = Transaction {
+            version: wire_version(NETWORK, version),
+            timestamp: Timestamp(timestamp),
+            signer: self.court.people.public(signer),
+            signature: None,
+            fee: Amount(0),
+            deadline: Timestamp(timestamp + life),
+            body,
+        };
+        // Whatever the nemesis account writes, it pays nothing.
+        if signer == NEMESIS {
+            return transaction;
+        }
+        let least = self.court.least_fee(&transaction).unwrap_or(MICRO);
+        // One in four pays more than it must.
+        transaction.fee = Amount(least + if self.once_in(4) { self.random.next() % MICRO } else { 0 });
+        transaction
+    }
+
+    /// The transaction with all signatures; that of a multisig account within one of its cosignatories.
+    pub fn finish(&mut self, draft: Transaction) -> Option<Transaction> {
+        let signer = self.court.people.of_key(&draft.signer);
+        let is_plain = !self.account(signer).is_multisig() || matches!(draft.body, Body::Multisig(_));
+        let mut whole = if is_plain { draft } else { self.wrap(draft)? };
+        self.sign(&mut whole);
+        Some(whole)
+    }
+
+    pub fn sign(&self, transaction: &mut Transaction) {
+        if let Body::Multisig(body) = &mut transaction.body {
+            body.cosignatures.iter_mut().for_each(|one| self.sign(one));
+        }
+        let signer = self.court.people.of_key(&transaction.signer);
+        // Nobody can sign for a fee sink; whatever is there instead is refused for something else first.
+        let signer = if self.court.people.can_sign(signer) { signer } else { NEMESIS };
+        transaction.signature = Some(self.court.people.keys(signer).sign(&transaction.signed_bytes()));
+    }
+
+    /// A multisig transaction with as many cosignatures as are needed, and seldom more.
+    pub fn wrap(&mut self, inner: Transaction) -> Option<Transaction> {
+        let account = self.court.people.of_key(&inner.signer);
+        let state = self.account(account);
+        let is_free = |who: &Who| !self.harvesters.contains(who);
+        let removed = removed(&inner).map(|key| self.court.people.of_key(&key)).collect::<Vec<_>>();
+        let mut signers: Vec<Who> = state.cosignatories.iter().copied().filter(is_free).collect();
+        if signers.len() > 1 {
+            signers.retain(|who| !removed.contains(who));
+        }
+        for place in (1..signers.len()).rev() {
+            signers.swap(place, self.random.below(place + 1));
+        }
+        let all = state.cosignatories.len();
+        let needed = if state.least == 0 || state.least as usize == all { all } else { state.least as usize };
+        let more = usize::from(self.once_in(4));
+        signers.truncate(needed + more);
+        let (first, others) = signers.split_first()?;
+        Some(self.wrap_by(inner, *first, others))
+    }
+
+    /// A multisig transaction begun by one account, with cosignatures of others.
+    pub fn wrap_by(&mut self, inner: Transaction, first: Who, others: &[Who]) -> Transaction {
+        let account = self.court.people.of_key(&inner.signer);
+        let other_account = self.court.people.address(account);
+        let other_hash = inner.hash();
+        let mut cosignatures: Vec<Transaction> = others
+            .iter()
+            .map(|who| {
+                let body = Cosignature { other_hash: other_hash.into(), other_account };
+                self.draft(*who, 1, Body::Cosignature(body))
+            })
+            .collect();
+        cosignatures.sort_by_key(|one| one.signer_address(NETWORK));
+        self.draft(first, 1, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
+    }
+
+    /// Something that is probably valid, without signatures.
+    pub fn something(&mut self) -> Option<Transaction> {
+        let has_mosaics = self.court.height >= self.court.terms.forks.mosaics;
+        match self.random.below(if has_mosaics { 20 } else { 8 }) {
+            0..4 => self.transfer(),
+            4 | 5 => self.modification(),
+            6 | 7 => self.link(),
+            8..11 => self.token_transfer(),
+            11..14 => self.provision(),
+            14..18 => self.definition(),
+            _ => self.supply_change(),
+        }
+    }
+
+    /// A draft that is valid when it is finished.
+    pub fn valid_draft(&mut self) -> Option<Transaction> {
+        (0..TRIES).find_map(|_| {
+            let draft = self.something()?;
+            let whole = self.finish(draft.clone())?;
+            self.court.judge(&whole).ok().map(|_| draft)
+        })
+    }
+
+    pub fn message(&mut self, length: usize) -> Option<Message> {
+        let kind = if self.random.coin() { MessageKind::Plain } else { MessageKind::Secure };
+        let byte = self.random.next() as u8;
+        (length > 0).then(|| Message { kind, payload: vec![byte; length] })
+    }
+
+    pub fn transfer(&mut self) -> Option<Transaction> {
+        let from = self.payer(1_000)?;
+        let to = self.payee();
+        let balance = self.account(from).balance;
+        // Harvesters give back what they earn, but for that which must stay important.
+        let amount = match self.random.below(6) {
+            _ if from == LENDER => balance / 2_000,
+            0..3 if HARVESTERS.contains(&from) => balance / 100,
+            0 => 0,
+            1 => self.random.next() % (balance / 20),
+            _ => self.random.next() % (20_000 * MICRO).min(balance / 2),
+        };
+        let length = if self.once_in(3) { 1 + self.random.below(96) } else { 0 };
+        let message = self.message(length);
+        let body =
+            Transfer { recipient: self.court.people.address(to), amount: Amount(amount), message, mosaics: vec![] };
+        Some(self.draft(from, 1, Body::Transfer(body)))
+    }
+
+    /// All mosaics that there are.
+    pub fn tokens(&self) -> Vec<(&'a MosaicId, &'a Token)> {
+        self.court.model.roots.values().flat_map(|root| &root.tokens).collect()
+    }
+
+    /// Mosaics for which a condition holds.
+    pub fn token(&mut self, is_fit: impl Fn(&MosaicId, &Token) -> bool) -> Option<(&'a MosaicId, &'a Token)> {
+        let fit: Vec<_> = self.tokens().into_iter().filter(|(id, token)| is_fit(id, token)).collect();
+        self.one_of(&fit).copied()
+    }
+
+    pub fn token_transfer(&mut self) -> Option<Transaction> {
+        let court = self.court;
+        let is_live = |id: &MosaicId| court.model.is_active(&id.namespace, court.height, court.terms.year());
+        let (id, token) = self.token(|id, token| token.supply > 0 && is_live(id))?;
+        let holders: Vec<Who> = token.balances.keys().copied().collect();
+        let from = *self.one_of(&holders)?;
+        if !self.can_act(from) {
+            return None;
+        }
+        let to = if token.definition.properties.transferable { self.anybody() } else { token.creator };
+        let multiplier = 1 + self.random.next() % 3;
+        let has = token.of(from);
+        let quantity = match self.random.below(4) {
+            0 if multiplier == 1 => has,
+            1 => 0,
+            _ => self.random.next() % (has / multiplier / 4 + 1),
+        };
+        let mut mosaics = vec![Mosaic { id: id.clone(), quantity }];
+        if self.once_in(3) {
+            let quantity = self.random.next() % (5 * MICRO);
+            mosaics.push(Mosaic { id: MosaicId::xem(), quantity });
+        }
+        Some(self.transfer_of(from, to, multiplier * MICRO, mosaics))
+    }
+
+    /// A transfer with mosaics, in the order of the wire.
+    pub fn transfer_of(&mut self, from: Who, to: Who, amount: u64, mut mosaics: Vec<Mosaic>) -> Transaction {
+        mosaics.sort_by_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
+        let recipient = self.court.people.address(to);
+        let body = Transfer { recipient, amount: Amount(amount), message: None, mosaics };
+        self.draft(from, 2, Body::Transfer(body))
+    }
+
+    pub fn modification(&mut self) -> Option<Transaction> {
+        let who = match self.random.below(6) {
+            0 => self.one_who(|who, account| (ALWAYS_POOR..RENTAL).contains(&who) && account.balance > 0)?,
+            1 | 2 => self.one_who(|_, account| account.is_multisig())?,
+            _ => self.payer(10_000)?,
+        };
+        let account = self.account(who);
+        let is_fixed = HARVESTERS.contains(&who) || SHARERS.contains(&who);
+        if is_fixed || !self.can_act(who) || !account.cosignatory_of.is_empty() {
+            return None;
+        }
+        let size = account.cosignatories.len();
+        let may_delete = who != SHARED && size > 0 && self.random.coin();
+        // There are never so many multisig accounts that nobody is left who could sign for another.
+        let count = self.court.model.accounts.iter().filter(|account| account.is_multisig()).count();
+        if size == 0 && count >= 8 && who < ALWAYS_POOR {
+            return None;
+        }
+        let mut changes = Vec::new();
+        let adds = if may_delete { 0 } else { 1 + self.random.below(3) };
+        for _ in 0..adds {
+            let other = self.one_who(|who, account| who > LENDER && who < RENTAL && !account.is_multisig())?;
+            changes.push((ModificationKind::Add, other));
+        }
+        if may_delete {
+            let all: Vec<Who> = account.cosignatories.iter().copied().collect();
+            changes.push((ModificationKind::Delete, *self.one_of(&all)?));
+        }
+        let left = (size + adds - usize::from(may_delete)) as i64;
+        let is_new = self.court.height >= self.court.terms.forks.multisig;
+        let change = if is_new && self.random.below(4) > 0 {
+            Some((self.random.next() as i64).rem_euclid(left + 1) - account.least)
+        } else {
+            None
+        };
+        let draft = self.modify(who, &changes, change.map(|change| change as i32));
+        Some(self.exhaust(draft, 0))
+    }
+
+    /// A change of cosignatories, in the order of the wire.
+    pub fn modify(&mut self, who: Who, changes: &[(ModificationKind, Who)], least: Option<i32>) -> Transaction {
+        let people = self.court.people;
+        let mut changes = changes.to_vec();
+        changes.sort_by_key(|(kind, other)| (*kind, people.address(*other)));
+        let modifications =
+            changes.into_iter().map(|(kind, other)| Modification { kind, cosignatory: people.public(other) }).collect();
+        let body = AggregateModification { modifications, min_cosignatories_change: least };
+        let version = if least.is_some() { 2 } else { 1 };
+        self.draft(who, version, Body::AggregateModification(body))
+    }
+
+    pub fn link(&mut self) -> Option<Transaction> {
+        let height = self.court.height;
+        let lender = (self.random.coin() && !self.harvesters.contains(&LENDER)).then_some(LENDER);
+        let owner = match lender {
+            Some(owner) => owner,
+            None => self.payer(1_000).filter(|who| !HARVESTERS.contains(who))?,
+        };
+        let last = self.account(owner).links.last();
+        if last.is_some_and(|link| link.mode == LinkMode::Activate) {
+            let linked = last?.other;
+            let is_odd = self.once_in(6) || self.account(owner).is_multisig();
+            let named = if is_odd { FIRST_ORDINARY + self.random.below(RENTAL - FIRST_ORDINARY) } else { linked };
+            return Some(self.link_to(owner, named, LinkMode::Deactivate));
+        }
+        let is_fit = |who: Who, account: &Account| {
+            let is_free = account.links.last().is_none_or(|link| {
+                link.mode == LinkMode::Deactivate && height - link.height >= self.court.terms.rewrite_limit
+            });
+            who > LENDER && who < RENTAL && account.balance == 0 && is_free
+        };
+        let remote = self.one_who_of(is_fit)?;
+        Some(self.link_to(owner, remote, LinkMode::Activate))
+    }
+
+    fn one_who_of(&self, is_fit: impl Fn(Who, &Account) -> bool) -> Option<Who> {
+        let model = self.court.model;
+        // The last of them has been paid least often.
+        (0..model.accounts.len()).rev().find(|who| is_fit(*who, &model.accounts[*who]))
+    }
+
+    pub fn link_to(&mut self, owner: Who, remote: Who, mode: LinkMode) -> Transaction {
+        let body = ImportanceTransfer { mode, remote: self.court.people.public(remote) };
+        self.draft(owner, 1, Body::ImportanceTransfer(body))
+    }
+
+    pub fn root_name(&mut self) -> NamespaceId {
+        NamespaceId::parse(&format!("r{}", self.random.below(ROOTS))).expect("a name")
+    }
+
+    /// A root for which a condition holds.
+    pub fn root(&mut self, is_fit: impl Fn(&Root) -> bool) -> Option<(NamespaceId, &'a Root)> {
+        let model = self.court.model;
+        let fit: Vec<_> = model.roots.iter().filter(|(_, root)| is_fit(root)).collect();
+        let (name, root) = *self.one_of(&fit)?;
+        Some((NamespaceId::parse(name).expect("a name"), root))
+    }
+
+    pub fn provision(&mut self) -> Option<Transaction> {
+        if self.random.coin() {
+            let (height, [year, month]) = (self.court.height, [self.court.terms.year(), self.court.terms.month()]);
+            let due = self.root(|root| root.newest().height + year <= height + month);
+            let name = match due {
+                Some((name, _)) if self.random.coin() => name,
+                _ => self.root_name(),
+            };
+            let owner = self.court.model.roots.get(name.as_str()).map(|root| root.newest().owner);
+            let payer = self.payer(60_000)?;
+            let is_kept = !is_given_up(name.as_str()) && self.random.below(8) > 0;
+            let signer = owner.filter(|_| is_kept).unwrap_or(payer);
+            let draft = self.can_act(signer).then(|| self.rent(signer, None, name.as_str()))?;
+            return Some(self.exhaust(draft, self.court.rent(&name)));
+        }
+        let (root, state) = self.root(|_| true)?;
+        let owner = state.newest().owner;
+        let children: Vec<&String> = state.newest().children.iter().collect();
+        let parent = match self.one_of(&children) {
+            Some(child) if self.random.coin() => NamespaceId::parse(child).expect("a name"),
+            _ => root,
+        };
+        let part = format!("s{}", self.random.below(3));
+        self.can_act(owner).then(|| self.rent(owner, Some(parent), &part))
+    }
+
+    pub fn rent(&mut self, signer: Who, parent: Option<NamespaceId>, part: &str) -> Transaction {
+        let name = match &parent {
+            Some(parent) => parent.child(part),
+            None => NamespaceId::parse(part),
+        };
+        let rental_fee = Amount(name.map_or(0, |name| self.court.rent(&name)));
+        let rental_fee_sink = self.court.people.address(RENTAL);
+        let body = ProvisionNamespace { rental_fee_sink, rental_fee, new_part: part.to_owned(), parent };
+        self.draft(signer, 1, Body::ProvisionNamespace(body))
+    }
+
+    pub fn token_name(&mut self, namespace: NamespaceId) -> MosaicId {
+        MosaicId::new(namespace, &format!("m{}", self.random.below(4))).expect("a name")
+    }
+
+    /// A namespace of somebody who can act.
+    pub fn own_namespace(&mut self) -> Option<(NamespaceId, Who)> {
+        let (root, state) = self.root(|_| true)?;
+        let owner = state.newest().owner;
+        let children: Vec<&String> = state.newest().children.iter().collect();
+        let name = match self.one_of(&children) {
+            Some(child) if self.once_in(3) => NamespaceId::parse(child).expect("a name"),
+            _ => root,
+        };
+        self.can_act(owner).then_some((name, owner))
+    }
+
+    pub fn properties(&mut self) -> MosaicProperties {
+        let divisibility = self.random.below(7) as u8;
+        let most = 9_000_000_000_000_000 / 10u64.pow(u32::from(divisibility));
+        let initial_supply = match self.random.below(5) {
+            0 => most,
+            1 => self.random.next() % 3,
+            2 => self.random.next() % most,
+            _ => 1 + self.random.next() % 20_000,
+        };
+        let (supply_mutable, transferable) = (self.random.coin(), self.random.below(3) > 0);
+        MosaicProperties { divisibility, initial_supply, supply_mutable, transferable }
+    }
+
+    fn levy_in_own(&mut self, id: &MosaicId) -> Option<Levy> {
+        let recipient = self.one_who(|who, account| who != NEMESIS && account.links.is_empty())?;
+        let mosaic = match self.random.below(6) {
+            0 => MosaicId::xem(),
+            1 => id.clone(),
+            2 | 3 => self.token(|_, token| token.definition.properties.transferable)?.0.clone(),
+            _ => self
+                .token(|id, token| is_given_up(id.namespace.root()) && token.definition.properties.transferable)?
+                .0
+                .clone(),
+        };
+        let kind = if self.random.coin() { LevyKind::Absolute } else { LevyKind::Percentile };
+        // 2000 of the most that there can be is negative.
+        let fee = match (kind, self.random.below(3)) {
+            (_, 0) => 1 + self.random.next() % 50,
+            (LevyKind::Percentile, _) => 2_000,
+            (LevyKind::Absolute, _) => self.random.next() % 5_000,
+        };
+        Some(Levy { kind, recipient: self.court.people.address(recipient), mosaic, fee })
+    }
+
+    pub fn definition(&mut self) -> Option<Transaction> {
+        let (namespace, owner) = self.own_namespace()?;
+        let id = self.token_name(namespace);
+        let mut definition = self.definition_of(owner, id.clone());
+        if let Some(token) = self.court.model.token(&id) {
+            if self.random.coin() {
+                (definition.properties, definition.levy) = (token.definition.properties, token.definition.levy.clone());
+            } else {
+                definition.properties.transferable = token.definition.properties.transferable;
+            }
+        }
+        Some(self.define(owner, definition))
+    }
+
+    pub fn definition_of(&mut self, owner: Who, id: MosaicId) -> MosaicDefinition {
+        let properties = self.properties();
+        let levy = if self.once_in(2) { self.levy_in_own(&id) } else { None };
+        let description = format!("number {}", self.random.next());
+        MosaicDefinition { creator: self.court.people.public(owner), id, description, properties, levy }
+    }
+
+    pub fn define(&mut self, owner: Who, definition: MosaicDefinition) -> Transaction {
+        let creation_fee_sink = self.court.people.address(CREATION);
+        let creation_fee = Amount(self.court.creation_fee());
+        let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee };
+        self.draft(owner, 1, Body::MosaicDefinitionCreation(Box::new(body)))
+    }
+
+    pub fn supply_change(&mut self) -> Option<Transaction> {
+        let (id, token) = self.token(|_, token| token.definition.properties.supply_mutable)?;
+        let most = 9_000_000_000_000_000 / token.unit();
+        let owned = token.of(token.creator) / token.unit();
+        let (kind, limit) = match self.random.coin() {
+            true => (SupplyChangeKind::Create, most - token.supply),
+            false => (SupplyChangeKind::Delete, owned),
+        };
+        let delta = if self.once_in(3) { limit } else { self.random.next() % (limit / 2 + 1) };
+        (delta > 0 && self.can_act(token.creator)).then(|| self.change_supply(token.creator, id.clone(), kind, delta))
+    }
+
+    pub fn change_supply(&mut self, who: Who, mosaic: MosaicId, kind: SupplyChangeKind, delta: u64) -> Transaction {
+        self.draft(who, 1, Body::MosaicSupplyChange(MosaicSupplyChange { mosaic, kind, delta }))
+    }
+}
+
+/// Whether those who rent a root never rent it again.
+fn is_given_up(root: &str) -> bool {
+    ["r6", "r7"].contains(&root)
+}
+
+/// Keys of the accounts that a transaction removes as cosignatories.
+fn removed(inner: &Transaction) -> impl Iterator<Item = nisd::crypto::PublicKey> + '_ {
+    let modifications = match &inner.body {
+        Body::AggregateModification(body) => &body.modifications[..],
+        _ => &[],
+    };
+    modifications.iter().filter(|one| one.kind == ModificationKind::Delete).map(|one| one.cosignatory)
+}

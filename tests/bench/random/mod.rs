@@ -1,0 +1,437 @@
+//! Random signed blocks and transactions over small networks, each with the verdict that it must get.
+//!
+//! A model of the state is kept by the text of the protocol, and an oracle judges on it by rules of its own: nothing
+//! of what the program decides with is asked. Valid blocks take the network on; at every height where it stops, cases
+//! that break one rule are offered first. What is accepted must leave the state that the model says, must keep what
+//! holds of every state, and is undone and taken in once more.
+
+mod bends;
+mod block_cases;
+mod court;
+mod court_of_blocks;
+mod court_of_kinds;
+mod fees;
+mod figures;
+mod ground;
+mod maker;
+mod model;
+mod moves;
+mod people;
+mod record;
+mod rule;
+mod terms;
+mod world;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use nisd::model::transaction::LinkMode;
+use nisd::model::{Block, Transaction};
+use tempfile::TempDir;
+
+use crate::common::Random;
+use court::Purpose;
+pub use figures::Figures;
+use ground::{Ground, LATE};
+use maker::Maker;
+use model::Model;
+use people::{HARVESTERS, LENDER, Who};
+use record::Recorder;
+pub use rule::Rule;
+use rule::{Ruling, Verdict};
+use world::World;
+
+/// What the protocol refuses by its text, but nothing can be refused for, and why.
+pub const UNREACHABLE: [(&str, &str); 3] = [
+    ("T14 modification of version 2 before its fork", "T3 refuses it first, with the same result"),
+    ("T16 name too long", "T6 has a text for it first"),
+    (
+        "B3  signer with a link that makes it a remote, not yet or no longer in effect",
+        "it has nothing that would give it importance, so that its block is no hit",
+    ),
+];
+
+/// What is to be tried.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Blocks' worth of cases.
+    pub blocks: u64,
+    /// What everything follows from.
+    pub seed: u64,
+    /// Cases at each height at which a network stops.
+    pub cases: usize,
+    /// Heights at which a network stops before the next begins.
+    pub stops: usize,
+    /// Where everything is written, if anywhere.
+    pub folder: Option<PathBuf>,
+}
+
+impl Plan {
+    /// So many blocks' worth of cases.
+    pub fn new(blocks: u64, seed: u64) -> Plan {
+        Plan { blocks, seed, cases: 100, stops: STOPS, folder: None }
+    }
+}
+
+/// Heights at which a network stops: as many as lead through two years.
+const STOPS: usize = 260;
+/// Differences after which a run ends.
+const MOST_DIFFERENCES: usize = 20;
+/// Transactions that were confirmed lately.
+const RECENT: usize = 30;
+
+/// Runs a plan.
+pub fn run(plan: &Plan, mut tell: impl FnMut(&Figures)) -> Figures {
+    let begun = Instant::now();
+    let mut figures = Figures::default();
+    while figures.offered < plan.blocks && figures.differences.len() < MOST_DIFFERENCES {
+        let seed = plan.seed.wrapping_mul(1_000_003).wrapping_add(figures.worlds);
+        figures.worlds += 1;
+        let mut stage = Stage::new(plan, seed, figures);
+        for _ in 0..plan.stops {
+            let is_over = stage.figures.offered >= plan.blocks;
+            if is_over || stage.figures.differences.len() >= MOST_DIFFERENCES {
+                break;
+            }
+            stage.stop(plan.cases);
+            stage.go_on();
+        }
+        figures = stage.figures;
+        figures.elapsed = begun.elapsed();
+        tell(&figures);
+    }
+    figures
+}
+
+/// One network, and the run so far.
+struct Stage {
+    world: World,
+    ground: Ground,
+    model: Model,
+    random: Random,
+    figures: Figures,
+    recorder: Option<Recorder>,
+    /// Transactions confirmed lately.
+    recent: VecDeque<Transaction>,
+    _files: Option<TempDir>,
+}
+
+impl Stage {
+    fn new(plan: &Plan, seed: u64, figures: Figures) -> Stage {
+        let mut random = Random(seed);
+        let world = World::new(figures.worlds, &mut random);
+        let scratch = plan.folder.is_none().then(|| tempfile::tempdir().expect("a folder"));
+        let folder = plan.folder.as_ref().map(|folder| folder.join(format!("network-{seed}")));
+        let files = folder.clone().or_else(|| scratch.as_ref().map(|one| one.path().to_owned())).expect("a folder");
+        std::fs::create_dir_all(&files).expect("a folder");
+        let ground = Ground::new(&world, &files);
+        let recorder = folder.map(|folder| Recorder::new(&folder));
+        let model = world.model();
+        let mut stage =
+            Stage { world, ground, model, random, figures, recorder, recent: VecDeque::new(), _files: scratch };
+        stage.check_state();
+        stage
+    }
+
+    fn next_height(&self) -> u64 {
+        self.model.height + 1
+    }
+
+    /// A signed block that follows the last.
+    fn block(&self, signer: Who, time: i32, transactions: Vec<Transaction>) -> Block {
+        self.ground.block(self.world.people.keys(signer), time, transactions)
+    }
+
+    fn differ(&mut self, text: String) {
+        self.figures.differences.push(format!("height {}: {text}", self.next_height()));
+    }
+
+    /// Whoever may make the next block and is important enough, and for whom.
+    fn harvesters(&mut self) -> [Who; 2] {
+        let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
+        let remote = |who: &Who| self.model.accounts[*who].forwarded(height, limit) == Some(LENDER);
+        let remote = (0..self.world.people.len()).find(remote);
+        let is_idle = |link: &model::Link| {
+            let is_recent = height - link.height < limit;
+            link.is_owner && is_recent == (link.mode == LinkMode::Activate)
+        };
+        let lender = &self.model.accounts[LENDER];
+        let may_lend = lender.links.last().is_none_or(is_idle);
+        match self.random.below(6) {
+            0 if may_lend => [LENDER, LENDER],
+            0 | 1 => remote.map_or([HARVESTERS[0]; 2], |remote| [remote, LENDER]),
+            2 | 3 => [HARVESTERS[0]; 2],
+            _ => [HARVESTERS[1]; 2],
+        }
+    }
+
+    fn time(&self) -> i32 {
+        self.world.terms.time(self.next_height())
+    }
+
+    /// Tries cases at the next height, and then takes the network on by one block.
+    fn stop(&mut self, cases: usize) {
+        let is_treasury = self.next_height() == self.world.terms.forks.treasury;
+        for _ in 0..cases * if is_treasury { 4 } else { 1 } {
+            self.try_case();
+        }
+        self.advance();
+    }
+
+    /// Offers a case that breaks one of the rules that were broken least often.
+    fn try_case(&mut self) {
+        let harvesters = self.harvesters();
+        let (height, terms) = (self.next_height(), &self.world.terms);
+        let aims: Vec<Rule> = (0..6).map(|_| Rule::ALL[self.random.below(Rule::ALL.len())]).collect();
+        let is_treasury = height == terms.forks.treasury && self.random.below(4) == 0;
+        let aims = if is_treasury { vec![Rule::B9] } else { aims };
+        let possible = aims.into_iter().filter(|aim| aim.is_in_force(height, terms));
+        let Some(aim) = possible.take(3).min_by_key(|aim| self.figures.of(*aim)) else { return };
+        if self.try_block_case(aim, harvesters) {
+            return;
+        }
+        let (time, ahead) = (self.time(), self.random.below(30) as i32);
+        // The clock is never so far behind that this were what is wrong.
+        let now = time + ahead - 10;
+        let mut random = Random(self.random.next());
+        let court = self.world.court(&self.model, now, Purpose::Block);
+        let mut maker = Maker { court, random: &mut random, time: time.min(now + 10), harvesters };
+        let Some(transactions) = maker.bend(aim) else { return };
+        let block = self.block(harvesters[0], time, transactions);
+        self.judge_and_offer(aim, &block, now);
+        if self.random.below(4) == 0 {
+            self.announce(&block.transactions[0], now);
+        }
+    }
+
+    /// Offers a block whose proof and signatures are good.
+    fn judge_and_offer(&mut self, aim: Rule, block: &Block, now: i32) {
+        let judged = self.world.court(&self.model, now, Purpose::Block).judge_block(block);
+        if !judged.as_ref().is_err_and(|ruling| ruling.rule == aim) {
+            self.figures.aside += 1;
+        }
+        let blocks = std::slice::from_ref(block);
+        match judged {
+            Err(ruling) => self.offer_bad(&ruling, blocks, now),
+            Ok(after) => self.offer_good(block, after, now, false),
+        }
+    }
+
+    /// Offers what must be refused.
+    fn offer_bad(&mut self, ruling: &Ruling, blocks: &[Block], now: i32) {
+        self.figures.offered += 1;
+        let found = self.ground.offer(blocks, now);
+        self.check_refusal(ruling, blocks, now, &found);
+        if self.ground.height() > self.model.height {
+            self.ground.go_back(self.model.height);
+        }
+    }
+
+    /// Compares what was said of blocks with what had to be.
+    fn check_refusal(&mut self, ruling: &Ruling, blocks: &[Block], now: i32, found: &Verdict) {
+        self.figures.refuse(ruling.rule, false);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.refused(blocks, now, ruling.rule, found);
+        }
+        let is_refused = ruling.verdict == Verdict::Somehow && *found != Verdict::Valid;
+        if *found != ruling.verdict && !is_refused {
+            let hex: Vec<String> =
+                blocks.iter().map(|one| hex::encode(one.to_bytes(nisd::codec::Form::Verifiable))).collect();
+            let text = format!(
+                "{}: expected {:?}, given {found:?}; time {now}; {}",
+                ruling.rule.name(),
+                ruling.verdict,
+                hex.join(" ")
+            );
+            self.differ(text);
+        }
+    }
+
+    /// Offers what must be accepted, looks at the state after it, and undoes it. It is taken in again if it is to stay.
+    fn offer_good(&mut self, block: &Block, after: Model, now: i32, stays: bool) {
+        self.figures.offered += 1;
+        self.figures.accepted += 1;
+        self.figures.transactions += block.transactions.len() as u64;
+        let before = self.ground.digest();
+        let found = self.ground.offer(std::slice::from_ref(block), now);
+        if found != Verdict::Valid {
+            let hex = hex::encode(block.to_bytes(nisd::codec::Form::Verifiable));
+            return self.differ(format!("a good block: given {found:?}; time {now}; {hex}"));
+        }
+        let own = std::mem::replace(&mut self.model, after);
+        self.check_state();
+        let digest = self.ground.digest();
+        self.ground.go_back(own.height);
+        if self.ground.digest() != before {
+            self.differ("the state after undoing a block is not that before it".to_owned());
+        }
+        if !stays {
+            self.model = own;
+            return;
+        }
+        let again = self.ground.offer(std::slice::from_ref(block), now);
+        if again != Verdict::Valid || self.ground.digest() != digest {
+            self.differ(format!("a block undone and taken in again: {again:?}"));
+        }
+        self.keep(block);
+    }
+
+    /// What is remembered of a block that stays.
+    fn keep(&mut self, block: &Block) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.accepted(block);
+        }
+        // Those of the treasury need no signature there, but anywhere else.
+        if block.height.0 != self.world.terms.forks.treasury {
+            self.recent.extend(block.transactions.iter().cloned());
+        }
+        while self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Compares the state with the model, and looks at what holds of every state.
+    fn check_state(&mut self) {
+        let facts = self.ground.check_invariants().and_then(|facts| {
+            let expected = self.model.hashes.len() as u64;
+            if facts.hashes == expected { Ok(()) } else { Err(format!("{} hashes, not {expected}", facts.hashes)) }
+        });
+        let compared = facts.and_then(|()| self.ground.compare(&self.world, &self.model));
+        if let Err(text) = compared {
+            self.figures.differences.push(format!("state after height {}: {text}", self.model.height));
+        }
+    }
+
+    /// Asks for an answer to an unconfirmed transaction.
+    fn announce(&mut self, transaction: &Transaction, now: i32) {
+        self.figures.announced += 1;
+        let court = self.world.court(&self.model, now, Purpose::Pool);
+        let is_known = transaction.self_and_children().any(|one| self.model.hashes.contains_key(&one.hash()));
+        let judged = match is_known {
+            true => Err(Rule::PoolKnown.into()),
+            false => court.judge(transaction),
+        };
+        let alone = || Ruling::from(Rule::PoolAlone);
+        let is_cosignature = matches!(transaction.body, nisd::model::Body::Cosignature(_));
+        let judged = judged.and_then(|moves| if is_cosignature { Err(alone()) } else { Ok(moves) });
+        let found = self.ground.announce(transaction, now);
+        self.check_answer(transaction, judged.map(drop), &found, now);
+    }
+
+    fn check_answer(&mut self, transaction: &Transaction, judged: Result<(), Ruling>, found: &Verdict, now: i32) {
+        let expected = judged.as_ref().err().map_or(Verdict::Valid, |ruling| ruling.verdict.clone());
+        if let Err(ruling) = &judged {
+            self.figures.refuse(ruling.rule, true);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.announced(transaction, self.ground.height(), now, found);
+        }
+        let is_refused = expected == Verdict::Somehow && *found != Verdict::Valid;
+        if *found != expected && !is_refused {
+            let hex = hex::encode(transaction.to_bytes(nisd::codec::Form::Verifiable));
+            let rule = judged.err().map_or("valid", |ruling| ruling.rule.name());
+            self.differ(format!("unconfirmed, {rule}: expected {expected:?}, given {found:?}; time {now}; {hex}"));
+        }
+    }
+
+    /// Takes the network on by a block of valid transactions.
+    fn advance(&mut self) {
+        let harvesters = self.harvesters();
+        let (time, now) = (self.time(), self.time() + self.random.below(100) as i32 - 10);
+        if self.next_height() == self.world.terms.forks.treasury {
+            return self.pay_treasury();
+        }
+        let wanted = self.random.below(7);
+        let mut block = self.block(harvesters[0], time, Vec::new());
+        let mut after = self.model.clone();
+        for _ in 0..wanted {
+            let mut random = Random(self.random.next());
+            let court = self.world.court(&after, now, Purpose::Block);
+            // What is made sees what came before it in the block, but the height of the state is not that of it yet.
+            let mut maker = Maker { court, random: &mut random, time: time.min(now + 10), harvesters };
+            let Some(draft) = maker.something() else { continue };
+            let Some(whole) = maker.finish(draft) else { continue };
+            let mut more = block.transactions.clone();
+            more.push(whole.clone());
+            let candidate = self.block(harvesters[0], time, more);
+            match self.world.court(&self.model, now, Purpose::Block).judge_block(&candidate) {
+                Ok(judged) => {
+                    block = candidate;
+                    after = Model { height: self.model.height, ..judged };
+                }
+                // What is not valid is a case like others; alone it may be.
+                Err(ruling) if self.random.below(4) == 0 => self.offer_bad(&ruling, &[candidate], now),
+                Err(_) => {}
+            }
+        }
+        let judged = self.world.court(&self.model, now, Purpose::Block).judge_block(&block);
+        self.offer_good(&block, judged.expect("what was judged before"), now, true);
+    }
+
+    /// The block of the treasury: what the network agreed on, first one way, then the other.
+    fn pay_treasury(&mut self) {
+        for (place, stays) in [(1, false), (0, true)] {
+            let block = self.block(HARVESTERS[0], self.time(), self.world.treasury[place].clone());
+            match self.world.court(&self.model, LATE, Purpose::Block).judge_block(&block) {
+                Ok(after) => self.offer_good(&block, after, LATE, stays),
+                Err(ruling) => self.differ(format!("the treasury is empty: {ruling:?}")),
+            }
+        }
+    }
+
+    /// Goes on to a height that is worth a stop: often the next, seldom one far away.
+    fn go_on(&mut self) {
+        let next = self.next_height();
+        let target = match self.random.below(12) {
+            0..3 if next > self.world.terms.forks.treasury => self.interesting(next + 20),
+            0..6 => next + self.random.next() % 4,
+            _ => next,
+        };
+        // Wherever rules change, there is a stop right before and a stop there.
+        let changes = self.world.terms.forks.all().into_iter().flat_map(|fork| [fork - 1, fork]);
+        let target = changes.filter(|height| *height >= next).min().map_or(target, |change| target.min(change));
+        self.jump(target);
+    }
+
+    /// The first height from `least` on at which something changes, or is near.
+    fn interesting(&mut self, least: u64) -> u64 {
+        let terms = &self.world.terms;
+        let (year, month, memory) = (terms.year(), terms.month(), terms.memory());
+        let mut heights: Vec<u64> = Vec::new();
+        heights.extend([359, 360].map(|step| least.next_multiple_of(step)));
+        for lease in self.model.roots.values().flat_map(|root| &root.leases) {
+            let end = lease.height + year;
+            heights.extend([end - month, end, end + month, (lease.height + memory).next_multiple_of(360) + 1]);
+        }
+        let links = self.model.accounts.iter().flat_map(|account| &account.links);
+        heights.extend(links.map(|link| link.height + terms.rewrite_limit));
+        heights.retain(|height| *height >= least);
+        let offset = self.random.below(4) as u64;
+        // Skipping some lets the years pass.
+        heights.sort_unstable();
+        heights[self.random.below(heights.len().min(4))] + offset - 2
+    }
+
+    /// Empty blocks up to that before a height.
+    fn jump(&mut self, height: u64) {
+        while self.next_height() < height {
+            let left = (height - self.next_height()).min(40);
+            let keys = self.world.people.keys(HARVESTERS[0]);
+            let mut blocks: Vec<Block> = Vec::new();
+            for _ in 0..left {
+                let parent = blocks.last().map_or_else(|| self.ground.hash(self.ground.height()), Block::hash);
+                let (at, time) = (self.model.height + 1, self.world.terms.time(self.model.height + 1));
+                let time_stamp = nisd::model::Timestamp(time);
+                blocks.push(crate::common::private_network::block(keys, at, time_stamp, parent, Vec::new()));
+                self.model.settle(HARVESTERS[0], at, time, 0, &self.world.terms);
+            }
+            self.figures.empty += left;
+            let found = self.ground.offer(&blocks, LATE);
+            if found != Verdict::Valid {
+                panic!("empty blocks up to {}: {found:?}", self.model.height);
+            }
+            blocks.iter().for_each(|block| self.keep(block));
+        }
+    }
+}

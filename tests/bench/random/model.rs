@@ -1,0 +1,327 @@
+//! What the generator believes of the state, kept by the text of the protocol alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind};
+use nisd::model::{Hash256, MosaicDefinition, MosaicId, NamespaceId};
+
+use super::people::{RENTAL, Who};
+use super::terms::Terms;
+
+/// Link between an owner and a remote, from one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub is_owner: bool,
+    pub other: Who,
+    pub height: u64,
+    pub mode: LinkMode,
+}
+
+/// Where an account stands as owner or remote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub is_owner: bool,
+    pub mode: LinkMode,
+    pub is_recent: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    pub balance: u64,
+    pub harvested: u64,
+    pub touched: u64,
+    pub links: Vec<Link>,
+    pub cosignatories: BTreeSet<Who>,
+    pub cosignatory_of: BTreeSet<Who>,
+    pub least: i64,
+    pub mosaics: BTreeSet<MosaicId>,
+}
+
+impl Account {
+    pub fn is_multisig(&self) -> bool {
+        !self.cosignatories.is_empty()
+    }
+
+    /// Its newest link made at or below a height.
+    fn link_at(&self, height: u64) -> Option<&Link> {
+        self.links.iter().rev().find(|link| link.height <= height)
+    }
+
+    pub fn standing(&self, height: u64, limit: u64) -> Option<Standing> {
+        let link = self.link_at(height)?;
+        Some(Standing { is_owner: link.is_owner, mode: link.mode, is_recent: height - link.height < limit })
+    }
+
+    /// Who is paid for a block that it signs, if that is another.
+    pub fn forwarded(&self, height: u64, limit: u64) -> Option<Who> {
+        let link = self.link_at(height).filter(|link| !link.is_owner)?;
+        let is_recent = height - link.height < limit;
+        (is_recent == (link.mode == LinkMode::Deactivate)).then_some(link.other)
+    }
+
+    fn push(&mut self, link: Link) {
+        self.links.push(link);
+        if self.links.len() > 2 {
+            self.links.remove(0);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Lease {
+    pub owner: Who,
+    pub height: u64,
+    pub children: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub definition: MosaicDefinition,
+    pub creator: Who,
+    pub supply: u64,
+    pub balances: BTreeMap<Who, u64>,
+}
+
+impl Token {
+    pub fn of(&self, who: Who) -> u64 {
+        self.balances.get(&who).copied().unwrap_or(0)
+    }
+
+    pub fn unit(&self) -> u64 {
+        10u64.pow(u32::from(self.definition.properties.divisibility))
+    }
+
+    fn add(&mut self, who: Who, change: i128) {
+        let sum = i128::from(self.of(who)) + change;
+        match u64::try_from(sum).expect("a balance of a mosaic") {
+            0 => drop(self.balances.remove(&who)),
+            sum => drop(self.balances.insert(who, sum)),
+        }
+    }
+}
+
+/// A root namespace: its leases, and the mosaics of the newest.
+#[derive(Clone, Debug, Default)]
+pub struct Root {
+    pub leases: Vec<Lease>,
+    pub tokens: BTreeMap<MosaicId, Token>,
+}
+
+impl Root {
+    pub fn newest(&self) -> &Lease {
+        self.leases.last().expect("a root has a lease")
+    }
+
+    /// Whether a name exists in the newest lease.
+    pub fn has(&self, name: &NamespaceId) -> bool {
+        name.is_root() || self.newest().children.contains(name.as_str())
+    }
+
+    /// The oldest lease that is active at a height.
+    pub fn active(&self, height: u64, year: u64) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.height <= height && height < lease.height + year)
+    }
+}
+
+/// One thing that a transaction does.
+#[derive(Clone, Debug)]
+pub enum Move {
+    Touch(Who),
+    Pay { from: Who, to: Who, amount: u64 },
+    Fee { from: Who, amount: u64 },
+    Link { owner: Who, remote: Who, mode: LinkMode },
+    Cosign { account: Who, kind: ModificationKind, other: Who },
+    Least { account: Who, change: i32 },
+    Rent { owner: Who, name: NamespaceId },
+    Define { creator: Who, definition: MosaicDefinition },
+    Supply { signer: Who, id: MosaicId, kind: SupplyChangeKind, delta: u64 },
+    Mosaic { from: Who, to: Who, id: MosaicId, quantity: u64 },
+}
+
+/// The state.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Height of the last block.
+    pub height: u64,
+    pub accounts: Vec<Account>,
+    pub roots: BTreeMap<String, Root>,
+    /// Hashes in the chain, with the time stamps of their transactions.
+    pub hashes: BTreeMap<Hash256, i32>,
+}
+
+impl Model {
+    pub fn new(accounts: usize) -> Model {
+        let accounts = vec![Account::default(); accounts];
+        Model { height: 0, accounts, roots: BTreeMap::new(), hashes: BTreeMap::new() }
+    }
+
+    /// A mosaic other than that of the currency.
+    pub fn token(&self, id: &MosaicId) -> Option<&Token> {
+        self.roots.get(id.namespace.root())?.tokens.get(id)
+    }
+
+    fn token_mut(&mut self, id: &MosaicId) -> &mut Token {
+        let root = self.roots.get_mut(id.namespace.root()).expect("the root of a mosaic");
+        root.tokens.get_mut(id).expect("a mosaic")
+    }
+
+    /// Whether a namespace is active at a height.
+    pub fn is_active(&self, name: &NamespaceId, height: u64, year: u64) -> bool {
+        let lease = self.roots.get(name.root()).and_then(|root| root.active(height, year));
+        name.as_str() == "nem" || lease.is_some_and(|lease| name.is_root() || lease.children.contains(name.as_str()))
+    }
+
+    /// Does one thing in the block at a height.
+    pub fn carry_out(&mut self, one: &Move, height: u64, terms: &Terms) {
+        match one {
+            Move::Touch(who) => self.accounts[*who].touched += 1,
+            Move::Pay { from, to, amount } => {
+                self.pay(*from, *amount);
+                self.accounts[*to].balance += amount;
+            }
+            Move::Fee { from, amount } => self.pay(*from, *amount),
+            Move::Link { owner, remote, mode } => self.link(*owner, *remote, *mode, height, terms),
+            Move::Cosign { account, kind, other } => match kind {
+                ModificationKind::Add => {
+                    self.accounts[*account].cosignatories.insert(*other);
+                    self.accounts[*other].cosignatory_of.insert(*account);
+                }
+                _ => {
+                    self.accounts[*account].cosignatories.remove(other);
+                    self.accounts[*other].cosignatory_of.remove(account);
+                }
+            },
+            Move::Least { account, change } => self.accounts[*account].least += i64::from(*change),
+            Move::Rent { owner, name } => self.rent(*owner, name, height),
+            Move::Define { creator, definition } => self.define(*creator, definition, height, terms),
+            Move::Supply { signer, id, kind, delta } => self.change_supply(*signer, id, *kind, *delta),
+            Move::Mosaic { from, to, id, quantity } => self.transfer(*from, *to, id, *quantity),
+        }
+    }
+
+    fn pay(&mut self, from: Who, amount: u64) {
+        let balance = &mut self.accounts[from].balance;
+        *balance = balance.checked_sub(amount).expect("what was checked");
+    }
+
+    fn link(&mut self, owner: Who, named: Who, mode: LinkMode, height: u64, terms: &Terms) {
+        let is_named = mode == LinkMode::Activate || height < terms.forks.redefinition;
+        let linked = || self.accounts[owner].links.last().expect("a link to end").other;
+        let remote = if is_named { named } else { linked() };
+        self.accounts[owner].push(Link { is_owner: true, other: remote, height, mode });
+        self.accounts[remote].push(Link { is_owner: false, other: owner, height, mode });
+    }
+
+    fn rent(&mut self, owner: Who, name: &NamespaceId, height: u64) {
+        let root = self.roots.entry(name.root().to_owned()).or_default();
+        if !name.is_root() {
+            let newest = root.leases.last_mut().expect("a lease");
+            newest.children.insert(name.as_str().to_owned());
+            return;
+        }
+        let before = root.leases.last().filter(|lease| lease.owner == owner);
+        let children = before.map(|lease| lease.children.clone());
+        if children.is_none() {
+            root.tokens.clear();
+        }
+        root.leases.push(Lease { owner, height, children: children.unwrap_or_default() });
+        for (id, token) in &root.tokens {
+            for who in token.balances.keys() {
+                self.accounts[*who].mosaics.insert(id.clone());
+            }
+        }
+    }
+
+    fn define(&mut self, creator: Who, definition: &MosaicDefinition, height: u64, terms: &Terms) {
+        let id = &definition.id;
+        let root = self.roots.get_mut(id.namespace.root()).expect("the root of a mosaic");
+        let mut token = Token { definition: definition.clone(), creator, supply: 0, balances: BTreeMap::new() };
+        let same_terms =
+            |old: &&Token| old.definition.properties == definition.properties && old.definition.levy == definition.levy;
+        match root.tokens.get(id).filter(|_| height >= terms.forks.redefinition).filter(same_terms) {
+            Some(old) => (token.supply, token.balances) = (old.supply, old.balances.clone()),
+            None => {
+                token.supply = definition.properties.initial_supply;
+                token.add(creator, i128::from(token.supply * token.unit()));
+            }
+        }
+        root.tokens.insert(id.clone(), token);
+        self.accounts[creator].mosaics.insert(id.clone());
+    }
+
+    fn change_supply(&mut self, signer: Who, id: &MosaicId, kind: SupplyChangeKind, delta: u64) {
+        let token = self.token_mut(id);
+        let units = i128::from(delta * token.unit());
+        let creator = token.creator;
+        match kind {
+            SupplyChangeKind::Create => {
+                token.supply += delta;
+                token.add(creator, units);
+            }
+            SupplyChangeKind::Delete => {
+                token.supply -= delta;
+                token.add(creator, -units);
+                if token.of(signer) == 0 {
+                    self.accounts[signer].mosaics.remove(id);
+                }
+            }
+        }
+    }
+
+    fn transfer(&mut self, from: Who, to: Who, id: &MosaicId, quantity: u64) {
+        let token = self.token_mut(id);
+        token.add(from, -i128::from(quantity));
+        token.add(to, i128::from(quantity));
+        let creator = token.creator;
+        for who in [from, to] {
+            let keeps = who == creator || self.token(id).is_some_and(|token| token.of(who) > 0);
+            let mosaics = &mut self.accounts[who].mosaics;
+            if keeps {
+                mosaics.insert(id.clone())
+            } else {
+                mosaics.remove(id)
+            };
+        }
+    }
+
+    /// What follows when the transactions of a block are carried out.
+    pub fn settle(&mut self, signer: Who, height: u64, time: i32, fees: u64, terms: &Terms) {
+        let paid = self.accounts[signer].forwarded(height, terms.rewrite_limit).unwrap_or(signer);
+        self.accounts[paid].balance += fees;
+        self.accounts[paid].harvested += 1;
+        self.expire(height, terms);
+        if height % 360 == 1 {
+            self.prune(height, time, terms);
+        }
+        self.height = height;
+    }
+
+    fn expire(&mut self, height: u64, terms: &Terms) {
+        for root in self.roots.values().filter(|root| root.newest().height + terms.year() == height) {
+            for (id, token) in &root.tokens {
+                for who in token.balances.keys() {
+                    self.accounts[*who].mosaics.remove(id);
+                }
+            }
+        }
+    }
+
+    fn prune(&mut self, height: u64, time: i32, terms: &Terms) {
+        let cut = height.saturating_sub(terms.memory()).max(1);
+        self.roots.values_mut().for_each(|root| root.leases.retain(|lease| lease.height >= cut));
+        self.roots.retain(|_, root| !root.leases.is_empty());
+        if terms.retention >= 0 {
+            let limit = (i64::from(time) - terms.retention * 3_600).max(0);
+            self.hashes.retain(|_, time| i64::from(*time) >= limit);
+        }
+    }
+
+    /// The owner of a namespace in its newest lease.
+    pub fn owner(&self, name: &NamespaceId) -> Option<Who> {
+        if name.as_str() == "nem" {
+            return Some(RENTAL);
+        }
+        let root = self.roots.get(name.root())?;
+        root.has(name).then(|| root.newest().owner)
+    }
+}

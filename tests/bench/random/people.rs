@@ -1,0 +1,84 @@
+//! The accounts of a small network, all keys of which are known but those of the fee sinks.
+
+use std::collections::HashMap;
+
+use nisd::crypto::{KeyPair, PublicKey};
+use nisd::model::Address;
+use nisd::model::network::{MOSAIC_SINK, NAMESPACE_SINK};
+
+use crate::common::private_network::{NETWORK, key_pair};
+
+/// Place of an account.
+pub type Who = usize;
+
+/// Signs the nemesis block.
+pub const NEMESIS: Who = 0;
+/// The accounts that make blocks. The last of them lends its importance now and then.
+pub const HARVESTERS: [Who; 3] = [1, 2, LENDER];
+/// See [`HARVESTERS`].
+pub const LENDER: Who = 3;
+/// A multisig account from the first block on, whose cosignatories stay.
+pub const SHARED: Who = 4;
+/// Its cosignatories.
+pub const SHARERS: [Who; 2] = [5, 6];
+/// The first account that nothing depends on.
+pub const FIRST_ORDINARY: Who = 10;
+/// The first account that has nothing in the beginning.
+pub const FIRST_POOR: Who = 40;
+/// The first account that nobody pays currency.
+pub const ALWAYS_POOR: Who = 60;
+/// Accounts with keys.
+const WITH_KEYS: usize = 80;
+/// Who receives rents.
+pub const RENTAL: Who = WITH_KEYS;
+/// Who receives creation fees.
+pub const CREATION: Who = WITH_KEYS + 1;
+
+/// All accounts.
+pub struct People {
+    keys: Vec<KeyPair>,
+    public: Vec<PublicKey>,
+    addresses: Vec<Address>,
+    by_key: HashMap<[u8; 32], Who>,
+    by_address: HashMap<Address, Who>,
+}
+
+impl People {
+    pub fn new() -> People {
+        let keys: Vec<KeyPair> = (0..WITH_KEYS as u64).map(key_pair).collect();
+        let public: Vec<PublicKey> = keys.iter().map(KeyPair::public).chain([NAMESPACE_SINK, MOSAIC_SINK]).collect();
+        let addresses: Vec<Address> = public.iter().map(|key| Address::from_public_key(key, NETWORK)).collect();
+        let by_key = public.iter().enumerate().map(|(who, key)| (key.0, who)).collect();
+        let by_address = addresses.iter().enumerate().map(|(who, address)| (*address, who)).collect();
+        People { keys, public, addresses, by_key, by_address }
+    }
+
+    pub fn len(&self) -> usize {
+        self.public.len()
+    }
+
+    pub fn keys(&self, who: Who) -> &KeyPair {
+        &self.keys[who]
+    }
+
+    /// Whether its private key is known.
+    pub fn can_sign(&self, who: Who) -> bool {
+        who < self.keys.len()
+    }
+
+    pub fn public(&self, who: Who) -> PublicKey {
+        self.public[who]
+    }
+
+    pub fn address(&self, who: Who) -> Address {
+        self.addresses[who]
+    }
+
+    pub fn of_key(&self, key: &PublicKey) -> Who {
+        self.by_key[&key.0]
+    }
+
+    pub fn of_address(&self, address: &Address) -> Who {
+        self.by_address[address]
+    }
+}

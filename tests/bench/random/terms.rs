@@ -1,0 +1,160 @@
+//! The terms of a small network: when rules change, and how long things last.
+
+use super::rule::Rule;
+use crate::common::Random;
+
+/// Heights at which rules change.
+#[derive(Clone, Debug)]
+pub struct ForkHeights {
+    pub multisig: u64,
+    pub mosaics: u64,
+    pub first_fee: u64,
+    pub remote: u64,
+    pub redefinition: u64,
+    pub second_fee: u64,
+    pub treasury: u64,
+}
+
+impl ForkHeights {
+    /// All of them.
+    pub fn all(&self) -> [u64; 7] {
+        let ForkHeights { multisig, mosaics, first_fee, remote, redefinition, second_fee, treasury } = *self;
+        [multisig, mosaics, first_fee, remote, redefinition, second_fee, treasury]
+    }
+}
+
+/// All that rules depend on besides the state.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub forks: ForkHeights,
+    /// Seconds between blocks.
+    pub target_time: u64,
+    /// Blocks that may be rolled back, after which a link takes effect.
+    pub rewrite_limit: u64,
+    /// Most transactions in a block.
+    pub per_block: u64,
+    pub ignore_fees: bool,
+    /// Hours for which hashes are kept; negative for ever.
+    pub retention: i64,
+    pub stake: bool,
+    pub immediate: bool,
+}
+
+impl Terms {
+    /// What chance makes of them; every third network waives fees. Blocks are so far apart that a year is as short as the protocol allows.
+    pub fn of(number: u64, random: &mut Random) -> Terms {
+        const TARGET_TIME: u64 = 8_640;
+        // In an order of its own each time, except that fees change one after the other.
+        let mut heights: Vec<u64> = (0..6).map(|place| 20 + 45 * place + random.next() % 30).collect();
+        for place in (1..heights.len()).rev() {
+            heights.swap(place, random.below(place + 1));
+        }
+        let treasury = 320 + random.next() % 30;
+        let [multisig, mosaics, one, other, remote, redefinition] = heights[..] else { unreachable!("six heights") };
+        let forks = ForkHeights {
+            multisig,
+            mosaics,
+            first_fee: one.min(other),
+            remote,
+            redefinition,
+            second_fee: one.max(other),
+            treasury,
+        };
+        Terms {
+            forks,
+            target_time: TARGET_TIME,
+            rewrite_limit: 10,
+            per_block: 16,
+            ignore_fees: number % 3 == 2,
+            retention: if random.below(3) == 0 { -1 } else { 36 },
+            stake: random.below(4) > 0,
+            immediate: random.below(4) == 0,
+        }
+    }
+
+    pub fn day(&self) -> u64 {
+        86_400 / self.target_time
+    }
+
+    pub fn month(&self) -> u64 {
+        30 * self.day()
+    }
+
+    pub fn year(&self) -> u64 {
+        365 * self.day()
+    }
+
+    /// Blocks after which a lease is forgotten.
+    pub fn memory(&self) -> u64 {
+        396 * self.day()
+    }
+
+    /// Which of three eras of fees a height is in.
+    pub fn era(&self, height: u64) -> usize {
+        usize::from(height >= self.forks.first_fee) + usize::from(height >= self.forks.second_fee)
+    }
+
+    /// Time of the block at a height: never quite regular.
+    pub fn time(&self, height: u64) -> i32 {
+        let odd = height.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        ((height - 1) * self.target_time + if height == 1 { 0 } else { odd % 1_200 }) as i32
+    }
+
+    /// The settings of such a network.
+    pub fn settings(&self, preferred: &str, fallback: &str) -> Vec<(&'static str, String)> {
+        let importance = if self.stake { "PROOF_OF_STAKE" } else { "PROOF_OF_IMPORTANCE" };
+        let vesting = if self.immediate { "WB_IMMEDIATE_VESTING" } else { "WB_TIME_BASED_VESTING" };
+        vec![
+            ("nis.blockGenerationTargetTime", self.target_time.to_string()),
+            ("nis.blockChainRewriteLimit", self.rewrite_limit.to_string()),
+            ("nis.maxTransactionsPerBlock", self.per_block.to_string()),
+            ("nis.maxTransactions", (self.per_block * self.rewrite_limit).to_string()),
+            ("nis.blockChainFeatures", format!("{importance}|{vesting}")),
+            ("nis.ignoreFees", self.ignore_fees.to_string()),
+            ("nis.transactionHashRetentionTime", self.retention.to_string()),
+            ("nis.multisigMOfNForkHeight", self.forks.multisig.to_string()),
+            ("nis.mosaicsForkHeight", self.forks.mosaics.to_string()),
+            ("nis.firstFeeForkHeight", self.forks.first_fee.to_string()),
+            ("nis.remoteAccountForkHeight", self.forks.remote.to_string()),
+            ("nis.mosaicRedefinitionForkHeight", self.forks.redefinition.to_string()),
+            ("nis.secondFeeForkHeight", self.forks.second_fee.to_string()),
+            ("nis.treasuryReissuanceForkHeight", self.forks.treasury.to_string()),
+            ("nis.treasuryReissuanceForkTransactionHashes", preferred.to_owned()),
+            ("nis.treasuryReissuanceForkFallbackTransactionHashes", fallback.to_owned()),
+        ]
+    }
+}
+
+impl Rule {
+    /// Whether the rule, broken in this way, can be what is wrong at a height.
+    pub fn is_in_force(self, height: u64, terms: &Terms) -> bool {
+        use Rule::*;
+        let forks = &terms.forks;
+        let (era, is_free) = (terms.era(height), terms.ignore_fees);
+        match self {
+            T2First => era == 0 && !is_free,
+            T2Second => era == 1 && !is_free,
+            T2Third => era == 2 && !is_free,
+            T2Cosignature => !is_free,
+            T2Unknown => height >= forks.mosaics && !is_free,
+            T19Unknown => height >= forks.mosaics && is_free,
+            T3Mosaics => height < forks.mosaics,
+            T3Modification => height < forks.multisig,
+            T6Name | T6Quantity | T6Levy => height >= forks.mosaics,
+            T10First => height < forks.multisig.min(forks.remote),
+            T10Second => height >= forks.multisig && height < forks.remote,
+            T10Third => height >= forks.remote,
+            T11Mosaic | T11Namespace | T11Multisig | T11Cosignatory => height >= forks.remote,
+            T13 => height > forks.treasury,
+            B9 => height == forks.treasury,
+            // The network agreed on those transactions, whoever signed them.
+            BadTransactionSignature | BadCosignatureSignature => height != forks.treasury,
+            T16Reserved | T16Sink | T16Unknown | T16Expired | T16Owner | T16Exists | T16EarlyOwner | T16EarlyOther
+            | T16RootFee | T16SubFee | T17Expired | T17Missing | T17Owner | T17Same | T17Spread | T17Transferable
+            | T17Sink | T17Fee | T17LevyUnknown | T17LevyFixed | T18Unknown | T18Expired | T18Creator
+            | T18Immutable | T18Above | T18Below | T19Many | T19Fraction | T19Expired | T19Fixed | T19Levy
+            | T20Balance | T20Levy | B11Supply | B11Transfer | B11Namespace => height >= forks.mosaics,
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A small network: its accounts, its terms, its nemesis block, and the block of its treasury.
+
+use std::path::{Path, PathBuf};
+
+use nisd::codec::Form;
+use nisd::model::transaction::{AggregateModification, Modification, ModificationKind, Transfer, wire_version};
+use nisd::model::{Amount, Block, Body, Hash256, Timestamp, Transaction};
+
+use super::court::{Court, Purpose};
+use super::model::Model;
+use super::people::{
+    ALWAYS_POOR, CREATION, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, People, RENTAL, SHARED, SHARERS, Who,
+};
+use super::terms::Terms;
+use crate::common::Random;
+use crate::common::private_network::{self, Genesis, NETWORK};
+
+const MICRO: u64 = 1_000_000;
+/// Micro-units that there are.
+const TOTAL: u64 = private_network::TOTAL * MICRO;
+
+/// See the module.
+pub struct World {
+    pub people: People,
+    pub terms: Terms,
+    pub nemesis: Block,
+    /// What the block of the treasury may hold: what is preferred, and what else.
+    pub treasury: [Vec<Transaction>; 2],
+    treasury_hashes: [Vec<Hash256>; 2],
+}
+
+impl World {
+    /// The network with a number, of which some are of a kind of their own.
+    pub fn new(number: u64, random: &mut Random) -> World {
+        let (people, terms) = (People::new(), Terms::of(number, random));
+        let nemesis = nemesis(&people);
+        let treasury = treasury(&people, &terms);
+        let hashes_of = |list: &Vec<Transaction>| list.iter().map(Transaction::hash).collect();
+        let treasury_hashes = [hashes_of(&treasury[0]), hashes_of(&treasury[1])];
+        World { people, terms, nemesis, treasury, treasury_hashes }
+    }
+
+    /// Judges what is to follow a state.
+    pub fn court<'a>(&'a self, model: &'a Model, now: i32, purpose: Purpose) -> Court<'a> {
+        let [preferred, fallback] = &self.treasury_hashes;
+        let (people, terms, height) = (&self.people, &self.terms, model.height + 1);
+        Court { people, terms, treasury: [preferred, fallback], model, height, now, purpose }
+    }
+
+    /// The state after the nemesis block.
+    pub fn model(&self) -> Model {
+        let mut model = Model::new(self.people.len());
+        model.accounts[NEMESIS].balance = TOTAL;
+        for transaction in &self.nemesis.transactions {
+            let moves = self.court(&model, 0, Purpose::Block).moves(transaction).expect("what was made for it");
+            moves.iter().for_each(|one| model.carry_out(one, 1, &self.terms));
+            model.hashes.insert(transaction.hash(), transaction.timestamp.0);
+        }
+        model.settle(NEMESIS, 1, 0, 0, &self.terms);
+        model
+    }
+
+    /// Writes the settings and the nemesis block.
+    pub fn write(&self, folder: &Path) -> PathBuf {
+        let joined = |hashes: &[Hash256]| hashes.iter().map(Hash256::to_string).collect::<Vec<_>>().join("|");
+        let settings = self.terms.settings(&joined(&self.treasury_hashes[0]), &joined(&self.treasury_hashes[1]));
+        let settings: Vec<(&str, &str)> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let genesis = Genesis { block: self.nemesis.to_bytes(Form::Verifiable), ..Genesis::new(Timestamp(0), &[]) };
+        genesis.write(folder, &settings)
+    }
+}
+
+fn transaction(people: &People, signer: Who, [time, fee]: [u64; 2], body: Body) -> Transaction {
+    let timestamp = Timestamp(time as i32);
+    let mut transaction = Transaction {
+        version: wire_version(NETWORK, 1),
+        timestamp,
+        signer: people.public(signer),
+        signature: None,
+        fee: Amount(fee),
+        deadline: Timestamp(timestamp.0 + 86_400),
+        body,
+    };
+    let signer = if people.can_sign(signer) { signer } else { NEMESIS };
+    transaction.signature = Some(people.keys(signer).sign(&transaction.signed_bytes()));
+    transaction
+}
+
+fn transfer(people: &People, [from, to]: [Who; 2], time_and_fee: [u64; 2], amount: u64) -> Transaction {
+    let recipient = people.address(to);
+    let body = Transfer { recipient, amount: Amount(amount), message: None, mosaics: Vec::new() };
+    transaction(people, from, time_and_fee, Body::Transfer(body))
+}
+
+/// The account becomes one for which the others sign.
+fn share(people: &People, account: Who, sharers: &[Who], time_and_fee: [u64; 2]) -> Transaction {
+    let mut sharers = sharers.to_vec();
+    sharers.sort_by_key(|who| people.address(*who));
+    let add = |who| Modification { kind: ModificationKind::Add, cosignatory: people.public(who) };
+    let modifications = sharers.into_iter().map(add).collect();
+    let body = AggregateModification { modifications, min_cosignatories_change: None };
+    transaction(people, account, time_and_fee, Body::AggregateModification(body))
+}
+
+fn nemesis(people: &People) -> Block {
+    let rich = (1..FIRST_POOR).map(|who| match who {
+        LENDER => (who, 1_500_000_000),
+        who if HARVESTERS.contains(&who) => (who, 2_000_000_000),
+        who => (who, 60_000_000),
+    });
+    let sinks = [RENTAL, CREATION].map(|who| (who, 1_000_000));
+    // Enough to become a multisig account, which is poor again after that.
+    let poor = (ALWAYS_POOR..ALWAYS_POOR + 4).map(|who| (who, 100));
+    let mut transactions: Vec<Transaction> = rich
+        .chain(sinks)
+        .chain(poor)
+        .map(|(who, units)| transfer(people, [NEMESIS, who], [0, 0], units * MICRO))
+        .collect();
+    transactions.push(share(people, SHARED, &SHARERS, [0, 0]));
+    private_network::block(people.keys(NEMESIS), 1, Timestamp(0), Hash256::default(), transactions)
+}
+
+/// What the network agreed on: it pays what was never paid, makes a fee sink a multisig account, and has one act by
+/// itself; or else it only pays.
+fn treasury(people: &People, terms: &Terms) -> [Vec<Transaction>; 2] {
+    let time = terms.time(terms.forks.treasury) as u64 - 40_000;
+    let preferred = vec![
+        transfer(people, [NEMESIS, SHARERS[0]], [time, 0], 1_000 * MICRO),
+        share(people, RENTAL, &SHARERS, [time, MICRO]),
+        transfer(people, [SHARED, SHARERS[1]], [time, MICRO], 10 * MICRO),
+    ];
+    [preferred, vec![transfer(people, [SHARERS[0], SHARERS[1]], [time, MICRO], 10 * MICRO)]]
+}

@@ -1,0 +1,70 @@
+//! Random signed transactions over small networks, each with the verdict that the rules must give.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "random/mod.rs"]
+mod generator;
+#[path = "../common/invariants.rs"]
+mod invariants;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use generator::{Figures, Plan, UNREACHABLE, run};
+
+/// Refusals by each rule of which a long run has at least so many.
+const GOAL: u64 = 100;
+
+/// Offers random signed blocks and transactions to a node, and compares what it says with what the rules demand.
+///
+/// Each network has terms of its own: heights at which rules change, proof of stake or of importance, how balances
+/// vest, whether fees are waived. A year of it has 3,650 blocks, so that namespaces expire and are forgotten. At
+/// every height where it stops, cases that break one rule are offered; then a valid block takes it on. Every refused
+/// part and every accepted block counts as one block's worth.
+///
+/// With --write each network has a folder of its own:
+///
+///   node.properties  settings of the network, as NIS1 and nisd read them
+///   nemesis.bin      the first block, in verifiable binary form
+///   blocks.bin       all blocks after it, as `nisd import` reads them
+///   refused.jsonl    a line for each part that was refused: `above`, the height of the block that it follows;
+///                    `time`, network time in seconds; `rule`, what is wrong in our words; `verdict`, the name of our
+///                    result, or an object with a `text` for what NIS1 has none; `blocks`, verifiable binary forms in
+///                    hex
+///   announced.jsonl  a line for each unconfirmed transaction that was offered to an empty pool: `above`, `time`,
+///                    `verdict` and `transaction` likewise
+#[derive(Parser)]
+#[command(name = "cargo bench --bench random_transactions --", verbatim_doc_comment)]
+struct Arguments {
+    /// Blocks' worth of cases
+    #[arg(long, value_name = "NUMBER", default_value_t = 2_000)]
+    blocks: u64,
+    /// Another seed has other cases
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Where everything is written
+    #[arg(long, value_name = "FOLDER")]
+    write: Option<PathBuf>,
+    /// What the bench harness adds
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let Arguments { blocks, seed, write, .. } = Arguments::parse();
+    let plan = Plan { folder: write, ..Plan::new(blocks, seed) };
+    let figures = run(&plan, |figures: &Figures| {
+        let rate = figures.offered as f64 / figures.elapsed.as_secs_f64();
+        eprintln!("{} networks, {} blocks' worth, {rate:.0}/s", figures.worlds, figures.offered);
+    });
+    println!("{figures}");
+    for (rule, why) in UNREACHABLE {
+        println!("cannot be reached: {rule}: {why}");
+    }
+    let scarce = figures.below(GOAL);
+    println!("{} rules were the reason of fewer than {GOAL} refusals", scarce.len());
+    scarce.iter().for_each(|rule| println!("    {rule}"));
+    figures.differences.iter().for_each(|difference| println!("DIFFERENCE: {difference}"));
+    if figures.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,119 @@
+//! What holds of every state, whatever blocks have led to it; read from what `nisd dump` writes.
+
+use std::collections::BTreeMap;
+
+use nisd::model::{Height, Network};
+use nisd::state;
+use nisd::store::{Store, tip};
+use serde_json::Value;
+
+/// What is to be compared with the state before.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Hashes of transactions that are remembered.
+    pub hashes: u64,
+}
+
+/// Checks the state of a store after its last block; what does not hold.
+///
+/// The sum of all currency is that of the beginning. What is vested and what is not are the balance. The balances of a
+/// mosaic are its supply. Cosignatories and the accounts for which they sign name each other, and nobody is both. Links
+/// come in pairs, unless the deactivation of one could name another account. Importances are those of the next block.
+pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
+    let snapshot = store.snapshot().map_err(|error| error.to_string())?;
+    let last = tip(&snapshot).map_err(|error| error.to_string())?.ok_or("an empty chain")?;
+    let mut text = Vec::new();
+    state::dump(&snapshot, network, &last, &mut text).map_err(|error| error.to_string())?;
+    let state: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    let accounts: BTreeMap<&str, &Value> =
+        list(&state, "accounts")?.map(|one| Ok((word(one, "address")?, one))).collect::<Result<_, String>>()?;
+    let sum = accounts.values().map(|one| number(one, "balance")).sum::<Result<u64, String>>()?;
+    demand(sum == number(&state, "sumOfBalances")?, || "sum of balances".to_owned())?;
+    demand(sum == network.total_amount.0, || format!("there are {sum} micro-units"))?;
+    for (address, account) in &accounts {
+        check_account(address, account, &accounts, network)?;
+    }
+    for namespace in list(&state, "namespaces")? {
+        check_mosaics(namespace)?;
+    }
+    let due = Height(last.height.0 + 1).grouped().0;
+    let recalculated = number(&state, "lastRecalculationHeight")?;
+    demand(recalculated == due, || format!("importances of {recalculated}, not of {due}"))?;
+    Ok(Facts { hashes: number(&state["transactionHashes"], "count")? })
+}
+
+fn check_account(
+    address: &str,
+    account: &Value,
+    accounts: &BTreeMap<&str, &Value>,
+    network: &Network,
+) -> Result<(), String> {
+    let [balance, vested, unvested] = ["balance", "vested", "unvested"].map(|name| number(account, name));
+    demand(vested? + unvested? == balance?, || format!("vested and unvested of {address}"))?;
+    let names = |one: &Value, list_name: &str| -> Result<Vec<String>, String> {
+        list(one, list_name)?.map(|name| Ok(name.as_str().ok_or("an address")?.to_owned())).collect()
+    };
+    let (own, others) = (names(account, "cosignatories")?, names(account, "cosignatoryOf")?);
+    demand(own.is_empty() || others.is_empty(), || format!("{address} is multisig account and cosignatory"))?;
+    for (list_name, back, all) in [("cosignatories", "cosignatoryOf", own), ("cosignatoryOf", "cosignatories", others)]
+    {
+        for other in all {
+            let state = accounts.get(other.as_str()).ok_or_else(|| format!("{other} is missing"))?;
+            let is_mutual = names(state, back)?.iter().any(|name| name == address);
+            demand(is_mutual, || format!("{list_name} of {address} and {back} of {other}"))?;
+        }
+    }
+    check_links(address, account, accounts, network.chain.forks.mosaic_redefinition)
+}
+
+/// The last link of an account is among those of the other, from the other side.
+fn check_links(
+    address: &str,
+    account: &Value,
+    accounts: &BTreeMap<&str, &Value>,
+    redefinition: u64,
+) -> Result<(), String> {
+    let Some(last) = list(account, "remoteLinks")?.last() else { return Ok(()) };
+    let (linked, height, mode) = (word(last, "linked")?, number(last, "height")?, number(last, "mode")?);
+    let role = word(last, "role")?;
+    let other_role = if role == "owner" { "remote" } else { "owner" };
+    let other = accounts.get(linked).ok_or_else(|| format!("{linked} is missing"))?;
+    let newest = list(other, "remoteLinks")?.last().ok_or_else(|| format!("{linked} has no link"))?;
+    let fits = word(newest, "role")? == other_role
+        && word(newest, "linked")? == address
+        && number(newest, "height")? == height
+        && number(newest, "mode")? == mode;
+    // Before that fork a deactivation that names another account leaves the real remote as it was.
+    let may_dangle = [height, number(newest, "height")?].into_iter().min() < Some(redefinition);
+    // An account may be a remote and later an owner, or the other way round.
+    let is_older = number(newest, "height")? > height;
+    demand(fits || may_dangle || is_older, || format!("links of {address} and {linked}"))
+}
+
+fn check_mosaics(namespace: &Value) -> Result<(), String> {
+    for (id, history) in namespace["mosaics"].as_object().ok_or("the mosaics of a namespace")? {
+        let newest = history.as_array().and_then(|history| history.last()).ok_or("a definition")?;
+        let unit = 10u64.pow(number(newest, "divisibility")? as u32);
+        let balances = newest["balances"].as_object().ok_or("balances")?;
+        let sum: u64 = balances.values().filter_map(Value::as_u64).sum();
+        demand(sum == number(newest, "supply")? * unit, || format!("{sum} units of {id}"))?;
+        demand(balances.values().all(|one| one.as_u64() > Some(0)), || format!("an empty balance of {id}"))?;
+    }
+    Ok(())
+}
+
+fn demand(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> Result<std::slice::Iter<'v, Value>, String> {
+    Ok(value[name].as_array().ok_or_else(|| format!("{name} is no list"))?.iter())
+}
+
+fn word<'v>(value: &'v Value, name: &str) -> Result<&'v str, String> {
+    value[name].as_str().ok_or_else(|| format!("{name} is no text"))
+}
+
+fn number(value: &Value, name: &str) -> Result<u64, String> {
+    value[name].as_u64().ok_or_else(|| format!("{name} is no number"))
+}
