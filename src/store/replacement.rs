@@ -92,11 +92,13 @@ impl Replacement {
         let settle_old = || File::open(folder.join(DATA_FILE))?.sync_all();
         settle_old().map_err(|error| StoreError::Folder(folder.clone(), error))?;
         let lock = old.into_lock();
-        let rename = |name: &str| std::fs::rename(place.join(name), folder.join(name));
-        let renamed = rename(READERS_FILE)
-            .and_then(|()| rename(settled::FILE))
-            .and_then(|()| rename(DATA_FILE))
-            .and_then(|()| sync_folder(&folder));
+        let rename = |name: &str| match std::fs::rename(place.join(name), folder.join(name)) {
+            // It was renamed before an earlier process ended.
+            Err(error) if name == settled::FILE && error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        let names = [READERS_FILE, settled::FILE, DATA_FILE];
+        let renamed = names.into_iter().try_for_each(rename).and_then(|()| sync_folder(&folder));
         renamed.map_err(|error| StoreError::Folder(folder.clone(), error))?;
         if let Err(error) = remove(&place) {
             log::warn!("{} can be removed, which failed: {error}", place.display());
