@@ -17,7 +17,7 @@ const FIRST_ROWS: u32 = 2_000;
 const LEAST_ROWS: u32 = 1_000;
 /// How long a commit may take. It copies what has changed, and nobody is answered meanwhile: the number of rows follows
 /// the speed of the machine.
-const COMMIT_TIME: Duration = Duration::from_millis(5);
+const COMMIT_TIME: Duration = Duration::from_millis(8);
 /// Units that a step costs: most of them verify a signature or carry out a transaction.
 const UNITS_PER_STEP: u32 = 50;
 
