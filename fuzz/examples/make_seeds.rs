@@ -519,6 +519,17 @@ fn connections() {
     );
 }
 
+/// Bytes with which keys of a table begin and by which rows are looked for; an address or a name in most tables.
+fn known_bytes(table: Table) -> usize {
+    match table {
+        Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => 4,
+        Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::Trails => 8,
+        Table::Hashes => 10,
+        Table::Numbers => 25,
+        _ => 40,
+    }
+}
+
 /// The first entries of each table of a recorded chain.
 fn stored_values(tiny: &Path) {
     let seeds = Seeds::of("stored_values");
@@ -541,7 +552,7 @@ fn stored_values(tiny: &Path) {
             if value.len() > 3000 {
                 return Ok(true);
             }
-            let own = key.get(40..).unwrap_or(key);
+            let own = key.get(known_bytes(table)..).unwrap_or(key);
             for (extra, value) in [(0, value), (own.len() as u8, own)] {
                 entries.extend([table as u8, extra]);
                 entries.extend((value.len() as u16).to_le_bytes());

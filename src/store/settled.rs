@@ -28,7 +28,7 @@
 //! nothing (Linux reports such an error once and takes the pages for clean). So nothing is settled any more then, and no
 //! batch is begun; the record is made to name no run, so that the next opening goes back to it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -131,8 +131,7 @@ impl Record {
 
     /// Writes the record, on the disk when it returns. It does not touch the place of the record before it. The `first`
     /// one of an opening makes sure of the file itself.
-    fn write(&self, folder: &Path, first: bool) -> io::Result<()> {
-        let file = File::options().write(true).create(true).truncate(false).open(folder.join(FILE))?;
+    fn write(&self, file: &File, folder: &Path, first: bool) -> io::Result<()> {
         file.write_all_at(&self.to_bytes(), self.number % 2 * PLACE)?;
         if !first {
             return file.sync_data();
@@ -211,6 +210,8 @@ enum Standing {
 pub struct Durability {
     folder: PathBuf,
     data: File,
+    /// Where the record is written, once there was one to write.
+    place: OnceCell<File>,
     boot: Boot,
     record: RefCell<Option<Record>>,
     standing: Cell<Standing>,
@@ -229,6 +230,7 @@ impl Durability {
         Ok(Durability {
             folder: folder.to_owned(),
             data,
+            place: OnceCell::new(),
             boot,
             record: RefCell::new(record),
             standing: Cell::new(Standing::Opened),
@@ -318,9 +320,17 @@ impl Durability {
             return Ok(());
         }
         let record = Record { number: last.as_ref().map_or(0, |last| last.number + 1), boot: self.boot, roots, meta };
-        record.write(&self.folder, self.standing.get() == Standing::Opened)?;
+        record.write(self.place()?, &self.folder, self.standing.get() == Standing::Opened)?;
         *last = Some(record);
         Ok(())
+    }
+
+    fn place(&self) -> io::Result<&File> {
+        if let Some(file) = self.place.get() {
+            return Ok(file);
+        }
+        let file = File::options().write(true).create(true).truncate(false).open(self.folder.join(FILE))?;
+        Ok(self.place.get_or_init(|| file))
     }
 
     /// Lets the next opening go back to the record, as far as the disk still takes that.
@@ -328,7 +338,7 @@ impl Durability {
         let last = self.record.borrow().clone();
         if let Some(last) = last {
             let record = Record { number: last.number + 1, boot: Boot::UNKNOWN, ..last };
-            if let Err(error) = record.write(&self.folder, false) {
+            if let Err(error) = self.place().and_then(|place| record.write(place, &self.folder, false)) {
                 log::error!("{}: {error}", self.folder.join(FILE).display());
             }
         }
