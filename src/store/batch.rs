@@ -69,19 +69,18 @@ impl<'env> Batch<'env> {
 
     /// Writes a pair; large batches reach the disk before they are committed.
     fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<(), StoreError> {
-        self.rows += 1 + (value.len() / PAGE) as u32;
         let (database, folder) = (self.databases[table as usize], self.folder);
         let place = self.transaction.reserve(database, &key, sealed::length(table, value), flags);
         sealed::seal(table, key, value, place.map_err(|error| of_disk(error, folder))?);
+        self.rows += 1 + (value.len() / PAGE) as u32;
         Ok(())
     }
 
-    /// Writes a pair that is new. If it comes behind all others its page is filled before the next one is begun; LMDB
+    /// Writes a pair that may come behind all others. If it does its page is filled before the next one is begun; LMDB
     /// would leave every page half empty.
-    fn write_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let flags = WriteFlags::NO_OVERWRITE;
+    fn append(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<(), StoreError> {
         if table.grows_at_its_end() {
-            match self.write(table, key, value, flags | WriteFlags::APPEND) {
+            match self.write(table, key, value, WriteFlags::APPEND) {
                 Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {}
                 other => return other,
             }
@@ -91,10 +90,7 @@ impl<'env> Batch<'env> {
 
     /// Sets a key outside of the journal.
     pub fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        match self.write_new(table, key, value) {
-            Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => self.write(table, key, value, WriteFlags::empty()),
-            other => other,
-        }
+        self.append(table, key, value, WriteFlags::empty())
     }
 
     /// Removes a key, if present, outside of the journal.
@@ -120,7 +116,7 @@ impl<'env> Batch<'env> {
     pub fn undo(&mut self, journal: &[u8]) -> Result<(), StoreError> {
         for change in journal::parse(journal)?.into_iter().rev() {
             match change.before {
-                Some(value) => self.put_unjournaled(change.table, change.key, value)?,
+                Some(value) => self.write(change.table, change.key, value, WriteFlags::empty())?,
                 None => self.delete_unjournaled(change.table, change.key)?,
             }
         }
@@ -193,7 +189,7 @@ impl Write for Batch<'_> {
     /// broken invariant and refused.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.journal.record(table, key, None);
-        match self.write_new(table, key, value) {
+        match self.append(table, key, value, WriteFlags::NO_OVERWRITE) {
             Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {
                 Err(StoreError::Damaged("a key is present that should be new"))
             }
@@ -206,7 +202,7 @@ impl Write for Batch<'_> {
         self.journal.record(table, key, before);
         match before {
             Some(_) => self.write(table, key, value, WriteFlags::empty()),
-            None => self.write_new(table, key, value),
+            None => self.append(table, key, value, WriteFlags::empty()),
         }
     }
 

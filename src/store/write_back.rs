@@ -88,13 +88,13 @@ impl WriteBack {
 
     /// Begins to write some of them. False if there are none left.
     pub fn part(&mut self, data: &File) -> bool {
+        let was_any = !self.runs.is_empty();
         let rest = self.runs.len().saturating_sub(RUNS);
-        let part = self.runs.split_off(rest);
-        for (page, length) in &part {
+        for (page, length) in self.runs.drain(rest..) {
             let (first, length) = (page * self.page_bytes, length * self.page_bytes);
             let _ = rustix::fs::fadvise(data, first + 1, (length - 2).try_into().ok(), Advice::DontNeed);
         }
-        !part.is_empty()
+        was_any
     }
 
     /// With what nothing was begun yet.
