@@ -277,6 +277,7 @@ fn put_block(batch: &mut Batch<'_>, times: &[i32]) -> Vec<Hash256> {
     };
     batch.put_unjournaled(Table::Blocks, &block_key(block.height), &stored.to_bytes(&block)).unwrap();
     let hashes: Vec<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
+    state::begin_hashes(batch, 1).unwrap();
     for (index, hash) in (0..).zip(&hashes) {
         state::insert_hashes(batch, 1, block.height, index, std::iter::once(hash)).unwrap();
     }

@@ -67,6 +67,7 @@ pub fn settle(
     let term = ledger.network.chain.blocks_per_year();
     catalogue::expire(ledger.batch, block.height, term, ledger.network.byte)?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
+    state::begin_hashes(ledger.batch, first_id)?;
     let (transaction_ids, next_id) = assign_ids(block, first_id);
     let lessor = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
     let rows = catalogue::number(ledger.batch, block)?;

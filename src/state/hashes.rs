@@ -83,6 +83,15 @@ impl HashTotals {
     }
 }
 
+/// Before the hashes of a block's transactions are inserted; `id` is its first transaction number.
+pub fn begin_hashes(batch: &mut impl Write, id: u64) -> Result<(), StoreError> {
+    let (totals, era) = (HashTotals::of(batch)?, era(id));
+    match totals.last == era {
+        true => Ok(()),
+        false => HashTotals { last: era, ..totals }.put(batch),
+    }
+}
+
 /// The hash of a transaction of a block and those nested in it, to be found from now on; `id` is the block's first
 /// transaction number.
 pub fn insert_hashes<'a>(
@@ -93,16 +102,12 @@ pub fn insert_hashes<'a>(
     hashes: impl Iterator<Item = &'a Hash256>,
 ) -> Result<(), StoreError> {
     let era = era(id);
-    let totals = HashTotals::of(batch)?;
-    if totals.last != era {
-        HashTotals { last: era, ..totals }.put(batch)?;
-    }
     for (number, hash) in hashes.enumerate() {
         let index = if number == 0 { index } else { index | NESTED };
         let mut key = prefix(era, hash).to_vec();
         key.extend_from_slice(&(height.0 as u32).to_be_bytes());
         key.extend_from_slice(&index.to_be_bytes());
-        batch.put(Table::Hashes, &key, &[])?;
+        batch.insert(Table::Hashes, &key, &[])?;
     }
     Ok(())
 }

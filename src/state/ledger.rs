@@ -1,8 +1,8 @@
 //! Carries out effects on the store.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::account::{Account, LinkRole, RemoteLink};
 use super::effects::Effect;
@@ -334,11 +334,11 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Adds the block to the histories of its signer and of the account it is credited to.
     pub fn index_harvest(&mut self, signer: &Address, beneficiary: &Address) -> Result<(), StateError> {
-        for address in [signer, beneficiary] {
-            let key = [self.number(address)?.key().as_slice(), &block_key(self.block.height)].concat();
-            self.batch.put(Table::Harvests, &key, &[])?;
-        }
-        Ok(())
+        let numbers = BTreeSet::from([self.number(signer)?, self.number(beneficiary)?]);
+        numbers.into_iter().try_for_each(|number| {
+            let key = [number.key().as_slice(), &block_key(self.block.height)].concat();
+            Ok(self.batch.insert(Table::Harvests, &key, &[])?)
+        })
     }
 
     /// Remembers a direct transaction of the block: where its hashes are found, and whom it concerns. Transactions come in

@@ -29,7 +29,9 @@ pub use digest::digest;
 pub use dump::dump;
 pub use effects::{Effect, effects, effects_by};
 pub use error::StateError;
-pub use hashes::{HashEntry, TOTALS_KEY as HASH_TOTALS_KEY, find_hash, hash_entry, insert_hashes, remembered_from};
+pub use hashes::{
+    HashEntry, TOTALS_KEY as HASH_TOTALS_KEY, begin_hashes, find_hash, hash_entry, insert_hashes, remembered_from,
+};
 pub use history::{IdCount, assign_ids};
 pub use importances::{
     AccountImportance, ListWriter, RecalculationRecord, chunk_after, each_importance, forget_above, forget_below,

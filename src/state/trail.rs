@@ -118,7 +118,7 @@ impl BlockTrails {
     ) -> Result<(), StoreError> {
         self.add_step(Step { account, direction, before: trail.newest() }, place);
         if trail.extend(place) {
-            batch.put(Table::Signposts, &signpost_key(account, direction, id), &place.to_bytes())?;
+            batch.insert(Table::Signposts, &signpost_key(account, direction, id), &place.to_bytes())?;
         }
         Ok(())
     }
