@@ -172,8 +172,8 @@ impl<'s> Intake<'s> {
         })
     }
 
-    /// Makes a store that is thrown away afterwards hold little more than the state: no blocks, and old values of what
-    /// the blocks from a height on change. Such an intake cannot go on in a store, nor retry.
+    /// Makes a store that is thrown away afterwards hold little more than the state: the last blocks, and old values
+    /// of what those from a height on change. Such an intake cannot go on in a store, nor retry.
     pub fn keeping_state_only(self, old_values_from: Height) -> Intake<'s> {
         Intake { keep_from: Some(old_values_from), ..self }
     }

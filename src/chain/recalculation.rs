@@ -33,8 +33,8 @@ struct Handed {
 }
 
 enum Stage {
-    /// Accounts are counted.
-    Counting,
+    /// Nothing is read yet.
+    Beginning,
     /// Accounts that may take part are read, beginning with this number; how many were handed over.
     Accounts(Box<Calculation>, AccountNumber, Handed),
     /// Outlinks are read, beginning with this height and number in the block.
@@ -59,13 +59,13 @@ pub fn due_after(height: Height) -> Option<Height> {
 impl Recalculation {
     /// Begins one at a grouped height.
     pub fn new(height: Height) -> Recalculation {
-        Recalculation { height, handed_over: 0, stage: Stage::Counting }
+        Recalculation { height, handed_over: 0, stage: Stage::Beginning }
     }
 
     /// Does one piece of work; whether there is more.
     pub fn step(&mut self, batch: &mut Batch<'_>, network: &Network) -> Result<bool, BlockError> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Counting => self.begin(batch, network)?,
+            Stage::Beginning => self.begin(batch, network)?,
             Stage::Accounts(calculation, from, handed) => {
                 self.read_accounts(calculation, from, handed, batch, network)?
             }
