@@ -1,5 +1,6 @@
 //! What can go wrong with the store.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,9 @@ use super::data_file::FileFault;
 use super::replacement::Room;
 use super::tables::Table;
 use crate::model::Difference;
+
+/// Characters of a setting's value that a message shows; some are long lists.
+const LONGEST_SHOWN: usize = 80;
 
 /// A failure of the store. None of them is caused by what a peer or a client sends.
 #[derive(Debug)]
@@ -129,10 +133,16 @@ impl fmt::Display for StoreError {
             StoreError::BeingChanged => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
             StoreError::Interrupted => f.write_str("interrupted"),
+            StoreError::Corrupt { table: Table::Blocks, key } => write!(
+                f,
+                "the store is damaged: in the table blocks the row {} is not as it was written; restore the folder from \
+                 a backup or import the chain again",
+                hex::encode(key)
+            ),
             StoreError::Corrupt { table, key } => write!(
                 f,
-                "the store is damaged: in the table {} the row {} is not as it was written; restore the folder from a \
-                 backup or import the chain again",
+                "the store is damaged: in the table {} the row {} is not as it was written; `nisd reindex` builds the \
+                 table anew from the blocks",
                 table.name(),
                 hex::encode(key)
             ),
@@ -160,8 +170,13 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-fn shown(value: &str) -> &str {
-    if value.is_empty() { "(nothing)" } else { value }
+/// A value of a setting, at a length that a person reads.
+fn shown(value: &str) -> Cow<'_, str> {
+    match value.char_indices().nth(LONGEST_SHOWN) {
+        _ if value.is_empty() => "(nothing)".into(),
+        Some((end, _)) => format!("{}…", &value[..end]).into(),
+        None => value.into(),
+    }
 }
 
 impl std::error::Error for StoreError {}
