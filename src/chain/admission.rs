@@ -233,6 +233,10 @@ impl Admission {
                 effects
             }
             _ => {
+                // Rules and effects ask for the same accounts: each is read once.
+                for account in rules::accounts_of(transaction, ledger.network.byte) {
+                    ledger.account(&account)?;
+                }
                 let case = self.case(ledger, conditions);
                 let checked = rules::check_transaction(transaction, &case);
                 checked.map_err(|refusal| BlockError::by_rule(refusal, Some(index)))?
