@@ -524,7 +524,8 @@ fn known_bytes(table: Table) -> usize {
     match table {
         Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => 4,
         Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::Trails => 8,
-        Table::Hashes => 10,
+        Table::Hashes => 12,
+        Table::HashRuns => 5,
         Table::Numbers => 25,
         _ => 40,
     }
