@@ -263,13 +263,7 @@ impl Admission {
     }
 
     /// Begins to pack old hashes: what is done is nothing that undoing the block would take back.
-    fn pack(
-        &self,
-        state: &impl Read,
-        head: &ChainHead,
-        settled: Settled,
-        proof: Proof,
-    ) -> Result<Stage, BlockError> {
+    fn pack(&self, state: &impl Read, head: &ChainHead, settled: Settled, proof: Proof) -> Result<Stage, BlockError> {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
         let final_height = head.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
         let packing = HashPacking::new(state, final_height, hashes)?;

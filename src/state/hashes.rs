@@ -111,7 +111,10 @@ pub fn begin_eras(batch: &mut impl Write, bits: u8) -> Result<(), StoreError> {
 
 /// Has eras in a store without blocks be like those in another one.
 pub fn begin_eras_like(state: &impl Read, batch: &mut impl Write) -> Result<(), StoreError> {
-    begin_eras(batch, HashTotals::of(state)?.era_bits)
+    match HashTotals::of(state)?.era_bits {
+        ERA_BITS => Ok(()),
+        bits => begin_eras(batch, bits),
+    }
 }
 
 /// The era in which the hashes of a block are inserted; `id` is its first transaction number.
@@ -173,12 +176,7 @@ pub fn remembered_from(state: &impl Read) -> Result<Height, StoreError> {
 }
 
 /// The newest transaction with a hash, in eras from one on, and not below a height.
-fn find_from(
-    state: &impl Read,
-    hash: &Hash256,
-    oldest: Era,
-    lowest: Height,
-) -> Result<Option<HashEntry>, StoreError> {
+fn find_from(state: &impl Read, hash: &Hash256, oldest: Era, lowest: Height) -> Result<Option<HashEntry>, StoreError> {
     match find_in_rows(state, hash, oldest, lowest)? {
         Some(found) => Ok(Some(found)),
         None => runs::search(state, oldest, hash, |row| entry_at(state, hash, row, lowest)),

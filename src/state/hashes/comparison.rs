@@ -58,14 +58,16 @@ fn is_packed(state: &impl Read, era: Era, row: HashRow) -> Result<bool, StoreErr
 
 /// Where a missing row should be.
 fn place_of(state: &impl Read, era: Era, row: HashRow) -> Result<(Table, Vec<u8>), StoreError> {
-    let first = first_row(state)?;
-    for level in 0..=LAST_LEVEL {
-        let run = Run::holding(era, level);
-        if first.is_none_or(|first| first > (era, row)) && run.last_row(state)?.is_some() {
-            return Ok((Table::HashRuns, run.key(row).to_vec()));
-        }
-    }
-    Ok((Table::Hashes, row_key(era, row).to_vec()))
+    let run = Run::holding(era, 0);
+    let is_packed = match first_row(state)? {
+        Some((first, _)) if first < era => false,
+        Some((first, _)) if first == era => run.last_row(state)? >= Some(row),
+        _ => state.any(Table::HashRuns, &[])?,
+    };
+    Ok(match is_packed {
+        true => (Table::HashRuns, run.key(row).to_vec()),
+        false => (Table::Hashes, row_key(era, row).to_vec()),
+    })
 }
 
 /// Rows in runs. One that is being merged is counted once.

@@ -105,7 +105,8 @@ fn merge_page(batch: &mut Batch<'_>, run: Run) -> Result<usize, StoreError> {
             readers.push(RunReader::new(batch.walk(Table::HashRuns)?, child, merged, &mut needless)?);
         }
         while rows.len() < PAGE_ROWS {
-            let next = readers.iter_mut().filter_map(|reader| Some((reader.row()?, reader))).min_by_key(|(row, _)| *row);
+            let next =
+                readers.iter_mut().filter_map(|reader| Some((reader.row()?, reader))).min_by_key(|(row, _)| *row);
             let Some((row, reader)) = next else { break };
             rows.push(row);
             reader.pass(&mut needless)?;

@@ -4,8 +4,8 @@
 //! rows of hashes as fill a page of the file. The key of a page is level and first era of its run, and the last row in
 //! it, so that the page in which something may be is found by one search.
 
-use super::row::HashRow;
 use super::Era;
+use super::row::HashRow;
 use crate::model::Hash256;
 use crate::store::{Entry, Read, StoreError, Table, Walk};
 
@@ -63,7 +63,8 @@ impl Run {
     /// The runs that are merged into it.
     pub fn children(self) -> impl Iterator<Item = Run> {
         let level = self.level.checked_sub(1);
-        let child = move |level| (0..FAN_IN).map(move |place| (level, u64::from(self.start) + place * Run::eras(level)));
+        let child =
+            move |level| (0..FAN_IN).map(move |place| (level, u64::from(self.start) + place * Run::eras(level)));
         level.into_iter().flat_map(child).map(|(level, start)| Run { level, start: start as Era })
     }
 
@@ -115,7 +116,8 @@ impl<'a> Page<'a> {
         let (start, last) = rest.split_first_chunk()?;
         let (rows, []) = value.as_chunks() else { return None };
         let (level, start) = (*level, Era::from_be_bytes(*start));
-        let is_one = level <= LAST_LEVEL && Run::holding(start, level).start == start && last == rows.last()?.as_slice();
+        let is_one =
+            level <= LAST_LEVEL && Run::holding(start, level).start == start && last == rows.last()?.as_slice();
         is_one.then_some(Page { run: Run { level, start }, rows })
     }
 
