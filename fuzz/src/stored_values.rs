@@ -4,8 +4,8 @@ use nisd::config::build;
 use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
 use nisd::state::catalogue::{self, List, Provision, ProvisionWalk};
 use nisd::state::{
-    self, Account, AccountNumber, AccountTotals, Direction, HashComparison, HashPacking, ListWriter, Outlink, RecalculationRecord, StateView,
-    TrailWalk,
+    self, Account, AccountNumber, AccountTotals, Direction, HashComparison, HashPacking, ListWriter, Outlink,
+    RecalculationRecord, StateView, TrailWalk,
 };
 use nisd::store::{
     Batch, ChainIdentity, Options, Store, StoreError, Table, block_key, stored_block, stored_header, tip,

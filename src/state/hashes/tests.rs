@@ -35,7 +35,7 @@ fn numbered(number: u32, timestamp: i32) -> Transaction {
         let body = Transfer { recipient, amount: Amount::ZERO, message: None, mosaics: Vec::new() };
         transaction(number, timestamp, signature, Body::Transfer(body))
     };
-    if number % 5 > 0 {
+    if !number.is_multiple_of(5) {
         return transfer(SIGNATURE);
     }
     let inner = transfer(None);
@@ -475,6 +475,9 @@ fn compare_or_damage(state: &impl Read) -> Option<Table> {
     }
 }
 
+/// Changes key and value of a page.
+type Spoil = fn(&mut Vec<u8>, &mut Vec<u8>);
+
 #[test]
 fn a_page_that_is_none_is_named_and_stops_whoever_reads_it() {
     let (store, _folder) = store();
@@ -484,7 +487,7 @@ fn a_page_that_is_none_is_named_and_stops_whoever_reads_it() {
     let mut hashes: Vec<Hash256> = chain.places().into_keys().collect();
     hashes.iter_mut().for_each(|hash| hash.0[31] ^= 1);
     let keys = chain.batch().keys(Table::HashRuns, &[]).unwrap();
-    let spoil: [fn(&mut Vec<u8>, &mut Vec<u8>); 5] = [
+    let spoil: [Spoil; 5] = [
         |_, value| value.truncate(value.len() - 1),
         |_, value| value.clear(),
         |_, value| value.extend([0; HashRow::BYTES]),
