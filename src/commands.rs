@@ -273,6 +273,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let folder = scratch_folder(&command.store.data)?;
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
     let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
+    let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from)?;
     let block_at = |height| Ok(store::stored_header(&snapshot, height)?.map(|(_, block)| block));
     let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
     let source = Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at));
@@ -280,7 +281,6 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let intake = Intake::of(&scratch, &network, nemesis.to_vec(), source, options)?;
     let intake = intake.keeping_state_only(old_values_from);
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
-    let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from);
     let reached = take_in(intake, &clock, clocks, Some(tip.height), &mut comparison)?;
     if reached < tip.height {
         return Err(BrokenChain::Missing(reached.next()).into());

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use common::daemon::{Ended, run};
 use common::{shared, tiny};
 use nisd::state;
-use nisd::store::{AccessMode, Options, Read, Store, Table};
+use nisd::store::{AccessMode, Batch, ChainIdentity, Options, Read, Store, Table};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -79,6 +80,30 @@ impl Place {
 fn full() -> Place {
     let place = Place::new();
     place.import(&tiny("blocks.bin")).expect_success();
+    place
+}
+
+/// A store that holds the whole chain and in which few blocks can be undone, with eras of hashes of 2 to the power of
+/// `era_bits` transaction numbers. Of short ones most are packed.
+fn with_eras(era_bits: u8) -> Place {
+    const SETTINGS: [(&str, &str, &str); 2] =
+        [("nis.blockChainRewriteLimit", "360", "10"), ("nis.maxTransactions", "10000", "1200")];
+    let place = Place::new();
+    let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let config = SETTINGS.iter().fold(config, |config, (name, from, to)| {
+        let line = |value: &str| format!("\"{name}\": \"{value}\"");
+        assert!(config.contains(&line(from)), "{name}");
+        config.replace(&line(from), &line(to))
+    });
+    let config = place.file("config.json", config);
+    place.file("nemesis.bin", fs::read(tiny("nemesis.bin")).expect("the nemesis block"));
+    let loaded = nisd::config::load(Some(&config), Vec::new(), Some(place.0.path())).expect("a configuration");
+    let store = Store::open(&place.data(), &ChainIdentity::of(&loaded.network), Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    state::begin_eras(&mut batch, era_bits).expect("room");
+    batch.commit().expect("room");
+    drop(store);
+    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
     place
 }
 
@@ -516,12 +541,12 @@ fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize)
     batch.commit().expect("room");
 }
 
-#[test]
-fn a_check_finds_a_flipped_bit_in_every_table() {
-    let place = full();
+/// Flips bits of the first, the middle and the last row of tables, each of which a check must find; names of the tables
+/// that have no rows.
+fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&'static str> {
     let whole = fs::read(place.data().join("data.mdb")).expect("the store");
     let mut empty = Vec::new();
-    for table in Table::ALL.into_iter().filter(|table| *table != Table::Meta) {
+    for table in tables {
         let mut rows = rows(&place.data(), table);
         // What is known of all hashes depends on a setting that may change, so that it cannot be compared.
         rows.retain(|(key, _)| table != Table::Totals || key != state::HASH_TOTALS_KEY);
@@ -542,8 +567,63 @@ fn a_check_finds_a_flipped_bit_in_every_table() {
             fs::write(place.data().join("data.mdb"), &whole).expect("the store");
         }
     }
-    assert_eq!(empty, ["expired-mosaics", "signposts"], "tables that the chain does not touch");
     place.on_store("check", &[]).expect_success();
+    empty
+}
+
+#[test]
+fn a_check_finds_a_flipped_bit_in_every_table() {
+    let tables = Table::ALL.into_iter().filter(|table| *table != Table::Meta);
+    let empty = empty_or_checked(&full(), tables);
+    assert_eq!(empty, ["hash-runs", "expired-mosaics", "signposts"], "tables that the chain does not touch");
+}
+
+#[test]
+fn a_check_finds_a_flipped_bit_a_missing_row_and_one_too_many_where_hashes_are_packed() {
+    let place = with_eras(2);
+    const TABLES: [Table; 2] = [Table::Hashes, Table::HashRuns];
+    assert!(empty_or_checked(&place, TABLES.into_iter()).is_empty());
+    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    for table in TABLES {
+        let rows = rows(&place.data(), table);
+        let (key, value) = &rows[rows.len() / 2];
+        let change = |change: &dyn Fn(&mut Batch<'_>)| {
+            let data = place.data();
+            let (store, _) = Store::open_existing(&data, AccessMode::Exclusive, Options::default()).expect("a store");
+            let mut batch = store.begin().expect("a batch");
+            change(&mut batch);
+            batch.commit().expect("room");
+            drop(store);
+            place.on_store("check", &[]).expect_failure(1, &[&format!("table {}", table.name())]);
+            fs::write(data.join("data.mdb"), &whole).expect("the store");
+        };
+        change(&|batch| batch.delete_unjournaled(table, key).expect("a row"));
+        // The same in an era of its own.
+        let other = [&[key[0]], &[0x40][..], &key[2..]].concat();
+        change(&|batch| batch.put_unjournaled(table, &other, value).expect("room"));
+    }
+    place.on_store("check", &[]).expect_success();
+}
+
+#[test]
+fn a_store_whose_hashes_are_packed_has_the_digest_and_the_dump_of_one_whose_are_not() {
+    let (packed, plain) = (with_eras(1), with_eras(13));
+    let levels: BTreeSet<u8> = rows(&packed.data(), Table::HashRuns).iter().map(|(key, _)| key[0]).collect();
+    assert!(levels.len() > 1, "{levels:?}");
+    assert!(rows(&packed.data(), Table::Hashes).len() * 4 < rows(&plain.data(), Table::Hashes).len());
+    let looks = |place: &Place| (place.digest(), place.on_store("dump", &[]).expect_success().text());
+    assert!(looks(&packed) == looks(&plain));
+    // Back, forth, and built anew.
+    for to in ["55", "51"] {
+        packed.on_store("rollback", &["--to", to]).expect_success();
+        packed.on_store("check", &[]).expect_success();
+    }
+    packed.import_with(&packed.path("config.json"), &tiny("blocks.bin"), &[]).expect_success();
+    assert!(looks(&packed) == looks(&plain));
+    packed.on_store("check", &[]).expect_success();
+    packed.on_store("reindex", &[]).expect_success();
+    assert!(looks(&packed) == looks(&plain));
+    packed.on_store("check", &[]).expect_success();
 }
 
 #[test]

@@ -280,9 +280,8 @@ fn put_block(batch: &mut Batch<'_>, times: &[i32]) -> Vec<Hash256> {
     };
     batch.put_unjournaled(Table::Blocks, &block_key(block.height), &stored.to_bytes(&block)).unwrap();
     let hashes: Vec<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
-    state::begin_hashes(batch, 1).unwrap();
     for (index, hash) in (0..).zip(&hashes) {
-        state::insert_hashes(batch, 1, block.height, index, std::iter::once(hash)).unwrap();
+        state::insert_hashes(batch, 0, block.height, index, std::iter::once(hash)).unwrap();
     }
     hashes
 }
@@ -613,7 +612,7 @@ fn rewards(run: &Run<'_, '_>) -> [Value; 3] {
     run.batch
         .each(Table::Hashes, &[], |key, _| {
             // Era, first bytes of the hash, height, index.
-            hashes += u64::from(key[10..14] == (tip.height.0 as u32).to_be_bytes());
+            hashes += u64::from(key[12..16] == (tip.height.0 as u32).to_be_bytes());
             Ok(true)
         })
         .unwrap();

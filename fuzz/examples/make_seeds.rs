@@ -15,6 +15,7 @@ use nisd::codec::block_file::BlockFile;
 use nisd::config;
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::{Height, Timestamp};
+use nisd::state;
 use nisd::store::{ChainIdentity, Options, Read, Store, Table};
 use nisd_fuzz::announcements::Deed;
 use nisd_fuzz::connections::{Step, first_byte};
@@ -527,7 +528,8 @@ fn known_bytes(table: Table) -> usize {
         Table::Mosaics | Table::Balances => 8,
         Table::MosaicNumbers => 4 + "a.b:c".len(),
         Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::Trails => 8,
-        Table::Hashes => 10,
+        Table::Hashes => 12,
+        Table::HashRuns => 5,
         Table::Numbers => 25,
         _ => 40,
     }
@@ -536,10 +538,16 @@ fn known_bytes(table: Table) -> usize {
 /// The first entries of each table of a recorded chain.
 fn stored_values(tiny: &Path) {
     let seeds = Seeds::of("stored_values");
-    let settings = config::load(Some(&tiny.join("config.json")), Vec::new(), Some(tiny)).expect("its configuration");
+    let settings = config::load(Some(&tiny.join("config.json")), Vec::new(), Some(tiny));
+    let mut settings = settings.expect("its configuration");
+    // Eras are short, and so is what can be undone, so that hashes are packed.
+    settings.network.chain.rewrite_limit = 10;
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::open(folder.path(), &ChainIdentity::of(&settings.network), Options { map_size: 256 << 20 })
         .expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    state::begin_eras(&mut batch, 0).expect("room");
+    batch.commit().expect("room");
     let file = BlockFile::new(fs::File::open(tiny.join("blocks.bin")).expect("its blocks")).expect("its blocks");
     let options =
         IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(1000) };

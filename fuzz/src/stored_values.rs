@@ -4,8 +4,8 @@ use nisd::config::build;
 use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
 use nisd::state::catalogue::{self, List, Provision, ProvisionWalk};
 use nisd::state::{
-    self, Account, AccountNumber, AccountTotals, Direction, ListWriter, Outlink, RecalculationRecord, StateView,
-    TrailWalk,
+    self, Account, AccountNumber, AccountTotals, Direction, HashComparison, HashPacking, ListWriter, Outlink,
+    RecalculationRecord, StateView, TrailWalk,
 };
 use nisd::store::{
     Batch, ChainIdentity, Options, Store, StoreError, Table, block_key, stored_block, stored_header, tip,
@@ -57,6 +57,7 @@ pub fn check(data: &[u8]) -> usize {
             readable += node.one_value(value);
         }
         readable += node.ask(&batch);
+        pack_hashes(&mut batch);
         check_undo(&mut batch, data);
         readable
     })
@@ -108,7 +109,8 @@ impl Node {
             Table::Numbers => self.accounts[0].to_raw().to_vec(),
             Table::Namespaces => ROOT.as_bytes().to_vec(),
             Table::Mosaics | Table::Balances => vec![0; 8],
-            Table::Hashes => [&[0, 0], &HASH.0[..8]].concat(),
+            Table::Hashes => [&[0; 4], &HASH.0[..8]].concat(),
+            Table::HashRuns => vec![0; 5],
             Table::Provisions | Table::Definitions => ROW.to_be_bytes().to_vec(),
             Table::Meta | Table::Totals | Table::LeasesByHeight | Table::Lists => Vec::new(),
             _ => account.to_vec(),
@@ -154,6 +156,8 @@ impl Node {
             StateView::holds_mosaic(state, account).map(drop),
             state::hash_entry(state, &HASH).map(drop),
             state::find_hash(state, &HASH).map(drop),
+            HashComparison::default().block(state, HEIGHT).map(drop),
+            HashComparison::default().surplus(state).map(drop),
             state::public_key(state, account).map(drop),
             AccountTotals::of(state).map(drop),
             walk_trail(state, other, Direction::Incoming),
@@ -173,7 +177,8 @@ impl Node {
             List::DefinitionsOf(&self.mosaic).last(state).map(drop),
         ];
         for answer in &answers {
-            assert!(matches!(answer, Ok(()) | Err(StoreError::Damaged(_))), "{answer:?}");
+            let is_answer = matches!(answer, Ok(()) | Err(StoreError::Damaged(_) | StoreError::Corrupt { .. }));
+            assert!(is_answer, "{answer:?}");
         }
         self.dump(state);
         answers.iter().filter(|answer| answer.is_ok()).count() - 1
@@ -192,6 +197,16 @@ fn walk_trail(state: &Batch<'_>, account: &Address, direction: Direction) -> Res
     let mut walk = TrailWalk::new(state, account, direction, u64::MAX)?;
     while walk.step(state)?.is_some() {}
     Ok(())
+}
+
+/// Old hashes are packed and merged, or said to be damaged.
+fn pack_hashes(batch: &mut Batch<'_>) {
+    const HASHES: usize = 1_000;
+    let packing = HashPacking::new(batch, HEIGHT, HASHES).and_then(|mut packing| {
+        while packing.step(batch)? {}
+        Ok(())
+    });
+    assert!(matches!(packing, Ok(()) | Err(StoreError::Damaged(_) | StoreError::Corrupt { .. })), "{packing:?}");
 }
 
 /// Any journal is undone or said to be damaged, and one that was kept puts everything back.

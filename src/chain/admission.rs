@@ -8,13 +8,14 @@ use super::error::BlockError;
 use super::head::ChainHead;
 use super::proof;
 use super::recalculation::{Recalculation, due_after};
+use super::rollback::lowest_undoable;
 use super::signatures::check_block_signature;
 use crate::crypto::Verifier;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
 use crate::rules::{self, Case, Purpose, ValidationResult};
 use crate::state::catalogue::Relisting;
-use crate::state::{self, BlockContext, Expiry, Ledger, Pruning};
+use crate::state::{self, BlockContext, Expiry, HashPacking, Ledger, Pruning};
 use crate::store::{Batch, Read, StoredBlock, Write};
 
 /// What judging a block takes, besides the state.
@@ -56,6 +57,8 @@ enum Stage {
     Writing(Box<(BlockContext, Settled)>, Proof),
     /// All is done but that importances are due before it is stored.
     Recalculating(Box<(Recalculation, Settled)>, Proof),
+    /// All is done but that some old hashes are packed before it is stored.
+    Packing(Box<(HashPacking, Settled)>, Proof),
 }
 
 /// What follows a piece of work.
@@ -152,11 +155,15 @@ impl Admission {
                 let (_, settled) = *work;
                 match due_after(self.block.height) {
                     Some(due) => Stage::Recalculating(Box::new((Recalculation::new(due), settled)), proof),
-                    None => return self.store(batch, head, settled, proof, conditions),
+                    None => self.pack(batch, head, settled, proof)?,
                 }
             }
             Stage::Recalculating(mut work, proof) => match work.0.step(batch, network)? {
                 true => Stage::Recalculating(work, proof),
+                false => self.pack(batch, head, work.1, proof)?,
+            },
+            Stage::Packing(mut work, proof) => match work.0.step(batch)? {
+                true => Stage::Packing(work, proof),
                 false => return self.store(batch, head, work.1, proof, conditions),
             },
         }))
@@ -268,6 +275,14 @@ impl Admission {
             checked.map_err(|refusal| BlockError::by_rule(refusal, None))?;
         }
         Ok(apply::settle(ledger, &self.block, head.tip.as_ref())?)
+    }
+
+    /// Begins to pack old hashes: what is done is nothing that undoing the block would take back.
+    fn pack(&self, state: &impl Read, head: &ChainHead, settled: Settled, proof: Proof) -> Result<Stage, BlockError> {
+        let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
+        let final_height = head.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
+        let packing = HashPacking::new(state, final_height, hashes)?;
+        Ok(Stage::Packing(Box::new((packing, settled)), proof))
     }
 
     fn store(

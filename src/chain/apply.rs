@@ -3,7 +3,7 @@
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
 use crate::state::catalogue::{self, Relisting};
-use crate::state::{self, BlockContext, Effect, Ledger, StateError, assign_ids};
+use crate::state::{self, BlockContext, Effect, Era, Ledger, StateError, assign_ids};
 use crate::store::{Batch, Read, StoreError, StoredBlock, Table, Write, block_key};
 
 /// Blocks that go with each one that comes, where only some are kept.
@@ -48,6 +48,8 @@ pub struct Settled {
     pub lessor: Option<Address>,
     /// Number of its first transaction, and of the first one after it.
     pub ids: (u64, u64),
+    /// The era of the hashes of its transactions.
+    era: Era,
     /// Number and index of each of its transactions, in the order of their numbers.
     transactions: Vec<(u64, usize)>,
     /// Numbers of its provisions and definitions.
@@ -66,13 +68,13 @@ pub fn settle(
     ledger.harvest(&beneficiary, block.total_fee())?;
     ledger.index_harvest(&signer, &beneficiary)?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
-    state::begin_hashes(ledger.batch, first_id)?;
+    let era = state::hash_era(ledger.batch, first_id)?;
     let (transaction_ids, next_id) = assign_ids(block, first_id);
     let lessor = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
     let rows = catalogue::number(ledger.batch, block)?;
     let mut transactions: Vec<(u64, usize)> = transaction_ids.into_iter().zip(0..).collect();
     transactions.sort_unstable();
-    Ok(Settled { lessor, ids: (first_id, next_id), transactions, rows })
+    Ok(Settled { lessor, ids: (first_id, next_id), era, transactions, rows })
 }
 
 /// Remembers one transaction of a block that is settled: its hashes, for whom it is of interest, and what it rents or
@@ -87,7 +89,7 @@ pub fn record(
 ) -> Result<Option<Relisting>, StateError> {
     let (id, index) = settled.transactions[number];
     let transaction = &block.transactions[index];
-    ledger.index_transaction(transaction, &hashes[index], index as u32, (id, settled.ids.0))?;
+    ledger.index_transaction(transaction, &hashes[index], index as u32, (id, settled.era))?;
     catalogue::record(ledger.batch, transaction, settled.rows[index], block.height, ledger.network.byte)
 }
 

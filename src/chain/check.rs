@@ -1,11 +1,11 @@
 //! Verifying a whole store anew: the state is built from its blocks by all rules in a scratch store, and what comes out
 //! is compared. The scratch store holds no more than taking blocks in asks of it: the last blocks, and no rows that are
-//! only written.
+//! only written. How hashes are kept depends on when they were packed: they are held against the blocks themselves.
 
 use std::fmt;
 
 use crate::model::Height;
-use crate::state;
+use crate::state::{self, HashComparison};
 use crate::store::{Entry, Read, Store, StoreError, StoredBlock, Table, block_key, stored_header};
 
 /// Tables whose rows are written once and read by no rule. What blocks write to them is compared at once and forgotten.
@@ -63,20 +63,29 @@ pub struct Comparison<'a, R> {
     scratch: &'a Store,
     /// Rows of [`INDEXES`] that resulted so far.
     rows: [u64; INDEXES.len()],
+    hashes: HashComparison,
     old_values_from: Height,
 }
 
 impl<'a, R: Read> Comparison<'a, R> {
-    /// Begins. The scratch store keeps old values of what the blocks from a height on change.
-    pub fn new(ours: &'a R, scratch: &'a Store, old_values_from: Height) -> Comparison<'a, R> {
-        Comparison { ours, scratch, rows: [0; INDEXES.len()], old_values_from }
+    /// Begins, with an empty scratch store. It keeps old values of what the blocks from a height on change.
+    pub fn new(ours: &'a R, scratch: &'a Store, old_values_from: Height) -> Result<Comparison<'a, R>, StoreError> {
+        let mut batch = scratch.begin()?;
+        state::begin_eras_like(ours, &mut batch)?;
+        batch.take_journal();
+        batch.commit()?;
+        Ok(Comparison { ours, scratch, rows: [0; INDEXES.len()], hashes: HashComparison::default(), old_values_from })
     }
 
-    /// Compares what is known of a block that was taken in.
-    pub fn block(&self, computed: &StoredBlock) -> Result<Option<Difference>, StoreError> {
+    /// Compares what is known of a block that was taken in, and where its transactions are found by their hashes.
+    pub fn block(&mut self, computed: &StoredBlock) -> Result<Option<Difference>, StoreError> {
         let ours = stored_header(self.ours, computed.height)?;
         let (ours, _) = ours.ok_or(StoreError::Damaged("a block is missing"))?;
-        Ok(first_difference(&ours, computed).map(|member| Difference::Block(computed.height, member)))
+        if let Some(member) = first_difference(&ours, computed) {
+            return Ok(Some(Difference::Block(computed.height, member)));
+        }
+        let missing = self.hashes.block(self.ours, computed.height)?;
+        Ok(missing.map(|(table, key)| Difference::State(table, key)))
     }
 
     /// Compares and forgets the rows of indexes that were committed since the last time.
@@ -103,7 +112,10 @@ impl<'a, R: Read> Comparison<'a, R> {
     /// Compares the state, and what goes back from it, once all blocks are taken in.
     pub fn state(&self) -> Result<Option<Difference>, StoreError> {
         let (ours, computed) = (self.ours, self.scratch.snapshot()?);
-        for table in Table::state() {
+        if let Some((table, more)) = self.hashes.surplus(ours)? {
+            return Ok(Some(Difference::Rows(table, more)));
+        }
+        for table in Table::state().filter(|table| !matches!(table, Table::Hashes | Table::HashRuns)) {
             let index = INDEXES.iter().position(|index| *index == table);
             let difference = match index {
                 Some(index) => count(ours, table)?
@@ -174,12 +186,17 @@ fn different_key(
         table == Table::Totals && entry.is_some_and(|(key, _)| key == state::HASH_TOTALS_KEY)
     };
     while entries.0.is_some() || entries.1.is_some() {
-        if entries.0 != entries.1 && !(depends_on_settings(entries.0) && depends_on_settings(entries.1)) {
+        if depends_on_settings(entries.0) {
+            entries.0 = a.next()?;
+        } else if depends_on_settings(entries.1) {
+            entries.1 = b.next()?;
+        } else if entries.0 != entries.1 {
             // Of two different keys the lower one is missing in the other store.
             let keys = entries.0.into_iter().chain(entries.1).map(|(key, _)| key);
             return Ok(keys.min().map(<[u8]>::to_vec));
+        } else {
+            entries = (a.next()?, b.next()?);
         }
-        entries = (a.next()?, b.next()?);
     }
     Ok(None)
 }

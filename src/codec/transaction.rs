@@ -13,7 +13,7 @@ use crate::model::transaction::{
     ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
     Transfer, entity_version, kind,
 };
-use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Transaction};
+use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Timestamp, Transaction};
 
 const MAX_SUPPLY_DELTA: u64 = crate::model::mosaic::MAX_QUANTITY;
 
@@ -95,14 +95,43 @@ pub struct MultisigOutline {
 impl MultisigOutline {
     /// Finds it in the verifiable form of a multisig transaction as it is written, without reading the rest.
     pub fn of(bytes: &[u8]) -> Option<MultisigOutline> {
+        let (inner, count, _) = MultisigOutline::parts(bytes)?;
+        Some(MultisigOutline { inner_kind: i32::from_le_bytes(*inner.first_chunk()?), cosignatures: count as usize })
+    }
+
+    /// The inner transaction, how many cosignatures there are, and these.
+    fn parts(bytes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
         /// Bytes before the inner transaction.
         const HEADER: usize = 128;
-        let (length, rest) = bytes.get(HEADER..)?.split_first_chunk()?;
-        let (inner, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        let (inner_kind, count) = (inner.first_chunk()?, rest.first_chunk()?);
-        let cosignatures = u32::from_le_bytes(*count) as usize;
-        Some(MultisigOutline { inner_kind: i32::from_le_bytes(*inner_kind), cosignatures })
+        let (inner, rest) = split_sized(bytes.get(HEADER..)?)?;
+        let (count, cosignatures) = rest.split_first_chunk()?;
+        Some((inner, u32::from_le_bytes(*count), cosignatures))
     }
+}
+
+/// Takes bytes off the front that have their length before them.
+fn split_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+/// The latest time stamp of a transaction, in its verifiable form as it is written, and of what is nested in it, without
+/// reading the rest. `None` if the bytes end too early.
+pub fn latest_timestamp(bytes: &[u8]) -> Option<Timestamp> {
+    /// Bytes before a time stamp: kind and version.
+    const BEFORE: usize = 8;
+    let time = |bytes: &[u8]| Some(Timestamp(i32::from_le_bytes(*bytes.get(BEFORE..)?.first_chunk()?)));
+    let mut latest = time(bytes)?;
+    if i32::from_le_bytes(*bytes.first_chunk()?) == kind::MULTISIG {
+        let (inner, count, mut cosignatures) = MultisigOutline::parts(bytes)?;
+        latest = latest.max(time(inner)?);
+        for _ in 0..count {
+            let (cosignature, rest) = split_sized(cosignatures)?;
+            latest = latest.max(time(cosignature)?);
+            cosignatures = rest;
+        }
+    }
+    Some(latest)
 }
 
 /// Writes the fields of a transaction.
@@ -406,7 +435,6 @@ mod tests {
 
     use super::*;
     use crate::crypto::Signature;
-    use crate::model::Timestamp;
     use crate::model::transaction::wire_version;
 
     const BYTE: NetworkByte = NetworkByte::TESTNET;
@@ -446,17 +474,20 @@ mod tests {
             which in 0u8..3,
             payload in proptest::collection::vec(any::<u8>(), 0..40),
             cosigners in proptest::collection::btree_set(30u8..60, 0..6),
+            times in prop::array::uniform8(0i32..1000),
             cut in any::<prop::sample::Index>(),
         ) {
-            let inner = inner(which, payload);
+            let inner = Transaction { timestamp: Timestamp(times[0]), ..inner(which, payload) };
             let (signature, account) = (Some(Signature([7; 64])), inner.signer_address(BYTE));
             let cosignature = |signer| {
                 let body = Cosignature { other_hash: inner.hash().into(), other_account: account };
-                transaction(signer, signature, Body::Cosignature(body))
+                let timestamp = Timestamp(times[2 + usize::from(signer) % 6]);
+                Transaction { timestamp, ..transaction(signer, signature, Body::Cosignature(body)) }
             };
             let cosignatures = cosigners.into_iter().map(cosignature).collect();
             let multisig = Multisig { inner: inner.clone(), cosignatures };
-            let bytes = transaction(9, signature, Body::Multisig(Box::new(multisig))).to_bytes(Form::Verifiable);
+            let multisig = transaction(9, signature, Body::Multisig(Box::new(multisig)));
+            let bytes = Transaction { timestamp: Timestamp(times[1]), ..multisig }.to_bytes(Form::Verifiable);
             let nemesis_signer = Address::from_public_key(&PublicKey([8; 32]), BYTE);
             let context = Context { network: BYTE, nemesis_signer, trusted: false };
             let read = Transaction::from_bytes(&bytes, Form::Verifiable, context).unwrap();
@@ -465,6 +496,8 @@ mod tests {
             prop_assert_eq!(MultisigOutline::of(&bytes), Some(expected));
             let cut = cut.index(bytes.len());
             let seen = MultisigOutline::of(&bytes[..cut]);
+            prop_assert_eq!(latest_timestamp(&bytes), read.self_and_children().map(|one| one.timestamp).max());
+            prop_assert_eq!(latest_timestamp(&bytes[..cut]), None);
             let needed = 128 + 4 + inner.signed_bytes().len() + 4;
             prop_assert_eq!(seen.is_some(), cut >= needed, "{} of {} bytes", cut, bytes.len());
         }

@@ -2,18 +2,26 @@
 
 use sha3::{Digest, Keccak256};
 
+use super::hashes::TOTALS_KEY as HASH_TOTALS_KEY;
 use super::importances::each_importance;
 use crate::model::Hash256;
-use crate::store::{Read, StoreError, Table};
+use crate::store::{Read, StoreError, Table, tip};
 
-/// Keccak-256 over all entries of all state tables in key order, with their lengths, and over the importances
-/// that are in force. Two nodes with the same
-/// chain have the same digest, and so has a node before a block and after its undoing.
+/// Keccak-256 over the hash of the last block, all entries of the state tables in key order, with their lengths, and the
+/// importances that are in force. Two nodes with the same chain have the same digest, and so has a node before a block
+/// and after its undoing.
+///
+/// Where the transaction with a hash is follows from the blocks, for which the hash of the last one stands. How it is kept
+/// depends on when it was packed, and on settings, so that this is left out.
 pub fn digest(state: &impl Read) -> Result<Hash256, StoreError> {
     let mut hasher = Keccak256::new();
-    for table in Table::state() {
+    hasher.update(tip(state)?.map_or(Hash256::default(), |block| block.hash).0);
+    for table in Table::state().filter(|table| !matches!(table, Table::Hashes | Table::HashRuns)) {
         hasher.update(table.name());
         state.each(table, &[], |key, value| {
+            if table == Table::Totals && key == HASH_TOTALS_KEY {
+                return Ok(true);
+            }
             hasher.update((key.len() as u32).to_le_bytes());
             hasher.update(key);
             hasher.update((value.len() as u32).to_le_bytes());

@@ -1,26 +1,34 @@
 //! Where the transaction with a hash is, of any age.
 //!
-//! A row holds the first bytes of a hash and where its transaction is, and the transaction has the rest. Rows are kept
-//! by eras, ranges of transaction numbers: a block writes to the last era only, however many transactions there are, and
-//! a search goes through the eras from the last to the first.
+//! A row holds the first bytes of a hash and where its transaction is, and the transaction has the rest. New rows are kept
+//! by eras, ranges of transaction numbers: a block writes to the last era only, which is small. Eras to which no rollback
+//! comes are packed into runs, each of which is sorted and never changes, and runs are merged into longer ones. So there
+//! are few places to look in however many transactions there are, and a hash is written some times in whole pages.
 //!
 //! The protocol forgets hashes after some time. Nothing is removed for that: it is enough to know what was forgotten.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+mod comparison;
+mod packing;
+mod row;
+mod runs;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeMap;
+
+pub use comparison::HashComparison;
+pub use packing::HashPacking;
+
+use self::row::HashRow;
 use super::bytes::{ByteReader, ByteWriter};
 use crate::codec::block::{self, Outline};
+use crate::codec::transaction::latest_timestamp;
 use crate::codec::{Context, Form};
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::store::{Read, StoreError, Table, Write, stored_block, stored_header};
 
-/// Transaction numbers of an era, as a power of two. Its rows fill some 9 MiB.
-const ERA_BITS: u32 = 18;
-/// Bytes of a hash in a key. Two transactions may have them in common.
-const PREFIX: usize = 8;
-/// Set in the index of what is nested in the transaction that has the index.
-const NESTED: u32 = 1 << 31;
+/// Transaction numbers of an era, as a power of two, unless a store was begun with another.
+const ERA_BITS: u8 = 13;
 
 const DAMAGED: StoreError = StoreError::Damaged("a transaction's hash");
 
@@ -35,15 +43,16 @@ pub struct HashEntry {
     pub index: Option<u32>,
 }
 
-type Era = u16;
+/// The number of an era.
+pub type Era = u32;
 
 /// What is known of all hashes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HashTotals {
+    /// Transaction numbers of an era, as a power of two.
+    era_bits: u8,
     /// The first era that has hashes which are not forgotten.
     first: Era,
-    /// The last era that has any.
-    last: Era,
     /// Hashes below this height are forgotten.
     forgotten_below: u64,
     /// Of the other blocks below `pruned_at`, those of transactions with an earlier time stamp are.
@@ -52,16 +61,22 @@ struct HashTotals {
 }
 
 /// Key of what is known of hashes among the totals. It follows not from the blocks alone, but also from how long the
-/// operator has hashes remembered.
+/// operator has hashes remembered, and from the size of eras.
 pub const TOTALS_KEY: &[u8] = b"hashes";
+
+impl Default for HashTotals {
+    fn default() -> HashTotals {
+        HashTotals { era_bits: ERA_BITS, first: 0, forgotten_below: 0, pruned_at: 0, limit: 0 }
+    }
+}
 
 impl HashTotals {
     fn of(state: &impl Read) -> Result<HashTotals, StoreError> {
         let Some(row) = state.get(Table::Totals, TOTALS_KEY)? else { return Ok(HashTotals::default()) };
         let mut input = ByteReader::new(row, "what is known of hashes");
         Ok(HashTotals {
-            first: input.u32()? as Era,
-            last: input.u32()? as Era,
+            era_bits: input.u8()?,
+            first: input.u32()?,
             forgotten_below: input.u64()?,
             pruned_at: input.u64()?,
             limit: input.u32()? as i32,
@@ -70,8 +85,8 @@ impl HashTotals {
 
     fn put(self, batch: &mut impl Write) -> Result<(), StoreError> {
         let mut out = ByteWriter::default();
-        out.u32(self.first.into());
-        out.u32(self.last.into());
+        out.u8(self.era_bits);
+        out.u32(self.first);
         out.u64(self.forgotten_below);
         out.u64(self.pruned_at);
         out.u32(self.limit as u32);
@@ -81,59 +96,77 @@ impl HashTotals {
     fn has_forgotten(&self, entry: &HashEntry) -> bool {
         entry.height.0 < self.forgotten_below || entry.height.0 < self.pruned_at && entry.timestamp.0 < self.limit
     }
-}
 
-/// Before the hashes of a block's transactions are inserted; `id` is its first transaction number.
-pub fn begin_hashes(batch: &mut impl Write, id: u64) -> Result<(), StoreError> {
-    let (totals, era) = (HashTotals::of(batch)?, era(id));
-    match totals.last == era {
-        true => Ok(()),
-        false => HashTotals { last: era, ..totals }.put(batch),
+    /// The era of a block whose first transaction number is this.
+    fn era(&self, id: u64) -> Era {
+        let era = id.checked_shr(self.era_bits.into()).unwrap_or(0);
+        Era::try_from(era).unwrap_or(Era::MAX)
     }
 }
 
-/// The hash of a transaction of a block and those nested in it, to be found from now on; `id` is the block's first
-/// transaction number.
+/// Has eras hold other than the usual transaction numbers, 2 to the power of `bits`, in a store without blocks.
+pub fn begin_eras(batch: &mut impl Write, bits: u8) -> Result<(), StoreError> {
+    HashTotals { era_bits: bits, ..HashTotals::default() }.put(batch)
+}
+
+/// Has eras in a store without blocks be like those in another one.
+pub fn begin_eras_like(state: &impl Read, batch: &mut impl Write) -> Result<(), StoreError> {
+    match HashTotals::of(state)?.era_bits {
+        ERA_BITS => Ok(()),
+        bits => begin_eras(batch, bits),
+    }
+}
+
+/// The era in which the hashes of a block are inserted; `id` is its first transaction number.
+pub fn hash_era(state: &impl Read, id: u64) -> Result<Era, StoreError> {
+    Ok(HashTotals::of(state)?.era(id))
+}
+
+/// The hash of a transaction of a block and those nested in it, to be found from now on, in the block's era.
 pub fn insert_hashes<'a>(
     batch: &mut impl Write,
-    id: u64,
+    era: Era,
     height: Height,
     index: u32,
     hashes: impl Iterator<Item = &'a Hash256>,
 ) -> Result<(), StoreError> {
-    let era = era(id);
     for (number, hash) in hashes.enumerate() {
-        let index = if number == 0 { index } else { index | NESTED };
-        let mut key = prefix(era, hash).to_vec();
-        key.extend_from_slice(&(height.0 as u32).to_be_bytes());
-        key.extend_from_slice(&index.to_be_bytes());
-        batch.insert(Table::Hashes, &key, &[])?;
+        let row = HashRow::new(hash, height, index, number > 0);
+        batch.insert(Table::Hashes, &row_key(era, row), &[])?;
     }
     Ok(())
 }
 
-/// The era of a block whose first transaction number is this.
-fn era(id: u64) -> Era {
-    Era::try_from(id >> ERA_BITS).unwrap_or(Era::MAX)
+const ROW_KEY_BYTES: usize = size_of::<Era>() + HashRow::BYTES;
+
+/// Key of a row that is not packed.
+fn row_key(era: Era, row: HashRow) -> [u8; ROW_KEY_BYTES] {
+    let mut key = [0; ROW_KEY_BYTES];
+    let (first, last) = key.split_at_mut(size_of::<Era>());
+    first.copy_from_slice(&era.to_be_bytes());
+    last.copy_from_slice(&row.to_bytes());
+    key
 }
 
-fn prefix(era: Era, hash: &Hash256) -> [u8; 2 + PREFIX] {
-    let mut key = [0; 2 + PREFIX];
-    key[..2].copy_from_slice(&era.to_be_bytes());
-    key[2..].copy_from_slice(&hash.0[..PREFIX]);
-    key
+fn parse_key(key: &[u8]) -> Result<(Era, HashRow), StoreError> {
+    let (era, row) = key.split_first_chunk().ok_or(DAMAGED)?;
+    Ok((Era::from_be_bytes(*era), HashRow::from_bytes(row.try_into().map_err(|_| DAMAGED)?)))
+}
+
+/// The first row that is not packed.
+fn first_row(state: &impl Read) -> Result<Option<(Era, HashRow)>, StoreError> {
+    state.walk(Table::Hashes)?.seek(&[])?.map(|(key, _)| parse_key(key)).transpose()
 }
 
 /// Where the transaction with a hash is, however old it is.
 pub fn find_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
-    let totals = HashTotals::of(state)?;
-    find_in(state, hash, 0..=totals.last, Height(0))
+    find_from(state, hash, 0, Height(0))
 }
 
 /// The same, unless the protocol has forgotten the hash.
 pub fn hash_entry(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
     let totals = HashTotals::of(state)?;
-    let found = find_in(state, hash, totals.first..=totals.last, Height(totals.forgotten_below))?;
+    let found = find_from(state, hash, totals.first, Height(totals.forgotten_below))?;
     Ok(found.filter(|entry| !totals.has_forgotten(entry)))
 }
 
@@ -142,61 +175,67 @@ pub fn remembered_from(state: &impl Read) -> Result<Height, StoreError> {
     Ok(Height(HashTotals::of(state)?.forgotten_below.max(1)))
 }
 
-/// The newest transaction with a hash in some eras, and not below a height.
-fn find_in(
+/// The newest transaction with a hash, in eras from one on, and not below a height.
+fn find_from(state: &impl Read, hash: &Hash256, oldest: Era, lowest: Height) -> Result<Option<HashEntry>, StoreError> {
+    match find_in_rows(state, hash, oldest, lowest)? {
+        Some(found) => Ok(Some(found)),
+        None => runs::search(state, oldest, hash, |row| entry_at(state, hash, row, lowest)),
+    }
+}
+
+/// The same among the rows that are not packed.
+fn find_in_rows(
     state: &impl Read,
     hash: &Hash256,
-    eras: RangeInclusive<Era>,
+    oldest: Era,
     lowest: Height,
 ) -> Result<Option<HashEntry>, StoreError> {
-    let mut walk = state.walk(Table::Hashes)?;
-    for era in eras.rev() {
-        let prefix = prefix(era, hash);
-        let (mut entry, mut found) = (walk.seek(&prefix)?, None);
-        while let Some(place) = entry.and_then(|(key, _)| key.strip_prefix(prefix.as_slice())) {
-            found = entry_at(state, hash, place, lowest)?.or(found);
-            entry = walk.next()?;
+    let (mut walk, first) = (state.walk(Table::Hashes)?, HashRow::first_of(hash));
+    let (mut from, mut found) = (Some(oldest), None);
+    while let Some(era) = from {
+        let mut next = walk.seek(&row_key(era, first))?.map(|(key, _)| parse_key(key)).transpose()?;
+        while let Some((_, row)) = next.filter(|(here, row)| *here == era && row.may_be_of(hash)) {
+            found = entry_at(state, hash, row, lowest)?.or(found);
+            next = walk.next()?.map(|(key, _)| parse_key(key)).transpose()?;
         }
-        if found.is_some() {
-            return Ok(found);
-        }
+        // Eras that have no rows are passed over.
+        from = next.and_then(|(here, _)| if here > era { Some(here) } else { era.checked_add(1) });
     }
-    Ok(None)
+    Ok(found)
 }
 
 /// Reads the transaction at a place, and sees whether it or what is nested in it has the hash.
-fn entry_at(state: &impl Read, hash: &Hash256, place: &[u8], lowest: Height) -> Result<Option<HashEntry>, StoreError> {
-    let (height, rest) = place.split_first_chunk().ok_or(DAMAGED)?;
-    let index = u32::from_be_bytes(rest.try_into().map_err(|_| DAMAGED)?);
-    let height = Height(u64::from(u32::from_be_bytes(*height)));
-    if height < lowest {
+fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> Result<Option<HashEntry>, StoreError> {
+    if row.height() < lowest {
         return Ok(None);
     }
-    let transaction = transaction_at(state, height, (index & !NESTED) as usize)?;
-    let found = match index & NESTED {
-        0 => Some(&transaction).filter(|transaction| transaction.hash() == *hash),
-        _ => transaction.children().find(|child| child.hash() == *hash),
+    let transaction = transaction_at(state, row.height(), row.index() as usize)?;
+    let found = match row.is_nested() {
+        false => Some(&transaction).filter(|transaction| transaction.hash() == *hash),
+        true => transaction.children().find(|child| child.hash() == *hash),
     };
     let entry = |found: &Transaction| {
-        let index = Some(index).filter(|index| index & NESTED == 0);
-        HashEntry { height, timestamp: found.timestamp, index }
+        let index = (!row.is_nested()).then(|| row.index());
+        HashEntry { height: row.height(), timestamp: found.timestamp, index }
     };
     Ok(found.map(entry))
 }
 
 fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Transaction, StoreError> {
     let (_, bytes) = stored_header(state, height)?.ok_or(DAMAGED)?;
-    let context = Context::of_store();
-    let outline = Outline::read(bytes, context).map_err(|_| DAMAGED)?;
+    let bytes = transactions(bytes)?.nth(index).ok_or(DAMAGED)??;
+    Transaction::from_bytes(bytes, Form::Verifiable, Context::of_store()).map_err(|_| DAMAGED)
+}
+
+/// The binary forms of the transactions of a block.
+fn transactions(block: &[u8]) -> Result<impl Iterator<Item = Result<&[u8], StoreError>>, StoreError> {
+    let outline = Outline::read(block, Context::of_store()).map_err(|_| DAMAGED)?;
     let mut next = outline.first;
-    for number in 0..=index.min(outline.transactions) {
-        let (transaction, behind) = block::transaction_at(bytes, next).ok_or(DAMAGED)?;
-        if number == index {
-            return Transaction::from_bytes(transaction, Form::Verifiable, context).map_err(|_| DAMAGED);
-        }
+    Ok((0..outline.transactions).map(move |_| {
+        let (transaction, behind) = block::transaction_at(block, next).ok_or(DAMAGED)?;
         next = behind;
-    }
-    Err(DAMAGED)
+        Ok(transaction)
+    }))
 }
 
 /// Whether the hash of a transaction is one that the protocol remembers, so that it cannot come again.
@@ -220,12 +259,13 @@ pub(super) fn forget_some(batch: &mut impl Write) -> Result<bool, StoreError> {
     if next.0 >= totals.pruned_at {
         return Ok(false);
     }
-    let Some((_, block)) = stored_block(batch, next, Context::of_store())? else { return Ok(false) };
-    let mut times = block.transactions.iter().flat_map(Transaction::self_and_children).map(|one| one.timestamp.0);
-    if times.any(|time| time >= totals.limit) {
-        return Ok(false);
+    let Some((_, block)) = stored_header(batch, next)? else { return Ok(false) };
+    for transaction in transactions(block)? {
+        if latest_timestamp(transaction?).ok_or(DAMAGED)?.0 >= totals.limit {
+            return Ok(false);
+        }
     }
-    let behind = stored_header(batch, next.next())?.map(|(header, _)| era(header.ids.0));
+    let behind = stored_header(batch, next.next())?.map(|(header, _)| totals.era(header.ids.0));
     let first = behind.unwrap_or(totals.first);
     HashTotals { forgotten_below: next.0 + 1, first, ..totals }.put(batch)?;
     Ok(true)

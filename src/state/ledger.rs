@@ -9,7 +9,7 @@ use super::effects::Effect;
 use super::error::StateError;
 use super::expiry::Expiry;
 use super::expiry_log::ExpiryLog;
-use super::hashes;
+use super::hashes::{self, Era};
 use super::history;
 use super::mosaics::MosaicEntry;
 use super::namespaces::{self, Lease};
@@ -339,16 +339,16 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Remembers a direct transaction of the block: where its hashes are found, and whom it concerns. Transactions come in
-    /// the order of their numbers, after the whole block was applied. `first_id` is the number of the block's first.
+    /// the order of their numbers, after the whole block was applied. `era` is that of the block's hashes.
     pub fn index_transaction(
         &mut self,
         transaction: &Transaction,
         hashes: &Hashes,
         index: u32,
-        (id, first_id): (u64, u64),
+        (id, era): (u64, Era),
     ) -> Result<(), StateError> {
         let height = self.block.height;
-        hashes::insert_hashes(self.batch, first_id, height, index, hashes.all())?;
+        hashes::insert_hashes(self.batch, era, height, index, hashes.all())?;
         let parties = history::parties(self.batch, transaction, self.network.byte)?;
         let place = Place { height, index };
         self.block.trails.begin(place, id, parties.len());

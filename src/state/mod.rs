@@ -34,7 +34,8 @@ pub use error::StateError;
 pub use expiry::Expiry;
 pub use expiry_log::{ExpiredMosaic, ExpiryKind, each_expired};
 pub use hashes::{
-    HashEntry, TOTALS_KEY as HASH_TOTALS_KEY, begin_hashes, find_hash, hash_entry, insert_hashes, remembered_from,
+    Era, HashComparison, HashEntry, HashPacking, TOTALS_KEY as HASH_TOTALS_KEY, begin_eras, begin_eras_like, find_hash,
+    hash_entry, hash_era, insert_hashes, remembered_from,
 };
 pub use history::{IdCount, assign_ids};
 pub use importances::{

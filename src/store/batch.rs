@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::io;
 use std::path::Path;
 
-use lmdb::{Database, RwTransaction, Transaction, WriteFlags};
+use lmdb::{Cursor, Database, RwTransaction, Transaction, WriteFlags};
 use rustix::io::Errno;
 
 use super::error::StoreError;
 use super::journal::{self, Journal};
-use super::read::{Read, Walk, found};
+use super::read::{NEXT, Read, SET_RANGE, Walk, found};
 use super::sealed;
 use super::settled::Durability;
 use super::tables::Table;
@@ -98,6 +98,25 @@ impl<'env> Batch<'env> {
         self.rows += 1;
         match self.transaction.del(self.databases[table as usize], &key, None) {
             Ok(()) | Err(lmdb::Error::NotFound) => Ok(()),
+            Err(error) => Err(of_disk(error, self.folder)),
+        }
+    }
+
+    /// Removes all keys from `first` to `last`, outside of the journal. They are counted by the pages that they fill.
+    pub fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
+        let mut cursor = self.transaction.open_rw_cursor(self.databases[table as usize])?;
+        let (mut bytes, mut found) = (0, cursor.get(Some(first), None, SET_RANGE));
+        while let Ok((Some(key), row)) = found
+            && key <= last
+        {
+            bytes += key.len() + row.len();
+            cursor.del(WriteFlags::empty()).map_err(|error| of_disk(error, self.folder))?;
+            // The one behind that which is gone.
+            found = cursor.get(None, None, NEXT);
+        }
+        self.rows += 1 + (bytes / PAGE) as u32;
+        match found {
+            Ok(_) | Err(lmdb::Error::NotFound) => Ok(()),
             Err(error) => Err(of_disk(error, self.folder)),
         }
     }

@@ -11,10 +11,10 @@ use super::sealed;
 use super::tables::Table;
 
 // Operations of LMDB's cursors, by the numbers of its interface.
-const NEXT: u32 = 8;
+pub(super) const NEXT: u32 = 8;
 const PREVIOUS: u32 = 12;
 pub(super) const LAST: u32 = 6;
-const SET_RANGE: u32 = 17;
+pub(super) const SET_RANGE: u32 = 17;
 
 /// Something that can be read: the last commit, or a batch with its own changes.
 pub trait Read {

@@ -53,6 +53,8 @@ pub enum Table {
     /// Era ‖ first bytes of a transaction hash ‖ height ‖ index in the block → nothing ([`crate::state::HashEntry`]). An
     /// era is a range of transaction numbers: new rows come to the last one only.
     Hashes,
+    /// Level ‖ first era ‖ last row of the value → rows of [`Table::Hashes`] without their eras, a page of a sorted run.
+    HashRuns,
     /// Height ‖ number → whose mosaics expired or came back ([`crate::state::ExpiredMosaic`]).
     ExpiredMosaics,
     /// Height → for each transaction of the block whom it concerns, and where theirs before it are
@@ -72,7 +74,7 @@ pub enum Table {
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 29] = [
+    pub const ALL: [Table; 30] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
@@ -95,6 +97,7 @@ impl Table {
         Table::Holdings,
         Table::Outlinks,
         Table::Hashes,
+        Table::HashRuns,
         Table::ExpiredMosaics,
         Table::Trails,
         Table::Signposts,
@@ -148,6 +151,7 @@ impl Table {
             Table::Holdings => "holdings",
             Table::Outlinks => "outlinks",
             Table::Hashes => "hashes",
+            Table::HashRuns => "hash-runs",
             Table::ExpiredMosaics => "expired-mosaics",
             Table::Trails => "trails",
             Table::Signposts => "signposts",

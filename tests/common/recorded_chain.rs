@@ -10,7 +10,7 @@ use nisd::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress};
 use nisd::codec::block_file::BlockFile;
 use nisd::config::{self, Settings};
 use nisd::model::{Block, Hash256, Height, Network, Timestamp};
-use nisd::state::digest;
+use nisd::state::{begin_eras, digest};
 use nisd::store::{ChainIdentity, Options, Store, StoredBlock, tip};
 use serde_json::Value;
 
@@ -83,9 +83,13 @@ impl Chain {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// An empty store for it.
+    /// An empty store for it. Its eras of hashes are short, so that many are packed and merged.
     pub fn store(&self, folder: &Path) -> Store {
-        Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap()
+        let store = Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap();
+        let mut batch = store.begin().unwrap();
+        begin_eras(&mut batch, 2).unwrap();
+        batch.commit().unwrap();
+        store
     }
 
     /// Takes in the recorded blocks up to a height, by all rules.

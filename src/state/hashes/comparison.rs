@@ -1,0 +1,95 @@
+//! Whether the rows of hashes in a store are those that its blocks ask for, however far they are packed.
+
+use super::row::HashRow;
+use super::runs::{LAST_LEVEL, Page, Run};
+use super::{Era, HashTotals, first_row, row_key};
+use crate::codec::Context;
+use crate::model::Height;
+use crate::store::{Read, StoreError, Table, stored_block};
+
+/// Counts the rows that blocks ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HashComparison {
+    rows: u64,
+    packed: u64,
+}
+
+impl HashComparison {
+    /// Looks for the rows of the block at a height; table and key of the first one that is missing.
+    pub fn block(&mut self, state: &impl Read, height: Height) -> Result<Option<(Table, Vec<u8>)>, StoreError> {
+        let Some((header, block)) = stored_block(state, height, Context::of_store())? else { return Ok(None) };
+        let era = HashTotals::of(state)?.era(header.ids.0);
+        for (index, transaction) in (0..).zip(&block.transactions) {
+            for (number, one) in transaction.self_and_children().enumerate() {
+                let row = HashRow::new(&one.hash(), height, index, number > 0);
+                if state.contains(Table::Hashes, &row_key(era, row))? {
+                    self.rows += 1;
+                } else if is_packed(state, era, row)? {
+                    self.packed += 1;
+                } else {
+                    return place_of(state, era, row).map(Some);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Once all blocks were looked at: a table that has more rows than they ask for, and how many more.
+    pub fn surplus(&self, state: &impl Read) -> Result<Option<(Table, u64)>, StoreError> {
+        let mut rows = 0;
+        state.each(Table::Hashes, &[], |_, _| {
+            rows += 1;
+            Ok(true)
+        })?;
+        let counts = [(Table::Hashes, rows, self.rows), (Table::HashRuns, count_packed(state)?, self.packed)];
+        let more = |(table, there, asked_for): (Table, u64, u64)| Some((table, there.checked_sub(asked_for)?));
+        Ok(counts.into_iter().filter_map(more).find(|(_, more)| *more > 0))
+    }
+}
+
+fn is_packed(state: &impl Read, era: Era, row: HashRow) -> Result<bool, StoreError> {
+    for level in 0..=LAST_LEVEL {
+        if Run::holding(era, level).contains(state, row)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Where a missing row should be.
+fn place_of(state: &impl Read, era: Era, row: HashRow) -> Result<(Table, Vec<u8>), StoreError> {
+    let run = Run::holding(era, 0);
+    let is_packed = match first_row(state)? {
+        Some((first, _)) if first < era => false,
+        Some((first, _)) if first == era => run.last_row(state)? >= Some(row),
+        _ => state.any(Table::HashRuns, &[])?,
+    };
+    Ok(match is_packed {
+        true => (Table::HashRuns, run.key(row).to_vec()),
+        false => (Table::Hashes, row_key(era, row).to_vec()),
+    })
+}
+
+/// Rows in runs. One that is being merged is counted once.
+fn count_packed(state: &impl Read) -> Result<u64, StoreError> {
+    let (mut count, mut merging) = (0, None);
+    state.each(Table::HashRuns, &[], |key, value| {
+        let page = Page::read((key, value))?;
+        let parent = match merging {
+            Some((run, parent)) if run == page.run => parent,
+            _ => match page.run.parent() {
+                Some(parent) => parent.last_row(state)?.map(|_| parent),
+                None => None,
+            },
+        };
+        merging = Some((page.run, parent));
+        for row in page.rows_from(0) {
+            count += match parent {
+                Some(parent) if parent.contains(state, row)? => 0,
+                _ => 1,
+            };
+        }
+        Ok(true)
+    })?;
+    Ok(count)
+}

@@ -1,0 +1,203 @@
+//! Old rows of hashes, packed into runs.
+//!
+//! A run holds the rows of some eras that lie side by side, sorted, in pages: a row of [`Table::HashRuns`] has as many
+//! rows of hashes as fill a page of the file. The key of a page is level and first era of its run, and the last row in
+//! it, so that the page in which something may be is found by one search.
+
+use super::Era;
+use super::row::HashRow;
+use crate::model::Hash256;
+use crate::store::{Entry, Read, StoreError, Table, Walk};
+
+/// Rows of a full page. With key and checksum they take one page of the file.
+pub const PAGE_ROWS: usize = 254;
+/// Runs of a level that are merged into one of the next level, as a power of two.
+const FAN_IN_BITS: u32 = 2;
+/// How many those are.
+pub const FAN_IN: u64 = 1 << FAN_IN_BITS;
+/// The run of this level would hold all eras.
+pub const LAST_LEVEL: u8 = (Era::BITS / FAN_IN_BITS) as u8;
+
+const RUN_BYTES: usize = 1 + size_of::<Era>();
+const KEY_BYTES: usize = RUN_BYTES + HashRow::BYTES;
+
+/// A run, which may have no page. It begins at a multiple of the eras that a run of its level holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// Level 0 has the runs of single eras.
+    pub level: u8,
+    /// Its first era.
+    pub start: Era,
+}
+
+impl Run {
+    /// The run of a level that holds an era.
+    pub fn holding(era: Era, level: u8) -> Run {
+        let behind = u64::from(era) / Run::eras(level) * Run::eras(level);
+        Run { level, start: behind as Era }
+    }
+
+    /// Eras that a run of a level holds.
+    fn eras(level: u8) -> u64 {
+        1 << (FAN_IN_BITS * u32::from(level))
+    }
+
+    /// The era behind its last one.
+    pub fn end(self) -> u64 {
+        u64::from(self.start) + Run::eras(self.level)
+    }
+
+    /// The run behind it, of its level or, behind the last one, of the next.
+    fn next(self) -> Option<Run> {
+        match Era::try_from(self.end()) {
+            Ok(start) => Some(Run { start, ..self }),
+            Err(_) => (self.level < LAST_LEVEL).then_some(Run { level: self.level + 1, start: 0 }),
+        }
+    }
+
+    /// The run into which it is merged with those beside it.
+    pub fn parent(self) -> Option<Run> {
+        (self.level < LAST_LEVEL).then(|| Run::holding(self.start, self.level + 1))
+    }
+
+    /// The runs that are merged into it.
+    pub fn children(self) -> impl Iterator<Item = Run> {
+        let level = self.level.checked_sub(1);
+        let child =
+            move |level| (0..FAN_IN).map(move |place| (level, u64::from(self.start) + place * Run::eras(level)));
+        level.into_iter().flat_map(child).map(|(level, start)| Run { level, start: start as Era })
+    }
+
+    /// Key of the page whose last row is this.
+    pub fn key(self, last: HashRow) -> [u8; KEY_BYTES] {
+        let mut key = [0; KEY_BYTES];
+        key[0] = self.level;
+        key[1..RUN_BYTES].copy_from_slice(&self.start.to_be_bytes());
+        key[RUN_BYTES..].copy_from_slice(&last.to_bytes());
+        key
+    }
+
+    /// The row with which it ends; `None` if it has no page.
+    pub fn last_row(self, state: &impl Read) -> Result<Option<HashRow>, StoreError> {
+        let mut walk = state.walk(Table::HashRuns)?;
+        let behind = match self.next() {
+            Some(next) => walk.seek(&next.key(HashRow::LOWEST))?,
+            None => None,
+        };
+        let last = if behind.is_some() { walk.previous()? } else { walk.last()? };
+        let page = last.map(Page::read).transpose()?;
+        Ok(page.filter(|page| page.run == self).map(|page| page.last()))
+    }
+
+    /// Whether it holds a row.
+    pub fn contains(self, state: &impl Read, row: HashRow) -> Result<bool, StoreError> {
+        let page = Page::seek(&mut state.walk(Table::HashRuns)?, self, row)?;
+        Ok(page.is_some_and(|page| page.run == self && page.get(page.place_of(row)) == Some(row)))
+    }
+}
+
+/// A page of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// The run.
+    pub run: Run,
+    rows: &'a [[u8; HashRow::BYTES]],
+}
+
+impl<'a> Page<'a> {
+    /// Reads an entry of the table.
+    pub fn read((key, value): Entry<'a>) -> Result<Page<'a>, StoreError> {
+        let page = Page::parse(key, value);
+        page.ok_or_else(|| StoreError::Corrupt { table: Table::HashRuns, key: key.to_vec() })
+    }
+
+    fn parse(key: &[u8], value: &'a [u8]) -> Option<Page<'a>> {
+        let (level, rest) = key.split_first()?;
+        let (start, last) = rest.split_first_chunk()?;
+        let (rows, []) = value.as_chunks() else { return None };
+        let (level, start) = (*level, Era::from_be_bytes(*start));
+        let is_one =
+            level <= LAST_LEVEL && Run::holding(start, level).start == start && last == rows.last()?.as_slice();
+        is_one.then_some(Page { run: Run { level, start }, rows })
+    }
+
+    /// The page of a run in which a row is if it is there; or a page of a later run, if the run has none such.
+    pub fn seek(walk: &mut Walk<'a>, run: Run, row: HashRow) -> Result<Option<Page<'a>>, StoreError> {
+        walk.seek(&run.key(row))?.map(Page::read).transpose()
+    }
+
+    /// How many rows it has, at least one.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The row at a place.
+    pub fn get(&self, place: usize) -> Option<HashRow> {
+        self.rows.get(place).copied().map(HashRow::from_bytes)
+    }
+
+    /// Its last row.
+    pub fn last(&self) -> HashRow {
+        self.rows.last().copied().map_or(HashRow::LOWEST, HashRow::from_bytes)
+    }
+
+    /// Rows before the first one that is not below a row.
+    pub fn place_of(&self, row: HashRow) -> usize {
+        self.rows.partition_point(|bytes| HashRow::from_bytes(*bytes) < row)
+    }
+
+    /// Its rows from a place on.
+    pub fn rows_from(self, place: usize) -> impl Iterator<Item = HashRow> {
+        self.rows.iter().skip(place).copied().map(HashRow::from_bytes)
+    }
+}
+
+/// Calls `visit` with the rows that may be those of a hash, in runs with eras from `oldest` on, till it has an answer and
+/// the runs of that level are through: those of the next level are older. Its last answer.
+pub fn search<T>(
+    state: &impl Read,
+    oldest: Era,
+    hash: &Hash256,
+    mut visit: impl FnMut(HashRow) -> Result<Option<T>, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let (mut walk, mut found) = (state.walk(Table::HashRuns)?, None);
+    let first = HashRow::first_of(hash);
+    let mut from = Some(Run::holding(oldest, 0));
+    while let Some(run) = from {
+        let Some(page) = Page::seek(&mut walk, run, first)? else { break };
+        if page.run.level > run.level && found.is_some() {
+            break;
+        }
+        let lowest = Run::holding(oldest, page.run.level);
+        from = if page.run < lowest {
+            Some(lowest)
+        } else if page.last() < first {
+            // The first page of a run behind the one that was looked for.
+            Some(page.run)
+        } else {
+            found = search_page(&mut walk, page, hash, &mut visit)?.or(found);
+            page.run.next()
+        };
+    }
+    Ok(found)
+}
+
+/// The same in one run, from the page on in which the first such row is if there is one.
+fn search_page<'a, T>(
+    walk: &mut Walk<'a>,
+    mut page: Page<'a>,
+    hash: &Hash256,
+    visit: &mut impl FnMut(HashRow) -> Result<Option<T>, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let (run, mut found) = (page.run, None);
+    let mut place = page.place_of(HashRow::first_of(hash));
+    while let Some(row) = page.get(place).filter(|row| row.may_be_of(hash)) {
+        found = visit(row)?.or(found);
+        place += 1;
+        if place == page.len() {
+            let Some(next) = walk.next()?.map(Page::read).transpose()?.filter(|next| next.run == run) else { break };
+            (page, place) = (next, 0);
+        }
+    }
+    Ok(found)
+}
