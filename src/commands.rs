@@ -1,5 +1,6 @@
 //! The commands that work on a store and then end.
 
+mod history;
 mod reindex;
 
 use std::fmt;
@@ -266,9 +267,11 @@ fn take_in(
 
 /// `nisd check`.
 pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
-    let (store, network) = open_to_read(&command.store, settings, stop)?;
+    let (store, mut network) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    // Whatever is set, what is there is compared.
+    network.chain.history_from = state::history_from(&snapshot, tip.height)?;
     let trusted_below = command.trust_below.map_or(Ok(Height(0)), |checkpoint| has_block(&snapshot, checkpoint))?;
     let folder = scratch_folder(&command.store.data)?;
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
@@ -280,7 +283,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let intake = Intake::of(&scratch, &network, nemesis.to_vec(), source, options)?;
     let intake = intake.keeping_state_only(old_values_from);
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
-    let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from);
+    let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from, network.chain.history_from);
     let reached = take_in(intake, &clock, clocks, Some(tip.height), &mut comparison)?;
     if reached < tip.height {
         return Err(BrokenChain::Missing(reached.next()).into());

@@ -2,7 +2,7 @@
 
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
-use crate::state::{self, BlockContext, Effect, Ledger, StateError, assign_ids, catalogue};
+use crate::state::{self, BlockContext, Effect, Ledger, Place, StateError, assign_ids, catalogue};
 use crate::store::{Batch, Read, StoreError, StoredBlock, Table, Write, block_key};
 
 /// Blocks that go with each one that comes, where only some are kept.
@@ -87,8 +87,9 @@ pub fn record(
 ) -> Result<(), StateError> {
     let (id, index) = settled.transactions[number];
     let transaction = &block.transactions[index];
-    ledger.index_transaction(transaction, &hashes[index], index as u32, (id, settled.ids.0))?;
-    catalogue::record(ledger.batch, transaction, settled.rows[index], block.height, ledger.network.byte)
+    let place = Place { height: block.height, index: index as u32 };
+    ledger.index_transaction(transaction, &hashes[index], place.index, (id, settled.ids.0))?;
+    catalogue::record(ledger.batch, transaction, settled.rows[index], place, ledger.network.byte)
 }
 
 /// What is kept of the blocks that are carried out, besides what they do to the state.

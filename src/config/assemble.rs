@@ -13,8 +13,9 @@ use super::settings::{
 };
 use super::table::{self, OPTIONAL_FEATURES};
 use super::values;
+use crate::model::Height;
 use crate::model::address::NetworkByte;
-use crate::model::network::Network;
+use crate::model::network::{ChainParameters, Network};
 
 impl Settings {
     /// Reads all settings; the error lists everything that is wrong.
@@ -58,13 +59,16 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let harvester_keys = reader.secrets("nis.additionalHarvesterPrivateKeys");
     let unlocked_limit = reader.integer("nis.unlockedLimit");
     let features = features(reader);
+    let history_from = reader.integer("nisd.historyFrom").map(|height| Height(height.unsigned_abs()));
     let ip_detection = ip_detection(reader);
     let offline = reader.boolean("nisd.offline");
     // Without the network nobody can say whether addresses are right.
     let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
     let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis } = identity?;
+    let history_from = history_from.filter(|_| features.historical_account_data);
+    let chain = ChainParameters { history_from, ..chain? };
     Some(Settings {
-        network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain: chain? },
+        network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain },
         nemesis,
         data: data?,
         map_size: map_size?,

@@ -92,10 +92,17 @@ pub fn importance(state: &impl Read, address: &Address) -> Result<Option<Account
 
 /// The same for the account that has a number.
 pub fn importance_at(state: &impl Read, account: AccountNumber) -> Result<Option<AccountImportance>, StoreError> {
-    let Some(last) = last_recalculation(state)? else { return Ok(None) };
-    let mut walk = state.walk(Table::Importances)?;
-    let chunk = walk.seek(&chunk_key(last.height, account))?;
-    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(last.height))) else { return Ok(None) };
+    last_recalculation(state)?.map_or(Ok(None), |last| importance_in(state, last.height, account))
+}
+
+/// The same in the list of an earlier recalculation, if that is kept.
+pub fn importance_in(
+    state: &impl Read,
+    list: Height,
+    account: AccountNumber,
+) -> Result<Option<AccountImportance>, StoreError> {
+    let chunk = state.walk(Table::Importances)?.seek(&chunk_key(list, account))?;
+    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(None) };
     let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
     let found = entries.binary_search_by(|entry| entry[..4].cmp(&account.key()));
     let Ok(index) = found else { return Ok(None) };
@@ -187,6 +194,19 @@ pub fn forget_above(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreEr
             None => return Ok(()),
         }
     }
+}
+
+/// Below which height lists can be forgotten now that those below `lowest` are not needed: no more than two of them, so
+/// that the rest of a long history goes in small parts.
+pub fn forgettable_below(state: &impl Read, lowest: Height) -> Result<Height, StoreError> {
+    let mut walk = state.walk(Table::Importances)?;
+    let mut from = Height(0);
+    for _ in 0..2 {
+        let Some((key, _)) = walk.seek(&list_key(from))? else { return Ok(lowest) };
+        let list = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
+        from = list.ok_or(StoreError::Damaged("a recalculation's key"))?.next();
+    }
+    Ok(from.min(lowest))
 }
 
 /// Forgets at most one chunk of the lists below a height; whether there is more.

@@ -12,6 +12,9 @@ pub enum Table {
     /// Grouped height → what was recalculated; grouped height ‖ account number → importances up to that account
     /// ([`crate::state::AccountImportance`]).
     Importances,
+    /// Account number ‖ height → the balance that the account had from that height on until it changed; only if that is
+    /// kept ([`crate::state::BalanceWalk`]). What heights are known is in a row of its own.
+    BalanceHistory,
     /// Account number → what blocks change of an account ([`crate::state::Account`]).
     Accounts,
     /// Decoded address → account number.
@@ -57,19 +60,23 @@ pub enum Table {
     Harvests,
     /// Row → provision of a namespace; nothing is ever forgotten ([`crate::state::catalogue::Provision`]).
     Provisions,
-    /// Row → definition of a mosaic; nothing is ever forgotten.
+    /// Row → definition of a mosaic with the height of its block; nothing is ever forgotten.
     Definitions,
     /// List ‖ row → nothing: rows in the order in which they are paged through ([`crate::state::catalogue::List`]).
     Lists,
+    /// Row of the definition that was in force ‖ height ‖ index in the block → change of a mosaic's supply; nothing is
+    /// ever forgotten ([`crate::state::catalogue::SupplyWalk`]).
+    SupplyChanges,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 26] = [
+    pub const ALL: [Table; 28] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
         Table::Importances,
+        Table::BalanceHistory,
         Table::Accounts,
         Table::Numbers,
         Table::Identities,
@@ -92,9 +99,11 @@ impl Table {
         Table::Provisions,
         Table::Definitions,
         Table::Lists,
+        Table::SupplyChanges,
     ];
 
-    /// Tables that a block changes through the journal and an undo restores.
+    /// The tables that follow from the blocks alone, whatever a node is told to keep besides. A block changes them through
+    /// the journal, and an undo restores them.
     pub fn state() -> impl Iterator<Item = Table> {
         Table::ALL.into_iter().skip(Table::Accounts as usize)
     }
@@ -120,6 +129,7 @@ impl Table {
             Table::Blocks => "blocks",
             Table::Undo => "undo",
             Table::Importances => "importances",
+            Table::BalanceHistory => "balance-history",
             Table::Accounts => "accounts",
             Table::Numbers => "numbers",
             Table::Identities => "identities",
@@ -142,6 +152,7 @@ impl Table {
             Table::Provisions => "provisions",
             Table::Definitions => "definitions",
             Table::Lists => "lists",
+            Table::SupplyChanges => "supply-changes",
         }
     }
 }
