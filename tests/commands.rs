@@ -518,13 +518,17 @@ fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize)
 
 #[test]
 fn a_check_finds_a_flipped_bit_in_every_table() {
-    let place = full();
+    let place = Place::new();
+    let history = ["--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"];
+    place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &history).expect_success();
     let whole = fs::read(place.data().join("data.mdb")).expect("the store");
     let mut empty = Vec::new();
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Meta) {
         let mut rows = rows(&place.data(), table);
         // What is known of all hashes depends on a setting that may change, so that it cannot be compared.
         rows.retain(|(key, _)| table != Table::Totals || key != state::HASH_TOTALS_KEY);
+        // Of a history that is said to be shorter only that much is compared.
+        rows.retain(|(key, _)| table != Table::BalanceHistory || state::history_height(key).is_some());
         if rows.is_empty() {
             empty.push(table.name());
         }

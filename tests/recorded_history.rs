@@ -4,14 +4,16 @@ mod common;
 #[path = "common/recorded_chain.rs"]
 mod recorded_chain;
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use common::daemon::run;
 use common::exchange::{Exchange, read_file};
 use common::{loudly, shared};
 use nisd::model::{Address, Height, MosaicDefinition, MosaicId};
 use nisd::state::AccountHistory;
 use nisd::state::catalogue::{List, Supply, SupplyWalk, definition_at};
-use nisd::store::{Read, Snapshot, Store, Table};
+use nisd::store::{AccessMode, Options, Read, Snapshot, Store, Table};
 use recorded_chain::Chain;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -110,6 +112,48 @@ fn what_accounts_of_the_chain_all_forks_had_is_as_recorded() {
 #[test]
 fn what_accounts_of_the_chain_one_year_had_is_as_recorded() {
     what_accounts_had_is_as_recorded("one-year", "one-year.jsonl.gz");
+}
+
+/// Heights of the lists of importances in a store.
+fn lists(store: &Store) -> BTreeSet<u64> {
+    let keys = store.snapshot().expect("a snapshot").keys(Table::Importances, &[]).expect("a store");
+    keys.iter().map(|key| u64::from_be_bytes(key[..8].try_into().expect("a height"))).collect()
+}
+
+#[test]
+fn importances_are_kept_from_the_height_that_is_set_and_go_in_small_parts_afterwards() {
+    let Some(mut chain) = Chain::open("all-forks") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    chain.network.chain.history_from = Some(Height(1000));
+    let store = chain.store(folder.path());
+    let groups = |from: u64, to: u64| (from..=to).map(|number| number * 359).collect::<BTreeSet<_>>();
+    chain.import(&store, 3600);
+    assert_eq!(lists(&store), groups(2, 10), "the one in force at height 1000 is the first");
+    chain.network.chain.history_from = None;
+    for (to, first) in [(3948, 2), (3949, 4), (4010, 4)] {
+        chain.import(&store, to);
+        assert_eq!(lists(&store).first(), Some(&(first * 359)), "at height {to}");
+    }
+}
+
+#[test]
+fn a_check_compares_importances_of_a_long_history_from_where_it_is_known() {
+    let Some(mut chain) = Chain::open("all-forks") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    chain.network.chain.history_from = Some(Height(1000));
+    chain.import(&chain.store(folder.path()), u64::MAX);
+    let check = || run(["check", "--data", folder.path().to_str().expect("a path")]);
+    check().expect_success();
+    let (store, _) = Store::open_existing(folder.path(), AccessMode::Exclusive, Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    let keys = batch.keys(Table::Importances, &(5 * 359u64).to_be_bytes()).expect("a list");
+    let key = keys.last().expect("entries").clone();
+    let mut value = batch.get(Table::Importances, &key).expect("a store").expect("entries").to_vec();
+    value[9] ^= 1;
+    batch.put_unjournaled(Table::Importances, &key, &value).expect("room");
+    batch.commit().expect("room");
+    drop(store);
+    check().expect_failure(1, &["the importances"]);
 }
 
 /// The mosaic that is asked for, and at what height; `None` if the request is not of the usual form.

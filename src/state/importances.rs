@@ -223,6 +223,23 @@ mod tests {
     use crate::store::test_store;
 
     #[test]
+    fn of_a_long_history_of_lists_two_can_be_forgotten_at_a_time() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        assert_eq!(forgettable_below(&batch, Height(9)).unwrap(), Height(9));
+        for height in [1, 359, 718, 1077].map(Height) {
+            let recalculation = RecalculationRecord { height, handed_over: 2, eligible: 2 };
+            ListWriter::begin(recalculation, &mut batch).unwrap().finish(&mut batch).unwrap();
+        }
+        for (lowest, expected) in [(1, 1), (359, 359), (718, 360), (1077, 360), (2000, 360)] {
+            assert_eq!(forgettable_below(&batch, Height(lowest)).unwrap(), Height(expected), "{lowest}");
+        }
+        while forget_below(&mut batch, Height(360)).unwrap() {}
+        let lists = batch.keys(Table::Importances, &[]).unwrap();
+        assert_eq!(lists, [718, 1077].map(|height| list_key(Height(height)).to_vec()));
+    }
+
+    #[test]
     fn a_list_whose_last_account_is_not_that_of_its_key_is_damage_and_not_walked_for_ever() {
         let (store, _folder) = test_store();
         let mut batch = store.begin().unwrap();

@@ -12,9 +12,6 @@ pub enum Table {
     /// Grouped height → what was recalculated; grouped height ‖ account number → importances up to that account
     /// ([`crate::state::AccountImportance`]).
     Importances,
-    /// Account number ‖ height → the balance that the account had from that height on until it changed; only if that is
-    /// kept ([`crate::state::BalanceWalk`]). What heights are known is in a row of its own.
-    BalanceHistory,
     /// Account number → what blocks change of an account ([`crate::state::Account`]).
     Accounts,
     /// Decoded address → account number.
@@ -67,6 +64,9 @@ pub enum Table {
     /// Row of the definition that was in force ‖ height ‖ index in the block → change of a mosaic's supply; nothing is
     /// ever forgotten ([`crate::state::catalogue::SupplyWalk`]).
     SupplyChanges,
+    /// Account number ‖ height → the balance that the account had from that height on until it changed; only if that is
+    /// kept ([`crate::state::AccountHistory`]). What heights are known is in a row of its own.
+    BalanceHistory,
 }
 
 impl Table {
@@ -76,7 +76,6 @@ impl Table {
         Table::Blocks,
         Table::Undo,
         Table::Importances,
-        Table::BalanceHistory,
         Table::Accounts,
         Table::Numbers,
         Table::Identities,
@@ -100,12 +99,14 @@ impl Table {
         Table::Definitions,
         Table::Lists,
         Table::SupplyChanges,
+        Table::BalanceHistory,
     ];
 
     /// The tables that follow from the blocks alone, whatever a node is told to keep besides. A block changes them through
     /// the journal, and an undo restores them.
     pub fn state() -> impl Iterator<Item = Table> {
-        Table::ALL.into_iter().skip(Table::Accounts as usize)
+        let follow = |table: &Table| *table >= Table::Accounts && *table != Table::BalanceHistory;
+        Table::ALL.into_iter().filter(follow)
     }
 
     /// Whether new rows come behind all others, so that its pages can be filled one after the other.
@@ -129,7 +130,6 @@ impl Table {
             Table::Blocks => "blocks",
             Table::Undo => "undo",
             Table::Importances => "importances",
-            Table::BalanceHistory => "balance-history",
             Table::Accounts => "accounts",
             Table::Numbers => "numbers",
             Table::Identities => "identities",
@@ -153,6 +153,7 @@ impl Table {
             Table::Definitions => "definitions",
             Table::Lists => "lists",
             Table::SupplyChanges => "supply-changes",
+            Table::BalanceHistory => "balance-history",
         }
     }
 }
