@@ -10,6 +10,7 @@ use std::str::FromStr;
 use common::daemon::run;
 use common::exchange::{Exchange, read_file};
 use common::{loudly, shared};
+use nisd::chain::rollback;
 use nisd::model::{Address, Height, MosaicDefinition, MosaicId};
 use nisd::state::AccountHistory;
 use nisd::state::catalogue::{List, Supply, SupplyWalk, definition_at};
@@ -251,6 +252,26 @@ fn supplies_are_as_recorded(name: &str, file: &str) {
     }
     loudly(&format!("{name}: {count} supplies are as recorded, but {others} that NIS1 breaks off at an equal levy"));
     assert!(count > 10 && others < 5, "{name}: {count} supplies, {others} of them others");
+}
+
+#[test]
+fn a_rollback_takes_changes_of_supply_back() {
+    let (chain, folder) = (Chain::tiny(), tempfile::tempdir().expect("a folder"));
+    let store = chain.store(folder.path());
+    let coin = MosaicId::parse("tiny:coin").expect("a mosaic");
+    let supply = || {
+        let snapshot = store.snapshot().expect("a snapshot");
+        let mut walk = SupplyWalk::new(&snapshot, &coin, Height(1000)).expect("a store")?;
+        Some(walk.go_on(&snapshot, || true).expect("a store").expect("an end").units)
+    };
+    chain.import(&store, 60);
+    assert_eq!(supply(), Some(1_000_400));
+    for (height, expected) in [(50, Some(1_000_500)), (15, Some(1_000_000)), (9, None)] {
+        let mut batch = store.begin().expect("a batch");
+        rollback(&mut batch, Height(height)).expect("a rollback");
+        batch.commit().expect("a commit");
+        assert_eq!(supply(), expected, "at height {height}");
+    }
 }
 
 #[test]

@@ -77,8 +77,8 @@ struct History {
 }
 
 impl<'a, R: Read> Comparison<'a, R> {
-    /// Begins. The scratch store keeps old values of what the blocks from a height on change, and what accounts had from
-    /// the height on from which this store knows it.
+    /// Begins. The scratch store keeps old values of what the blocks from a height on change, and what accounts had
+    /// from where this store knows it.
     pub fn new(
         ours: &'a R,
         scratch: &'a Store,
@@ -145,8 +145,8 @@ impl<'a, R: Read> Comparison<'a, R> {
         if let Some(difference) = self.history.as_ref().map_or(Ok(None), |history| history.compare_count(ours))? {
             return Ok(Some(difference));
         }
-        // A store that went back has fewer of the old lists and old values; those that it has are the last ones. One that
-        // was told to keep a history has more of the lists.
+        // A store that went back has fewer of the old lists and old values; those that it has are the last ones. One
+        // that was told to keep a history has more of the lists.
         let first = first_key(ours, Table::Importances)?.max(first_key(&computed, Table::Importances)?);
         if let Some(key) = different_key(ours, &computed, Table::Importances, &first, |a, b| a == b)? {
             return Ok(Some(Difference::Importances(key)));
@@ -159,7 +159,7 @@ impl<'a, R: Read> Comparison<'a, R> {
             return Ok(None);
         }
         let first = first.max(block_key(self.old_values_from).to_vec());
-        // Whether a block kept a history, which is known only of the last ones, decides what undoing it takes back of that.
+        // Whether a block kept a history, which is known only of the last ones, decides what undoing it takes back of it.
         let history_from = self.history.as_ref().map(|history| block_key(history.from));
         let keeps = |key: &[u8]| history_from.as_ref().is_some_and(|from| key > from.as_slice());
         let is_same = |a: Entry<'_>, b: Entry<'_>| {

@@ -291,6 +291,18 @@ mod tests {
     }
 
     #[test]
+    fn what_accounts_had_is_kept_from_the_height_that_is_set_if_it_is_kept() {
+        let from = |features: &str, height: Option<&str>| {
+            let height = height.map(|height| flag("nisd.historyFrom", height));
+            let flags = [flag("nis.optionalFeatures", features)].into_iter().chain(height).collect();
+            build(None, flags, Some(Path::new("/"))).unwrap().network.chain.history_from
+        };
+        assert_eq!(from("HISTORICAL_ACCOUNT_DATA", None), Some(Height::NEMESIS));
+        assert_eq!(from("HISTORICAL_ACCOUNT_DATA", Some("7")), Some(Height(7)));
+        assert_eq!(from("TRANSACTION_HASH_LOOKUP", Some("7")), None);
+    }
+
+    #[test]
     fn map_sizes_are_whole_pages() {
         assert_eq!(map_size(0x12345), 0x10000);
         assert_eq!(map_size(1 << 30), 1 << 30);

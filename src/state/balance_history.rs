@@ -1,8 +1,8 @@
 //! What accounts had at earlier heights, on a node that is told to keep it.
 //!
-//! When a block changes a balance, the one before is kept under the height from which on the account had it. So a change
-//! costs one row, a balance that never changed costs none, and what is kept stays true as long as its block is in the
-//! chain. Which heights are known is in a row of its own that every block moves on. A block that keeps nothing leaves
+//! When a block changes a balance, the one before is kept under the height from which on the account had it. So a
+//! change costs one row, a balance that never changed costs none, and what is kept stays true as long as its block is in
+//! the chain. Which heights are known is in a row of its own that every block moves on. A block that keeps nothing leaves
 //! it behind, and from then on nothing counts as known; the next one that keeps something begins anew.
 
 use super::bytes::{ByteReader, ByteWriter};

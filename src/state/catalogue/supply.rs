@@ -7,8 +7,8 @@ use crate::state::bytes::{ByteReader, ByteWriter};
 use crate::state::trail::Place;
 use crate::store::{Read, StoreError, Table, Write};
 
-/// Blocks after a provision up to which the root counts as renewed by the next: a year, a month and a day of 1440 blocks.
-/// So does NIS1, however many blocks a day has on the network.
+/// Blocks after a provision up to which the root counts as renewed by the next: a year, a month and a day of 1440
+/// blocks. So does NIS1, however many blocks a day has on the network.
 const TERM: u64 = (365 + 30 + 1) * 1440;
 
 /// Enters a change of a mosaic's supply. It belongs to the definition that is in force.
@@ -39,14 +39,15 @@ pub struct Supply {
     pub definition: MosaicDefinition,
     /// Whole units that there are.
     pub units: i64,
-    /// Height at which its namespace ends as NIS1 counts here, renewals after this height included; `None` if the root was
-    /// first rented in the block of the definition.
+    /// Height at which its namespace ends as NIS1 counts here, renewals after this height included; `None` if the root
+    /// was first rented in the block of the definition.
     pub expiration: Option<Height>,
 }
 
-/// A calculation of the supply of a mosaic at a height, that can be interrupted. It looks at one row after the other: at
-/// the definitions that differ from the newest in their description only, at the changes of supply since the oldest of
-/// them, and at the provisions of the root. It holds nothing of the store, so that it can be kept while the chain grows.
+/// A calculation of the supply of a mosaic at a height, that can be interrupted. It looks at one row after the other:
+/// at the definitions that differ from the newest in their description only, at the changes of supply since the oldest
+/// of them, and at the provisions of the root. It holds nothing of the store, so that it can be kept while the chain
+/// grows. Two levies are equal if all their members are; NIS1 takes equal numbers above 127 for different.
 #[derive(Clone, Debug)]
 pub struct SupplyWalk {
     height: Height,
@@ -181,4 +182,85 @@ fn first_row_at(state: &impl Read, table: Table, height: Height) -> Result<u64, 
         }
     }
     Ok(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{record_definition, record_provision};
+    use super::*;
+    use crate::model::{Address, NamespaceId, NetworkByte};
+    use crate::store::{Batch, test_store};
+
+    const NETWORK: NetworkByte = NetworkByte::TESTNET;
+
+    /// Provisions of the root `a` and definitions of the mosaic `a:b`, by height; those of a definition with its levy's
+    /// fee, 0 for none.
+    fn build(batch: &mut Batch<'_>, provisions: &[u64], definitions: &[(u64, u64)]) {
+        let owner = Address::from_stored([b'T'; 40]);
+        for (row, height) in (1..).zip(provisions) {
+            let provision = Provision { height: Height(*height), owner, name: NamespaceId::parse("a").unwrap() };
+            record_provision(batch, &provision, row, NETWORK).unwrap();
+        }
+        for (row, (height, fee)) in (1..).zip(definitions) {
+            let mut definition = definition();
+            definition.description = format!("since {height}");
+            definition.levy = (*fee > 0).then(|| crate::model::mosaic::Levy {
+                kind: crate::model::mosaic::LevyKind::Absolute,
+                recipient: owner,
+                mosaic: MosaicId::xem(),
+                fee: *fee,
+            });
+            record_definition(batch, &definition, row, Height(*height), NETWORK).unwrap();
+        }
+    }
+
+    fn definition() -> MosaicDefinition {
+        let mut definition = MosaicDefinition::xem();
+        definition.id = MosaicId::parse("a:b").unwrap();
+        definition.properties.initial_supply = 100;
+        definition
+    }
+
+    fn at(batch: &Batch<'_>, height: u64) -> Option<Supply> {
+        let mut walk = SupplyWalk::new(batch, &definition().id, Height(height)).unwrap()?;
+        Some(walk.go_on(batch, || true).unwrap().expect("an end"))
+    }
+
+    #[test]
+    fn the_last_provision_below_the_definition_counts_and_those_after_it_that_came_in_time() {
+        for (provisions, expected) in [
+            (&[5][..], None),
+            (&[4], Some(4)),
+            (&[2, 4, 5], Some(4)),
+            (&[4, 4 + TERM], Some(4 + TERM)),
+            (&[4, 5 + TERM, 6 + TERM], Some(4)),
+            (&[4, 6, 6 + TERM, 6 + 2 * TERM], Some(6 + 2 * TERM)),
+        ] {
+            let (store, _folder) = test_store();
+            let mut batch = store.begin().unwrap();
+            build(&mut batch, provisions, &[(5, 0)]);
+            assert_eq!(at(&batch, 4), None);
+            let expiration = at(&batch, 5).unwrap().expiration;
+            assert_eq!(expiration, expected.map(|height| Height(height + TERM)), "{provisions:?}");
+        }
+    }
+
+    #[test]
+    fn changes_count_from_the_oldest_definition_on_that_differs_in_its_description_only() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        build(&mut batch, &[1], &[(5, 0), (10, 200), (20, 200)]);
+        for (row, height, units) in [(1u64, 6, 1000i64), (2, 11, 10), (2, 12, -3), (3, 20, 5), (3, 30, 1)] {
+            let key = [changes_key(row, Height(height)).as_slice(), &[0; 4]].concat();
+            batch.insert(Table::SupplyChanges, &key, &units.to_le_bytes()).unwrap();
+        }
+        let supplies =
+            [(5, 100), (9, 1100), (10, 100), (11, 110), (19, 107), (20, 112), (29, 112), (u64::MAX - 1, 113)];
+        for (height, units) in supplies {
+            let supply = at(&batch, height).unwrap();
+            assert_eq!(supply.units, units, "at {height}");
+            let since = [20, 10, 5].into_iter().find(|since| *since <= height).unwrap();
+            assert_eq!(supply.definition.description, format!("since {since}"));
+        }
+    }
 }
