@@ -481,7 +481,7 @@ fn a_check_finds_the_first_difference_of_state_and_blocks() {
     for (table, word) in [
         (Table::Accounts, "table accounts at"),
         (Table::Hashes, "table hashes at"),
-        (Table::Balances, "table balances at tiny"),
+        (Table::Balances, "table balances at"),
         (Table::Importances, "the importances at the tip"),
         (Table::Blocks, "the generation hash of the block at height 60"),
     ] {

@@ -114,7 +114,10 @@ fn within<T>(
 /// Credits a block without fees, and forgets what is old.
 fn harvest(batch: &mut Batch<'_>, network: &Network, height: Height, timestamp: Timestamp) {
     let mut block = BlockContext::new(height, timestamp);
-    Ledger { batch, block: &mut block, network }.harvest(&address(&BOB), Amount::ZERO).unwrap();
+    let mut ledger = Ledger { batch, block: &mut block, network };
+    ledger.harvest(&address(&BOB), Amount::ZERO).unwrap();
+    let mut expiry = ledger.expiry().unwrap();
+    while expiry.step(&mut ledger).unwrap() {}
     let mut pruning = Pruning::due(height, timestamp, &network.chain);
     while pruning.as_mut().is_some_and(|pruning| pruning.step(batch).unwrap()) {}
 }

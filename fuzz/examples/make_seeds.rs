@@ -523,6 +523,9 @@ fn connections() {
 fn known_bytes(table: Table) -> usize {
     match table {
         Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => 4,
+        Table::Tenures | Table::Subnamespaces | Table::Holdings => 4,
+        Table::Mosaics | Table::Balances => 8,
+        Table::MosaicNumbers => 4 + "a.b:c".len(),
         Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::Trails => 8,
         Table::SupplyChanges => 8,
         Table::BalanceHistory => 1,

@@ -94,7 +94,6 @@ impl Node {
 
     /// The key by which something is looked for in a table, or its beginning.
     fn key(&self, table: Table) -> Vec<u8> {
-        let mosaic = [MOSAIC.as_bytes(), &[0, 0, 0, 0, 0]].concat();
         let account = self.accounts[0].as_bytes().as_slice();
         match table {
             Table::Blocks
@@ -106,10 +105,11 @@ impl Node {
             Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => vec![0; 4],
             // This is the row of what is known; with more bytes it is one of the first account.
             Table::BalanceHistory => vec![0],
+            Table::Tenures | Table::Subnamespaces | Table::Holdings => vec![0; 4],
+            Table::MosaicNumbers => [&[0; 4], MOSAIC.as_bytes()].concat(),
             Table::Numbers => self.accounts[0].to_raw().to_vec(),
             Table::Namespaces => ROOT.as_bytes().to_vec(),
-            Table::Mosaics => mosaic,
-            Table::Balances => [MOSAIC.as_bytes(), &[0], account, &[0; 4]].concat(),
+            Table::Mosaics | Table::Balances => vec![0; 8],
             Table::Hashes => [&[0, 0], &HASH.0[..8]].concat(),
             Table::Provisions | Table::Definitions | Table::SupplyChanges => ROW.to_be_bytes().to_vec(),
             Table::Meta | Table::Totals | Table::LeasesByHeight | Table::Lists => Vec::new(),
@@ -150,6 +150,10 @@ impl Node {
             state::mosaic_definition(state, &self.mosaic).map(drop),
             state::owned_mosaic(state, account, self.mosaic.clone()).map(drop),
             state::holdings_after(state, account, None, 100).map(drop),
+            state::each_expired(state, HEIGHT, |expired| {
+                expired.each_balance(state, None, |_, _, _| Ok(true)).map(|()| true)
+            }),
+            StateView::holds_mosaic(state, account).map(drop),
             state::hash_entry(state, &HASH).map(drop),
             state::find_hash(state, &HASH).map(drop),
             state::public_key(state, account).map(drop),

@@ -13,7 +13,8 @@ use crate::crypto::Verifier;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
 use crate::rules::{self, Case, Purpose, ValidationResult};
-use crate::state::{self, BlockContext, Ledger, Pruning};
+use crate::state::catalogue::Relisting;
+use crate::state::{self, BlockContext, Expiry, Ledger, Pruning};
 use crate::store::{Batch, Read, StoredBlock, Write};
 
 /// What judging a block takes, besides the state.
@@ -45,10 +46,12 @@ enum Stage {
     Placing,
     /// Its transactions are carried out; how many were.
     Executing(Box<BlockContext>, Proof, usize),
-    /// They are carried out, and the block is credited; what is old is forgotten.
+    /// They are carried out, and the block is credited; leases end with it.
+    Expiring(Box<(BlockContext, Settled)>, Proof, Expiry),
+    /// What is old is forgotten.
     Pruning(Box<(BlockContext, Settled)>, Proof, Pruning),
-    /// Its transactions are remembered; how many were.
-    Recording(Box<(BlockContext, Settled)>, Proof, usize),
+    /// Its transactions are remembered; how many were, and what the last of them makes active.
+    Recording(Box<(BlockContext, Settled)>, Proof, usize, Option<Relisting>),
     /// What it has changed is written.
     Writing(Box<(BlockContext, Settled)>, Proof),
     /// All is done but that importances are due before it is stored.
@@ -112,27 +115,35 @@ impl Admission {
                 let mut ledger = Ledger { batch, block: &mut context, network };
                 if done == count {
                     let settled = self.settle(&mut ledger, head, conditions)?;
-                    let pruning = ledger.pruning();
-                    let work = Box::new((*context, settled));
-                    match pruning {
-                        Some(pruning) => Stage::Pruning(work, proof, pruning),
-                        None => Stage::Recording(work, proof, 0),
-                    }
+                    let expiry = ledger.expiry()?;
+                    Stage::Expiring(Box::new((*context, settled)), proof, expiry)
                 } else {
                     self.execute(&mut ledger, done, conditions)?;
                     Stage::Executing(context, proof, done + 1)
                 }
             }
+            Stage::Expiring(mut work, proof, mut expiry) => {
+                let mut ledger = Ledger { batch, block: &mut work.0, network };
+                match (expiry.step(&mut ledger)?, ledger.pruning()) {
+                    (true, _) => Stage::Expiring(work, proof, expiry),
+                    (false, Some(pruning)) => Stage::Pruning(work, proof, pruning),
+                    (false, None) => Stage::Recording(work, proof, 0, None),
+                }
+            }
             Stage::Pruning(work, proof, mut pruning) => match pruning.step(batch)? {
                 true => Stage::Pruning(work, proof, pruning),
-                false => Stage::Recording(work, proof, 0),
+                false => Stage::Recording(work, proof, 0, None),
             },
-            Stage::Recording(work, proof, done) if done == count => Stage::Writing(work, proof),
-            Stage::Recording(mut work, proof, done) => {
+            Stage::Recording(work, proof, done, Some(mut relisting)) => {
+                let relisting = relisting.step(batch, network.byte)?.then_some(relisting);
+                Stage::Recording(work, proof, done, relisting)
+            }
+            Stage::Recording(work, proof, done, None) if done == count => Stage::Writing(work, proof),
+            Stage::Recording(mut work, proof, done, None) => {
                 let (context, settled) = &mut *work;
                 let mut ledger = Ledger { batch, block: context, network };
-                apply::record(&mut ledger, &self.block, &self.hashes, settled, done)?;
-                Stage::Recording(work, proof, done + 1)
+                let relisting = apply::record(&mut ledger, &self.block, &self.hashes, settled, done)?;
+                Stage::Recording(work, proof, done + 1, relisting)
             }
             Stage::Writing(mut work, proof) => {
                 if (Ledger { batch, block: &mut work.0, network }).finish_some()? {
@@ -222,6 +233,10 @@ impl Admission {
                 effects
             }
             _ => {
+                // Rules and effects ask for the same accounts: each is read once.
+                for account in rules::accounts_of(transaction, ledger.network.byte) {
+                    ledger.account(&account)?;
+                }
                 let case = self.case(ledger, conditions);
                 let checked = rules::check_transaction(transaction, &case);
                 checked.map_err(|refusal| BlockError::by_rule(refusal, Some(index)))?

@@ -2,7 +2,8 @@
 
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
-use crate::state::{self, BlockContext, Effect, Ledger, Place, StateError, assign_ids, catalogue};
+use crate::state::catalogue::{self, Relisting};
+use crate::state::{self, BlockContext, Effect, Ledger, Place, StateError, assign_ids};
 use crate::store::{Batch, Read, StoreError, StoredBlock, Table, Write, block_key};
 
 /// Blocks that go with each one that comes, where only some are kept.
@@ -64,8 +65,6 @@ pub fn settle(
     let beneficiary = ledger.beneficiary(&signer)?;
     ledger.harvest(&beneficiary, block.total_fee())?;
     ledger.index_harvest(&signer, &beneficiary)?;
-    let term = ledger.network.chain.blocks_per_year();
-    catalogue::expire(ledger.batch, block.height, term, ledger.network.byte)?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
     state::begin_hashes(ledger.batch, first_id)?;
     let (transaction_ids, next_id) = assign_ids(block, first_id);
@@ -77,14 +76,15 @@ pub fn settle(
 }
 
 /// Remembers one transaction of a block that is settled: its hashes, for whom it is of interest, and what it rents or
-/// defines. `number` counts them in the order of their numbers.
+/// defines. `number` counts them in the order of their numbers. What becomes active with it is to be listed before the
+/// next.
 pub fn record(
     ledger: &mut Ledger<'_, impl Write>,
     block: &Block,
     hashes: &[Hashes],
     settled: &Settled,
     number: usize,
-) -> Result<(), StateError> {
+) -> Result<Option<Relisting>, StateError> {
     let (id, index) = settled.transactions[number];
     let transaction = &block.transactions[index];
     let place = Place { height: block.height, index: index as u32 };

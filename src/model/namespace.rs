@@ -55,6 +55,11 @@ impl NamespaceId {
         &self.0
     }
 
+    /// The name without its last part; `None` for a root.
+    pub fn parent(&self) -> Option<NamespaceId> {
+        self.0.rsplit_once('.').map(|(parent, _)| NamespaceId(parent.to_owned()))
+    }
+
     /// The first part.
     pub fn root(&self) -> &str {
         self.parts().next().unwrap_or_default()
@@ -114,5 +119,7 @@ mod tests {
         let parent = NamespaceId::parse("alice").unwrap();
         assert_eq!(parent.child("vouchers").unwrap().as_str(), "alice.vouchers");
         assert_eq!(parent.child("vouchers").unwrap().root(), "alice");
+        assert_eq!(parent.child("vouchers").unwrap().parent(), Some(parent.clone()));
+        assert_eq!(parent.parent(), None);
     }
 }

@@ -26,7 +26,9 @@ pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &Subject<
     if let Some(parent) = &body.parent {
         parent_is_owned(parent, &leases, subject)?;
     }
-    if let Some(newest) = leases.last().filter(|lease| lease.contains(name.as_str())) {
+    if let Some(newest) = leases.last()
+        && case.state.is_in_lease(newest, &name)?
+    {
         require(name.is_root(), FailureNamespaceAlreadyExists)?;
         renewal_is_due(newest, &subject.signer, case)?;
     }
@@ -35,8 +37,8 @@ pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &Subject<
 
 fn parent_is_owned<V: StateView>(parent: &NamespaceId, leases: &[Lease], subject: &Subject<'_, '_, V>) -> Verdict {
     let (height, term) = (subject.case.height, subject.case.chain().blocks_per_year());
-    let newest = leases.last().filter(|lease| lease.contains(parent.as_str()));
-    let newest = newest.ok_or(FailureNamespaceUnknown)?;
+    let newest = leases.last().ok_or(FailureNamespaceUnknown)?;
+    require(subject.case.state.is_in_lease(newest, parent)?, FailureNamespaceUnknown)?;
     require(leases.iter().any(|lease| lease.is_active(height, term)), FailureNamespaceExpired)?;
     require(newest.owner == subject.signer, FailureNamespaceOwnerConflict)
 }

@@ -17,7 +17,7 @@ use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
     MosaicProperties, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
-use crate::state::{Account, Lease, LinkRole, MosaicEntry, RemoteLink, StateView, VestedBalance};
+use crate::state::{Account, Lease, LinkRole, MosaicEntry, RemoteLink, StateView, Tenure, VestedBalance};
 use crate::store::StoreError;
 
 const NOW: Timestamp = Timestamp(10_000);
@@ -35,6 +35,8 @@ struct Memory {
     accounts: BTreeMap<Address, Account>,
     cosignatories: BTreeMap<Address, Vec<Address>>,
     leases: BTreeMap<String, Vec<Lease>>,
+    /// Sub-namespaces of each lease.
+    children: BTreeSet<(Tenure, String)>,
     mosaics: BTreeMap<MosaicId, MosaicEntry>,
     balances: BTreeMap<(MosaicId, Address), u64>,
     hashes: BTreeSet<Hash256>,
@@ -55,6 +57,10 @@ impl StateView for Memory {
 
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
         Ok(self.leases.get(root).cloned().unwrap_or_default())
+    }
+
+    fn is_in_lease(&self, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
+        Ok(name.is_root() || self.children.contains(&(lease.tenure, name.to_string())))
     }
 
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
@@ -120,9 +126,10 @@ impl Scene {
     }
 
     fn lease(&mut self, owner: &PublicKey, root: &str, age: u64, children: &[&str]) {
-        let children = children.iter().map(|child| (*child).to_owned()).collect();
-        let lease = Lease { owner: address(owner), height: Height(self.height - age), children };
-        self.state.leases.entry(root.to_owned()).or_default().push(lease);
+        let leases = self.state.leases.entry(root.to_owned()).or_default();
+        let tenure = Tenure(leases.len() as u32);
+        self.state.children.extend(children.iter().map(|child| (tenure, (*child).to_owned())));
+        leases.push(Lease { owner: address(owner), height: Height(self.height - age), tenure });
     }
 
     /// Alice's mosaic `alice:coin` of 100 units, all hers.

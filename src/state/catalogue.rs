@@ -251,52 +251,55 @@ fn acting(transaction: &Transaction) -> &Transaction {
     transaction.inner().unwrap_or(transaction)
 }
 
-/// Enters a transaction with its number, after its whole block was applied.
+/// Enters a transaction with its number, after its whole block was applied. What it makes active is listed in steps
+/// that follow.
 pub fn record(
     batch: &mut impl Write,
     transaction: &Transaction,
     row: u64,
     place: Place,
     network: NetworkByte,
-) -> Result<(), StateError> {
+) -> Result<Option<Relisting>, StateError> {
     let transaction = acting(transaction);
     let height = place.height;
     match &transaction.body {
         Body::ProvisionNamespace(body) => {
             let name = body.name().map_err(|error| StateError::argument(error.to_string()))?;
             let provision = Provision { height, owner: transaction.signer_address(network), name };
-            Ok(record_provision(batch, &provision, row, network)?)
+            Ok(Some(record_provision(batch, &provision, row)?))
         }
-        Body::MosaicDefinitionCreation(body) => Ok(record_definition(batch, &body.definition, row, height, network)?),
-        Body::MosaicSupplyChange(body) => Ok(supply::record(batch, body, place)?),
-        _ => Ok(()),
+        Body::MosaicDefinitionCreation(body) => {
+            record_definition(batch, &body.definition, row, height, network)?;
+            Ok(None)
+        }
+        Body::MosaicSupplyChange(body) => {
+            supply::record(batch, body, place)?;
+            Ok(None)
+        }
+        _ => Ok(None),
     }
 }
 
-fn record_provision(
-    batch: &mut impl Write,
-    provision: &Provision,
-    row: u64,
-    network: NetworkByte,
-) -> Result<(), StoreError> {
+fn record_provision(batch: &mut impl Write, provision: &Provision, row: u64) -> Result<Relisting, StoreError> {
     let name = &provision.name;
     let own = List::ProvisionsBy(&provision.owner, name.as_str());
     if name.is_root() {
         List::ProvisionsOf(name.as_str()).put(batch, row, true)?;
     }
-    match namespaces::leases(batch, name.as_str())?.pop().filter(|_| name.is_root()) {
+    let relisting = match namespaces::leases(batch, name.as_str())?.pop().filter(|_| name.is_root()) {
         Some(lease) => {
             // The one before is still listed if it has not ended; then it was by the same account.
             if let Some(before) = own.last(batch)? {
                 List::Roots.put(batch, before, false)?;
             }
             List::Roots.put(batch, row, true)?;
-            list_lease(batch, name.as_str(), &lease, true, network)?;
+            Relisting::of_lease(name.as_str(), lease, true)
         }
-        None => list_namespace(batch, name.as_str(), true, network)?,
-    }
+        None => Relisting::of_subnamespace(name.as_str()),
+    };
     own.put(batch, row, true)?;
-    batch.insert(Table::Provisions, &row.to_be_bytes(), &provision.to_bytes())
+    batch.insert(Table::Provisions, &row.to_be_bytes(), &provision.to_bytes())?;
+    Ok(relisting)
 }
 
 fn record_definition(
@@ -321,40 +324,59 @@ fn record_definition(
     List::DefinitionsOf(id).put(batch, row, true)
 }
 
-/// Takes off the lists whatever ends at a height.
-pub fn expire(batch: &mut impl Write, height: Height, term: u64, network: NetworkByte) -> Result<(), StoreError> {
-    namespaces::each_expired(batch, height, term, |batch, root, lease| {
-        if let Some(row) = List::ProvisionsBy(&lease.owner, root).last(batch)? {
-            List::Roots.put(batch, row, false)?;
+/// Takes a root off the list whose last lease ends. What it makes inactive goes in steps that follow.
+pub fn expire(batch: &mut impl Write, root: &str, lease: Lease) -> Result<Relisting, StoreError> {
+    if let Some(row) = List::ProvisionsBy(&lease.owner, root).last(batch)? {
+        List::Roots.put(batch, row, false)?;
+    }
+    Ok(Relisting::of_lease(root, lease, false))
+}
+
+/// Definitions that are listed in one step.
+const ROWS_PER_STEP: usize = 32;
+
+/// Lists the mosaics of namespaces as active, or no longer: some rows in each step.
+pub struct Relisting {
+    listed: bool,
+    /// The namespace in hand, and the row below which its definitions are still to be listed.
+    name: String,
+    before: u64,
+    /// The lease whose sub-namespaces follow.
+    lease: Option<Lease>,
+}
+
+impl Relisting {
+    /// Of a root and all sub-namespaces of one of its leases.
+    fn of_lease(root: &str, lease: Lease, listed: bool) -> Relisting {
+        Relisting { listed, name: root.to_owned(), before: u64::MAX, lease: Some(lease) }
+    }
+
+    /// Of a sub-namespace that has come into being.
+    fn of_subnamespace(name: &str) -> Relisting {
+        Relisting { listed: true, name: name.to_owned(), before: u64::MAX, lease: None }
+    }
+
+    /// Does one step; whether there is more to do.
+    pub fn step(&mut self, batch: &mut impl Write, network: NetworkByte) -> Result<bool, StoreError> {
+        let mut rows = Vec::with_capacity(ROWS_PER_STEP);
+        List::DefinitionsIn(&self.name).each_before(batch, self.before, |row| {
+            rows.push(row);
+            Ok(rows.len() < ROWS_PER_STEP)
+        })?;
+        rows.iter().try_for_each(|row| list_definition(batch, *row, self.listed, network))?;
+        if let Some(last) = rows.last().filter(|_| rows.len() == ROWS_PER_STEP) {
+            self.before = *last;
+            return Ok(true);
         }
-        list_lease(batch, root, lease, false, network)
-    })
-}
-
-/// Lists the mosaics of a root and of all sub-namespaces of its lease as active, or not.
-fn list_lease(
-    batch: &mut impl Write,
-    root: &str,
-    lease: &Lease,
-    listed: bool,
-    network: NetworkByte,
-) -> Result<(), StoreError> {
-    let names = std::iter::once(root).chain(lease.children.iter().map(String::as_str));
-    names.into_iter().try_for_each(|name| list_namespace(batch, name, listed, network))
-}
-
-fn list_namespace(
-    batch: &mut impl Write,
-    namespace: &str,
-    listed: bool,
-    network: NetworkByte,
-) -> Result<(), StoreError> {
-    let mut rows = Vec::new();
-    List::DefinitionsIn(namespace).each_before(batch, u64::MAX, |row| {
-        rows.push(row);
+        let after = if self.name.contains('.') { self.name.as_str() } else { "" };
+        let next = match &self.lease {
+            Some(lease) => namespaces::subnamespaces_after(batch, lease, after, 1)?.pop(),
+            None => None,
+        };
+        let Some(next) = next else { return Ok(false) };
+        (self.name, self.before) = (next, u64::MAX);
         Ok(true)
-    })?;
-    rows.into_iter().try_for_each(|row| list_definition(batch, row, listed, network))
+    }
 }
 
 fn list_definition(batch: &mut impl Write, row: u64, listed: bool, network: NetworkByte) -> Result<(), StoreError> {

@@ -1,12 +1,13 @@
 //! The whole state as one line of JSON, in the format of the recorded chains.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 use sha3::{Digest, Keccak256};
 
 use super::account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
+use super::expiry_log::each_expired;
 use super::hashes;
 use super::importances::{self, AccountImportance};
 use super::mosaics::{self, Edition, MosaicEntry};
@@ -14,8 +15,9 @@ use super::namespaces::{self, Lease};
 use super::numbers::AccountNumber;
 use super::outlinks::Outlink;
 use super::queries;
+use super::view::StateView;
 use crate::codec::text::write_json_double;
-use crate::model::{Address, Height, Network};
+use crate::model::{Address, Height, NamespaceId, Network};
 use crate::store::{Read, StoreError, StoredBlock, Table};
 
 /// Writes the state at the tip `block`, and a line feed.
@@ -121,7 +123,7 @@ fn account_value(
         "cosignatories": texts(queries::cosignatories(state, address)?),
         "cosignatoryOf": texts(queries::cosignatory_of(state, address)?),
         "minCosignatories": account.min_cosignatories,
-        "mosaicIds": mosaics::holdings(state, address)?,
+        "mosaicIds": mosaics::holdings(state, number)?,
         "outlinks": outlinks,
     }))
 }
@@ -185,23 +187,30 @@ fn namespace_value(
     leases: &[Lease],
 ) -> Result<Value, StoreError> {
     let term = network.chain.blocks_per_year();
-    let lease_values = leases.iter().map(|lease| {
-        json!({
+    let mut lease_values = Vec::new();
+    for lease in leases {
+        lease_values.push(json!({
             "owner": lease.owner.as_str(),
             "height": lease.height.0,
             "expiry": lease.height.plus(term).0,
             "active": lease.is_active(height, term),
-            "children": lease.children,
-        })
-    });
-    let lease_values: Vec<Value> = lease_values.collect();
+            "children": namespaces::subnamespaces_after(state, lease, "", usize::MAX)?,
+        }));
+    }
     let mut names = Map::new();
     let mut entries = Map::new();
     if let Some(last) = leases.last() {
-        for name in std::iter::once(root).chain(last.children.iter().map(String::as_str)) {
-            names.insert(name.to_owned(), namespaces::is_active(leases, name, height, term).into());
+        let children = namespaces::subnamespaces_after(state, last, "", usize::MAX)?;
+        for name in std::iter::once(root).chain(children.iter().map(String::as_str)) {
+            let id = NamespaceId::parse(name).map_err(|_| StoreError::Damaged("a namespace"))?;
+            names.insert(name.to_owned(), state.is_namespace_active(&id, height, term)?.into());
         }
-        for id in namespaces::mosaics_of(state, root, last)? {
+        let mut ids = Vec::new();
+        mosaics::each_of(state, last.tenure, |id, _| {
+            ids.push(id);
+            Ok(true)
+        })?;
+        for id in ids {
             let mut history = Vec::new();
             for (edition, entry) in mosaics::history(state, &id)? {
                 history.push(entry_value(state, network, edition, &entry)?);
@@ -236,7 +245,7 @@ fn entry_value(
         "transferable": definition.properties.transferable,
         "levy": levy,
         "supply": supply,
-        "balances": balances_value(mosaics::balances(state, &definition.id, edition)?),
+        "balances": balances_value(mosaics::balances(state, edition)?),
     }))
 }
 
@@ -254,13 +263,24 @@ fn hashes_value(state: &impl Read) -> Result<Value, StoreError> {
 
 fn log_value(state: &impl Read) -> Result<Value, StoreError> {
     let mut log: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
-    state.each(Table::ExpiredMosaics, &[], |key, value| {
+    let mut heights = BTreeSet::new();
+    state.each(Table::ExpiredMosaics, &[], |key, _| {
         let height = key.first_chunk().ok_or(StoreError::Damaged("the log of expired mosaics"))?;
-        let entry = namespaces::parse_log_entry(value)?;
-        let balances = balances_value(entry.balances);
-        let value = json!({ "mosaicId": entry.mosaic, "kind": entry.kind, "balances": balances });
-        log.entry(u64::from_be_bytes(*height)).or_default().push(value);
+        heights.insert(u64::from_be_bytes(*height));
         Ok(true)
     })?;
+    for height in heights {
+        each_expired(state, Height(height), |expired| {
+            let mut balances = Vec::new();
+            expired.each_balance(state, None, |_, address, quantity| {
+                balances.push((address, quantity));
+                Ok(true)
+            })?;
+            let (id, balances) = (expired.id.to_string(), balances_value(balances));
+            let value = json!({ "mosaicId": id, "kind": expired.kind.code(), "balances": balances });
+            log.entry(height).or_default().push(value);
+            Ok(true)
+        })?;
+    }
     Ok(Value::Object(log.into_iter().map(|(height, entries)| (height.to_string(), entries.into())).collect()))
 }

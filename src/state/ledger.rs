@@ -8,10 +8,12 @@ use super::account::{Account, LinkRole, RemoteLink};
 use super::balance_history::{self, HistoryRange};
 use super::effects::Effect;
 use super::error::StateError;
+use super::expiry::Expiry;
+use super::expiry_log::ExpiryLog;
 use super::hashes;
 use super::history;
-use super::mosaics::{self, MosaicEntry};
-use super::namespaces::{self, ExpiryKind, ExpiryLog, Lease};
+use super::mosaics::MosaicEntry;
+use super::namespaces::{self, Lease};
 use super::numbers::{AccountNumber, AccountTotals};
 use super::outlinks::{BlockOutlinks, Outlink};
 use super::pruning::Pruning;
@@ -42,7 +44,7 @@ pub struct BlockContext {
     history: Option<HistoryRange>,
     outlinks: BlockOutlinks,
     trails: BlockTrails,
-    log: ExpiryLog,
+    pub(super) log: ExpiryLog,
 }
 
 /// An account that the block has looked at.
@@ -125,7 +127,7 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// The number of an account that the block changes. One that has none gets the next.
-    fn number(&mut self, address: &Address) -> Result<AccountNumber, StateError> {
+    pub(super) fn number(&mut self, address: &Address) -> Result<AccountNumber, StateError> {
         if let Some(number) = self.open(address)?.number {
             return Ok(number);
         }
@@ -186,21 +188,9 @@ impl<W: Write> Ledger<'_, W> {
             }
             Effect::MinCosignatories { account, change } => self.min_cosignatories(account, *change),
             Effect::Namespace { owner, name } => self.provision(*owner, name),
-            Effect::Definition(definition) => {
-                self.need_namespace(&definition.id.namespace)?;
-                let after_fork = self.block.height.0 >= self.network.chain.forks.mosaic_redefinition;
-                let defined = mosaics::define(self.batch, definition, after_fork, network)?;
-                if let Some(lost) = defined.lost {
-                    self.block.log.add(self.batch, &definition.id, ExpiryKind::Expired, &lost)?;
-                }
-                Ok(())
-            }
-            Effect::Supply { supplier, mosaic, delta, kind } => {
-                mosaics::change_supply(self.batch, supplier, mosaic, *delta, *kind, network)
-            }
-            Effect::MosaicTransfer { from, to, mosaic, quantity } => {
-                mosaics::transfer(self.batch, mosaic, from, to, *quantity, network)
-            }
+            Effect::Definition(definition) => self.define(definition),
+            Effect::Supply { supplier, mosaic, delta, kind } => self.change_supply(supplier, mosaic, *delta, *kind),
+            Effect::MosaicTransfer { from, to, mosaic, quantity } => self.transfer_mosaic(mosaic, from, to, *quantity),
         }
     }
 
@@ -313,11 +303,15 @@ impl<W: Write> Ledger<'_, W> {
         namespaces::provision(self.batch, owner, name, *height, term, log)
     }
 
-    fn need_namespace(&self, name: &NamespaceId) -> Result<(), StateError> {
-        let leases = namespaces::leases(self.batch, name.root())?;
-        let last = leases.last();
-        let found = last.is_some_and(|lease| name.is_root() || lease.children.iter().any(|c| c == name.as_str()));
-        found.then_some(()).ok_or_else(|| StateError::impossible(format!("there is no namespace {name}")))
+    /// The last lease of a namespace's root, if the namespace exists in it.
+    pub(super) fn need_namespace(&self, name: &NamespaceId) -> Result<Lease, StateError> {
+        let lease = namespaces::leases(self.batch, name.root())?.pop();
+        if let Some(lease) = lease
+            && namespaces::is_in_lease(self.batch, &lease, name)?
+        {
+            return Ok(lease);
+        }
+        Err(StateError::impossible(format!("there is no namespace {name}")))
     }
 
     /// The account to which the block of `signer` is credited.
@@ -326,13 +320,16 @@ impl<W: Write> Ledger<'_, W> {
         Ok(self.account(signer)?.forwarded(height, limit).unwrap_or(*signer))
     }
 
-    /// Credits the block and lets namespaces expire. What is old is forgotten afterwards ([`super::Pruning`]).
+    /// Credits the block. Then leases end ([`super::Expiry`]), and what is old is forgotten ([`super::Pruning`]).
     pub fn harvest(&mut self, beneficiary: &Address, fees: Amount) -> Result<(), StateError> {
         self.credit(beneficiary, fees.0)?;
         self.account(beneficiary)?.harvested_blocks += 1;
-        let term = self.network.chain.blocks_per_year();
-        let BlockContext { height, log, .. } = &mut *self.block;
-        namespaces::expire(self.batch, *height, term, log)
+        Ok(())
+    }
+
+    /// The leases that end with the block.
+    pub fn expiry(&self) -> Result<Expiry, StoreError> {
+        Expiry::due(self.batch, self.block.height, &self.network.chain)
     }
 
     /// What the chain forgets with the block, if it does.
@@ -486,6 +483,10 @@ impl<W: Write> StateView for Ledger<'_, W> {
 
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
         StateView::leases(self.batch, root)
+    }
+
+    fn is_in_lease(&self, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
+        StateView::is_in_lease(self.batch, lease, name)
     }
 
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {

@@ -11,6 +11,8 @@ mod digest;
 mod dump;
 mod effects;
 mod error;
+mod expiry;
+mod expiry_log;
 mod hashes;
 mod history;
 mod importances;
@@ -31,6 +33,8 @@ pub use digest::digest;
 pub use dump::dump;
 pub use effects::{Effect, effects, effects_by};
 pub use error::StateError;
+pub use expiry::Expiry;
+pub use expiry_log::{ExpiredMosaic, ExpiryKind, each_expired};
 pub use hashes::{
     HashEntry, TOTALS_KEY as HASH_TOTALS_KEY, begin_hashes, find_hash, hash_entry, insert_hashes, remembered_from,
 };
@@ -40,8 +44,8 @@ pub use importances::{
     forgettable_below, importance, importance_at, last_recalculation,
 };
 pub use ledger::{BlockContext, Ledger};
-pub use mosaics::{Edition, MosaicEntry};
-pub use namespaces::Lease;
+pub use mosaics::{Edition, HoldingsPart, MosaicEntry};
+pub use namespaces::{Lease, Tenure, subnamespaces_after};
 pub use numbers::{AccountNumber, AccountTotals};
 pub use outlinks::Outlink;
 pub use pruning::Pruning;

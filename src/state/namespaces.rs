@@ -1,12 +1,14 @@
-//! Leases of namespaces, their expiry, and the log of mosaics that expired with them.
+//! Leases of namespaces, and how they go on and end.
 //!
-//! Only the newest lease of a root has mosaics: a lease by the same owner continues those of the one before,
-//! a lease by another owner starts with none. So mosaics are kept per name, not per lease.
+//! A lease by the same owner goes on with the sub-namespaces and mosaics of the one before, a lease by another owner
+//! starts with none. So they belong to a [`Tenure`]: the leases of a root that follow one another by the same owner.
+//! Nothing is copied when a lease is renewed, and nothing removed when it is lost.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
-use super::mosaics;
-use crate::model::{Address, Height, MosaicId, NamespaceId};
+use super::expiry_log::{ExpiryKind, ExpiryLog};
+use super::numbers::NameTotals;
+use crate::model::{Address, Height, NamespaceId};
 use crate::store::{Read, StoreError, Table, Write};
 
 /// A lease of a root namespace.
@@ -16,8 +18,8 @@ pub struct Lease {
     pub owner: Address,
     /// Height from which it is active.
     pub height: Height,
-    /// Full names of the sub-namespaces that hang on it, in order of text.
-    pub children: Vec<String>,
+    /// What it goes on with.
+    pub tenure: Tenure,
 }
 
 impl Lease {
@@ -25,14 +27,69 @@ impl Lease {
     pub fn is_active(&self, height: Height, term: u64) -> bool {
         self.height <= height && height < self.height.plus(term)
     }
+}
 
-    /// Whether a name of this root exists in it.
-    pub fn contains(&self, name: &str) -> bool {
-        !name.contains('.') || self.children.iter().any(|child| child == name)
+/// Number of a tenure: leases of a root that follow one another by the same owner. No other ever gets the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tenure(pub u32);
+
+/// Where a tenure stands: its last lease, and whether that has ended. Later ones are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Stand(pub u32);
+
+impl Stand {
+    /// At the beginning of a lease.
+    pub fn of_lease(lease: &Lease) -> Stand {
+        Stand((lease.height.0 as u32) << 1)
+    }
+
+    /// After its end.
+    pub fn ended(self) -> Stand {
+        Stand(self.0 | 1)
+    }
+
+    /// Whether the lease has ended, so that the mosaics have expired.
+    pub fn has_ended(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// Whether two are about the same lease.
+    pub fn is_same_lease(self, other: Stand) -> bool {
+        self.ended() == other.ended()
     }
 }
 
-/// The leases of a root, the oldest first; empty if there are none.
+impl Tenure {
+    /// What keys begin with.
+    pub(super) fn key(self) -> [u8; 4] {
+        self.0.to_be_bytes()
+    }
+
+    /// A new one.
+    fn begin(batch: &mut impl Write) -> Result<Tenure, StoreError> {
+        let mut totals = NameTotals::of(batch)?;
+        let tenure = Tenure(totals.tenures);
+        totals.tenures = totals.tenures.checked_add(1).ok_or(StoreError::Damaged("the number of tenures"))?;
+        totals.put(batch)?;
+        Ok(tenure)
+    }
+
+    pub(super) fn stand(self, state: &impl Read) -> Result<Stand, StoreError> {
+        let row = state.get(Table::Tenures, &self.key())?.and_then(|row| row.try_into().ok());
+        row.map(|row| Stand(u32::from_le_bytes(row))).ok_or(StoreError::Damaged("a tenure"))
+    }
+
+    fn put(self, batch: &mut impl Write, stand: Stand) -> Result<(), StoreError> {
+        batch.put(Table::Tenures, &self.key(), &stand.0.to_le_bytes())
+    }
+
+    fn child_key(self, name: &str) -> Vec<u8> {
+        [self.key().as_slice(), name.as_bytes()].concat()
+    }
+}
+
+/// The leases of a root, the oldest first; empty if there are none. Those that are forgotten are not among them, so
+/// they are few.
 pub fn leases(state: &impl Read, root: &str) -> Result<Vec<Lease>, StoreError> {
     state.get(Table::Namespaces, root.as_bytes())?.map_or(Ok(Vec::new()), parse_leases)
 }
@@ -42,11 +99,7 @@ pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>, StoreError> {
     let mut input = ByteReader::new(bytes, "a namespace");
     let mut leases = Vec::new();
     while !input.is_empty() {
-        let owner = input.address()?;
-        let height = Height(input.u64()?);
-        let count = input.u32()?;
-        let children = (0..count).map(|_| input.text().map(str::to_owned));
-        leases.push(Lease { owner, height, children: children.collect::<Result<_, _>>()? });
+        leases.push(Lease { owner: input.address()?, height: Height(input.u64()?), tenure: Tenure(input.u32()?) });
     }
     Ok(leases)
 }
@@ -56,8 +109,7 @@ fn put_leases(batch: &mut impl Write, root: &str, leases: &[Lease]) -> Result<()
     for lease in leases {
         out.array(lease.owner.as_bytes());
         out.u64(lease.height.0);
-        out.u32(lease.children.len() as u32);
-        lease.children.iter().for_each(|child| out.text(child));
+        out.u32(lease.tenure.0);
     }
     batch.put(Table::Namespaces, root.as_bytes(), &out.0)
 }
@@ -70,20 +122,40 @@ fn lease_key(height: Height, root: &str) -> Vec<u8> {
     [&height.0.to_be_bytes(), root.as_bytes()].concat()
 }
 
-/// Whether a name is active at a height: the oldest lease that is active decides.
-pub fn is_active(leases: &[Lease], name: &str, height: Height, term: u64) -> bool {
-    let lease = leases.iter().find(|lease| lease.is_active(height, term));
-    lease.is_some_and(|lease| lease.contains(name))
+/// Whether a name exists in a lease of its root.
+pub fn is_in_lease(state: &impl Read, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
+    if name.is_root() {
+        return Ok(true);
+    }
+    let made = state.get(Table::Subnamespaces, &lease.tenure.child_key(name.as_str()))?;
+    Ok(made.map(read_made).transpose()?.is_some_and(|made| made <= lease.height))
 }
 
-/// Mosaics of a root and of all sub-namespaces of one of its leases, in order of text.
-pub fn mosaics_of(state: &impl Read, root: &str, lease: &Lease) -> Result<Vec<MosaicId>, StoreError> {
-    let mut ids = mosaics::in_namespace(state, root)?;
-    for child in &lease.children {
-        ids.extend(mosaics::in_namespace(state, child)?);
+fn read_made(value: &[u8]) -> Result<Height, StoreError> {
+    value.try_into().map(|bytes| Height(u64::from_le_bytes(bytes))).map_err(|_| StoreError::Damaged("a sub-namespace"))
+}
+
+/// The sub-namespaces of a lease by name: those after a name, or the first if it is empty, and at most so many. How many
+/// rows were looked at for that is at most as many as the sub-namespaces of the leases that went on with it.
+pub fn subnamespaces_after(
+    state: &impl Read,
+    lease: &Lease,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let mut found = Vec::new();
+    let mut walk = state.walk(Table::Subnamespaces)?;
+    let prefix = lease.tenure.key();
+    let mut entry = walk.seek(&[lease.tenure.child_key(after).as_slice(), &[0]].concat())?;
+    while let Some((key, value)) = entry.filter(|_| found.len() < limit) {
+        let Some(name) = key.strip_prefix(prefix.as_slice()) else { break };
+        if read_made(value)? <= lease.height {
+            let name = std::str::from_utf8(name).map_err(|_| StoreError::Damaged("a sub-namespace"))?;
+            found.push(name.to_owned());
+        }
+        entry = walk.next()?;
     }
-    ids.sort_by_cached_key(MosaicId::to_string);
-    Ok(ids)
+    Ok(found)
 }
 
 /// Carries out a provision. `log` is told of mosaics that came back.
@@ -96,7 +168,7 @@ pub fn provision(
     log: &mut ExpiryLog,
 ) -> Result<(), StateError> {
     match name.is_root() {
-        true => provision_root(batch, owner, name.as_str(), height, term, log),
+        true => Ok(provision_root(batch, owner, name.as_str(), height, term, log)?),
         false => provision_child(batch, owner, name),
     }
 }
@@ -108,108 +180,82 @@ fn provision_root(
     height: Height,
     term: u64,
     log: &mut ExpiryLog,
-) -> Result<(), StateError> {
+) -> Result<(), StoreError> {
     let mut leases = leases(batch, root)?;
-    let was_active = is_active(&leases, root, height, term);
-    let mut lease = Lease { owner, height, children: Vec::new() };
-    if let Some(last) = leases.last() {
-        let ids = mosaics_of(batch, root, last)?;
-        if last.owner == owner {
-            lease.children = last.children.clone();
-            for id in &ids {
-                restore(batch, id, was_active, log)?;
+    let was_active = leases.iter().any(|lease| lease.is_active(height, term));
+    let tenure = match leases.last() {
+        Some(last) if last.owner == owner => {
+            if !was_active {
+                log.add_tenure(batch, ExpiryKind::Restored, last.tenure, Stand::of_lease(last).ended())?;
             }
-        } else {
-            ids.iter().try_for_each(|id| mosaics::remove(batch, id))?;
-            batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
+            last.tenure
         }
-    }
+        last => {
+            if let Some(last) = last {
+                batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
+            }
+            Tenure::begin(batch)?
+        }
+    };
+    let lease = Lease { owner, height, tenure };
+    tenure.put(batch, Stand::of_lease(&lease))?;
     batch.put(Table::NamespacesByOwner, &owner_key(&owner, root), &[])?;
     batch.put(Table::LeasesByHeight, &lease_key(height, root), &[])?;
     leases.push(lease);
-    Ok(put_leases(batch, root, &leases)?)
-}
-
-fn restore(batch: &mut impl Write, id: &MosaicId, was_active: bool, log: &mut ExpiryLog) -> Result<(), StateError> {
-    let Some((edition, _)) = mosaics::current(batch, id)? else { return Ok(()) };
-    let balances = mosaics::balances(batch, id, edition)?;
-    for (account, _) in &balances {
-        mosaics::set_holding(batch, account, id, true)?;
-    }
-    if !was_active {
-        log.add(batch, id, ExpiryKind::Restored, &balances)?;
-    }
-    Ok(())
+    put_leases(batch, root, &leases)
 }
 
 fn provision_child(batch: &mut impl Write, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
     let impossible = |why: &str| StateError::impossible(format!("namespace {name}: {why}"));
-    let mut leases = leases(batch, name.root())?;
-    let lease = leases.last_mut().ok_or_else(|| impossible("there is no such root"))?;
+    let lease = leases(batch, name.root())?.pop().ok_or_else(|| impossible("there is no such root"))?;
     if lease.owner != owner {
         return Err(impossible("the root belongs to another account"));
     }
-    let parent = name.as_str().rsplit_once('.').map_or("", |(parent, _)| parent);
-    if parent.contains('.') && !lease.children.iter().any(|child| child == parent) {
+    if let Some(parent) = name.parent()
+        && !is_in_lease(batch, &lease, &parent)?
+    {
         return Err(impossible("there is no such parent"));
     }
-    match lease.children.binary_search_by(|child| child.as_str().cmp(name.as_str())) {
-        Ok(_) => return Err(impossible("it exists already")),
-        Err(place) => lease.children.insert(place, name.as_str().to_owned()),
+    if is_in_lease(batch, &lease, name)? {
+        return Err(impossible("it exists already"));
     }
-    Ok(put_leases(batch, name.root(), &leases)?)
+    Ok(batch.put(Table::Subnamespaces, &lease.tenure.child_key(name.as_str()), &lease.height.0.to_le_bytes())?)
 }
 
-/// Calls `visit` with every root whose last lease ends at `height`, and with that lease.
-pub fn each_expired<W: Write, E: From<StoreError>>(
-    batch: &mut W,
-    height: Height,
-    term: u64,
-    mut visit: impl FnMut(&mut W, &str, &Lease) -> Result<(), E>,
-) -> Result<(), E> {
-    let Some(began) = height.0.checked_sub(term).filter(|began| *began > 0) else { return Ok(()) };
-    for key in batch.keys(Table::LeasesByHeight, &began.to_be_bytes())? {
-        let root = root_of_key(&key)?;
-        let leases = leases(batch, root)?;
-        if let Some(last) = leases.last().filter(|last| last.height.0 == began) {
-            visit(batch, root, last)?;
-        }
-    }
-    Ok(())
+/// Every root whose last lease ends at a height, and that lease: at most as many as were rented in one block.
+pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(String, Lease)>, StoreError> {
+    let mut ending = Vec::new();
+    let Some(began) = height.0.checked_sub(term).filter(|began| *began > 0) else { return Ok(ending) };
+    state.each(Table::LeasesByHeight, &began.to_be_bytes(), |key, _| {
+        let root = root_of_key(key)?;
+        let last = leases(state, root)?.pop().filter(|last| last.height.0 == began);
+        ending.extend(last.map(|last| (root.to_owned(), last)));
+        Ok(true)
+    })?;
+    Ok(ending)
 }
 
-/// Lets the mosaics of all roots expire whose last lease ends at `height`.
-pub fn expire(batch: &mut impl Write, height: Height, term: u64, log: &mut ExpiryLog) -> Result<(), StateError> {
-    each_expired(batch, height, term, |batch, root, last| {
-        for id in mosaics_of(batch, root, last)? {
-            let Some((edition, _)) = mosaics::current(batch, &id)? else { continue };
-            let balances = mosaics::balances(batch, &id, edition)?;
-            for (account, _) in &balances {
-                mosaics::set_holding(batch, account, &id, false)?;
-            }
-            log.add(batch, &id, ExpiryKind::Expired, &balances)?;
-        }
-        Ok(())
-    })
+/// Ends the last lease of a root: its mosaics have expired.
+pub fn end(batch: &mut impl Write, lease: &Lease, log: &mut ExpiryLog) -> Result<(), StoreError> {
+    lease.tenure.put(batch, Stand::of_lease(lease).ended())?;
+    log.add_tenure(batch, ExpiryKind::Expired, lease.tenure, Stand::of_lease(lease))
 }
 
-/// Drops the oldest lease if it was made below `cut`; a root without a lease is forgotten. The mosaics that are to be
-/// forgotten with it; `None` if there is no such lease.
-pub fn prune_one(batch: &mut impl Write, cut: Height) -> Result<Option<Vec<MosaicId>>, StateError> {
+/// Drops the oldest lease if it was made below `cut`; a root without a lease is forgotten, and so are its mosaics.
+/// Whether there was such a lease.
+pub fn prune_one(batch: &mut impl Write, cut: Height) -> Result<bool, StoreError> {
     let mut oldest = None;
     batch.each(Table::LeasesByHeight, &[], |key, _| {
         oldest = (key < cut.0.to_be_bytes().as_slice()).then(|| key.to_vec());
         Ok(false)
     })?;
-    let Some(key) = oldest else { return Ok(None) };
+    let Some(key) = oldest else { return Ok(false) };
     let root = root_of_key(&key)?;
     let mut leases = leases(batch, root)?;
     let last = leases.last().cloned();
     leases.retain(|lease| lease.height >= cut);
-    let mut forgotten = Vec::new();
     match (leases.is_empty(), last) {
         (true, Some(last)) => {
-            forgotten = mosaics_of(batch, root, &last)?;
             batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
             batch.delete(Table::Namespaces, root.as_bytes())?;
         }
@@ -217,85 +263,10 @@ pub fn prune_one(batch: &mut impl Write, cut: Height) -> Result<Option<Vec<Mosai
         (false, _) => put_leases(batch, root, &leases)?,
     }
     batch.delete(Table::LeasesByHeight, &key)?;
-    Ok(Some(forgotten))
+    Ok(true)
 }
 
 fn root_of_key(key: &[u8]) -> Result<&str, StoreError> {
     let root = key.get(8..).and_then(|root| std::str::from_utf8(root).ok());
     root.ok_or(StoreError::Damaged("a lease's key"))
-}
-
-/// Why a mosaic is in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpiryKind {
-    /// Its namespace expired, or it was redefined before the fork.
-    Expired,
-    /// Its namespace was rented again.
-    Restored,
-}
-
-impl ExpiryKind {
-    /// The number in the log.
-    pub fn code(self) -> u8 {
-        match self {
-            ExpiryKind::Expired => 1,
-            ExpiryKind::Restored => 2,
-        }
-    }
-}
-
-/// Appends to the log of mosaics that expired or came back in one block.
-#[derive(Debug)]
-pub struct ExpiryLog {
-    height: Height,
-    entries: u32,
-}
-
-impl ExpiryLog {
-    /// The log of a block.
-    pub fn new(height: Height) -> ExpiryLog {
-        ExpiryLog { height, entries: 0 }
-    }
-
-    /// Appends an entry.
-    pub fn add(
-        &mut self,
-        batch: &mut impl Write,
-        id: &MosaicId,
-        kind: ExpiryKind,
-        balances: &[(Address, u64)],
-    ) -> Result<(), StoreError> {
-        let key = [self.height.0.to_be_bytes().as_slice(), &self.entries.to_be_bytes()].concat();
-        let mut out = ByteWriter::default();
-        out.u8(kind.code());
-        out.text(&id.to_string());
-        for (account, quantity) in balances {
-            out.array(account.as_bytes());
-            out.u64(*quantity);
-        }
-        self.entries += 1;
-        batch.insert(Table::ExpiredMosaics, &key, &out.0)
-    }
-}
-
-/// An entry of the log.
-pub struct ExpiryEntry {
-    /// 1 expired, 2 restored.
-    pub kind: u8,
-    /// The mosaic.
-    pub mosaic: String,
-    /// Balances at that time.
-    pub balances: Vec<(Address, u64)>,
-}
-
-/// Reads an entry of the log.
-pub fn parse_log_entry(bytes: &[u8]) -> Result<ExpiryEntry, StoreError> {
-    let mut input = ByteReader::new(bytes, "the log of expired mosaics");
-    let kind = input.u8()?;
-    let mosaic = input.text()?.to_owned();
-    let mut balances = Vec::new();
-    while !input.is_empty() {
-        balances.push((input.address()?, input.u64()?));
-    }
-    Ok(ExpiryEntry { kind, mosaic, balances })
 }

@@ -110,3 +110,27 @@ impl AccountTotals {
         batch.put(Table::Totals, TOTALS_KEY, &out.0)
     }
 }
+
+/// What was counted of tenures and mosaics: the next number of either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NameTotals {
+    pub tenures: u32,
+    pub mosaics: u32,
+}
+
+impl NameTotals {
+    const KEY: &[u8] = b"names";
+
+    pub fn of(state: &impl Read) -> Result<NameTotals, StoreError> {
+        let Some(row) = state.get(Table::Totals, NameTotals::KEY)? else { return Ok(NameTotals::default()) };
+        let mut input = ByteReader::new(row, "what is counted of the names");
+        Ok(NameTotals { tenures: input.u32()?, mosaics: input.u32()? })
+    }
+
+    pub fn put(self, batch: &mut impl Write) -> Result<(), StoreError> {
+        let mut out = ByteWriter::default();
+        out.u32(self.tenures);
+        out.u32(self.mosaics);
+        batch.put(Table::Totals, NameTotals::KEY, &out.0)
+    }
+}

@@ -4,10 +4,9 @@
 
 use super::error::StateError;
 use super::hashes;
-use super::mosaics;
 use super::namespaces;
 use crate::model::network::ChainParameters;
-use crate::model::{Height, MosaicId, Timestamp};
+use crate::model::{Height, Timestamp};
 use crate::store::{StoreError, Table, Write, block_key};
 
 /// Blocks between two prunings, whatever the configured block time.
@@ -34,8 +33,6 @@ pub struct Pruning {
 enum Stage {
     Outlinks,
     Leases,
-    /// Mosaics of a root that has no lease any more.
-    Mosaics(Vec<MosaicId>),
     Hashes,
     /// What need not be looked for any more.
     OldHashes,
@@ -67,19 +64,10 @@ impl Pruning {
                 }
             }
             Stage::Leases => {
-                self.stage = match namespaces::prune_one(batch, self.leases_below)? {
-                    Some(mosaics) => Stage::Mosaics(mosaics),
-                    None => Stage::Hashes,
+                if !namespaces::prune_one(batch, self.leases_below)? {
+                    self.stage = Stage::Hashes;
                 }
             }
-            Stage::Mosaics(ids) => match ids.last() {
-                Some(id) => {
-                    if mosaics::remove_some(batch, id, ROWS_PER_STEP)? {
-                        ids.pop();
-                    }
-                }
-                None => self.stage = Stage::Leases,
-            },
             Stage::Hashes => {
                 let Some(limit) = self.hashes_below else { return Ok(false) };
                 hashes::forget(batch, self.height, limit)?;

@@ -1,7 +1,7 @@
 //! What is asked of the state.
 
 use super::account::Account;
-use super::mosaics;
+use super::mosaics::{self, HoldingsPart};
 use super::numbers::{AccountNumber, AccountTotals};
 use crate::crypto::PublicKey;
 use crate::model::{Address, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
@@ -65,17 +65,17 @@ pub fn cosignatory_of_after(
     addresses.collect::<Result<_, Vec<u8>>>().map_err(|_| StoreError::Damaged("a cosignatory"))
 }
 
-/// Names of mosaics in which an account is invested, by text: those after a name, or the first, and at most so many.
+/// The mosaics in which an account is invested, by text: of those after one, or the first. So many are looked at.
 pub fn holdings_after(
     state: &impl Read,
     account: &Address,
-    after: Option<&str>,
+    after: Option<&MosaicId>,
     limit: usize,
-) -> Result<Vec<MosaicId>, StoreError> {
-    let after = after.unwrap_or_default().as_bytes();
-    let names = keys_after(state, Table::Holdings, account, after, limit)?.into_iter();
-    let ids = names.map(|name| MosaicId::parse(std::str::from_utf8(&name).ok()?).ok());
-    ids.collect::<Option<_>>().ok_or(StoreError::Damaged("a holding"))
+) -> Result<HoldingsPart, StoreError> {
+    match AccountNumber::of(state, account)? {
+        Some(account) => mosaics::holdings_after(state, account, after, limit),
+        None => Ok(HoldingsPart { ids: Vec::new(), last: None }),
+    }
 }
 
 /// What follows an address in the keys of a table that begin with it: what comes after `after`, at most so many.
@@ -115,12 +115,13 @@ pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<Mosa
     if id.is_xem() {
         return Ok(Some(MosaicDefinition::xem()));
     }
-    Ok(mosaics::current(state, id)?.map(|(_, entry)| entry.definition))
+    Ok(mosaics::current(state, id)?.map(|mosaic| mosaic.entry.definition))
 }
 
 /// What an account has of a mosaic other than `nem:xem`; `None` if there is no such mosaic any more.
 pub fn owned_mosaic(state: &impl Read, account: &Address, id: MosaicId) -> Result<Option<Mosaic>, StoreError> {
-    let Some((edition, _)) = mosaics::current(state, &id)? else { return Ok(None) };
-    let quantity = mosaics::balance(state, &id, edition, account)?;
+    let Some(mosaic) = mosaics::current(state, &id)? else { return Ok(None) };
+    let account = AccountNumber::of(state, account)?;
+    let quantity = account.map_or(Ok(0), |account| mosaic.balance(state, account))?;
     Ok(Some(Mosaic { id, quantity }))
 }

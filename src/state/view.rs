@@ -6,6 +6,7 @@ use super::account::Account;
 use super::hashes;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, Lease};
+use super::numbers::AccountNumber;
 use super::queries;
 use crate::model::network::NAMESPACE_SINK;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, NetworkByte};
@@ -25,9 +26,17 @@ pub trait StateView {
     /// The leases of a root namespace, the oldest first; empty if it is unknown, as the built-in `nem` is.
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError>;
 
+    /// Whether a namespace exists in a lease of its root.
+    fn is_in_lease(&self, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError>;
+
     /// Whether a namespace is active at a height, with leases of `term` blocks.
     fn is_namespace_active(&self, name: &NamespaceId, height: Height, term: u64) -> Result<bool, StoreError> {
-        Ok(name.is_built_in() || namespaces::is_active(&self.leases(name.root())?, name.as_str(), height, term))
+        if name.is_built_in() {
+            return Ok(true);
+        }
+        // The oldest lease that is active decides.
+        let active = self.leases(name.root())?.into_iter().find(|lease| lease.is_active(height, term));
+        active.map_or(Ok(false), |lease| self.is_in_lease(&lease, name))
     }
 
     /// The owner of a namespace that exists in the newest lease of its root; the lease may have expired.
@@ -36,8 +45,8 @@ pub trait StateView {
             // NIS1 has the sink's testnet address on every network.
             return Ok(Some(Address::from_public_key(&NAMESPACE_SINK, NetworkByte::TESTNET)));
         }
-        let newest = self.leases(name.root())?.pop();
-        Ok(newest.filter(|lease| lease.contains(name.as_str())).map(|lease| lease.owner))
+        let Some(newest) = self.leases(name.root())?.pop() else { return Ok(None) };
+        Ok(self.is_in_lease(&newest, name)?.then_some(newest.owner))
     }
 
     /// Whether an account owns the newest lease of a root namespace; the lease may have expired.
@@ -73,26 +82,27 @@ impl<R: Read> StateView for R {
         namespaces::leases(self, root)
     }
 
+    fn is_in_lease(&self, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
+        namespaces::is_in_lease(self, lease, name)
+    }
+
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
         self.any(Table::NamespacesByOwner, account.as_bytes())
     }
 
     fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
-        self.any(Table::Holdings, account.as_bytes())
+        AccountNumber::of(self, account)?.map_or(Ok(false), |account| mosaics::holds_any(self, account))
     }
 
     fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
         if id.is_xem() {
             return Ok(Some(MosaicEntry::xem()));
         }
-        Ok(mosaics::current(self, id)?.map(|(_, entry)| entry))
+        Ok(mosaics::current(self, id)?.map(|mosaic| mosaic.entry))
     }
 
     fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
-        match mosaics::current(self, id)? {
-            Some((edition, _)) => mosaics::balance(self, id, edition, account),
-            None => Ok(0),
-        }
+        Ok(queries::owned_mosaic(self, account, id.clone())?.map_or(0, |owned| owned.quantity))
     }
 
     fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {

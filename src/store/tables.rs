@@ -29,24 +29,31 @@ pub enum Table {
     CosignatoryOf,
     /// Root name → its leases ([`crate::state::Lease`]), oldest first.
     Namespaces,
+    /// Tenure → the last lease, and whether that has ended.
+    Tenures,
+    /// Tenure ‖ full name → height of the lease in which the sub-namespace was made.
+    Subnamespaces,
     /// Height ‖ root name → nothing, for every lease that began there.
     LeasesByHeight,
     /// Owner of the newest lease ‖ root name → nothing.
     NamespacesByOwner,
-    /// Mosaic id ‖ 0 ‖ number of the definition → number of the definition with which its balances began, supply and
-    /// definition ([`crate::state::Edition`]).
+    /// Tenure ‖ mosaic id → mosaic number.
+    MosaicNumbers,
+    /// Mosaic number ‖ number of the definition → number of the definition with which its balances began, height, supply
+    /// and definition ([`crate::state::Edition`]).
     Mosaics,
-    /// Mosaic id ‖ 0 ‖ address ‖ number of the definition under which it was written → smallest units; 0 only where an
-    /// older row holds more.
+    /// Mosaic number ‖ account number ‖ where the tenure stood and number of the definition when it was written →
+    /// smallest units; 0 only where an older row holds more.
     Balances,
-    /// Address ‖ mosaic id → nothing: the mosaics in which an account is invested.
+    /// Account number ‖ mosaic id → mosaic number, tenure, and where that stood: the mosaics in which an account is
+    /// invested, unless they have expired since.
     Holdings,
     /// Height → movements of currency in the block ([`crate::state::Outlink`]).
     Outlinks,
     /// Era ‖ first bytes of a transaction hash ‖ height ‖ index in the block → nothing ([`crate::state::HashEntry`]). An
     /// era is a range of transaction numbers: new rows come to the last one only.
     Hashes,
-    /// Height ‖ number → mosaics that expired or came back.
+    /// Height ‖ number → whose mosaics expired or came back ([`crate::state::ExpiredMosaic`]).
     ExpiredMosaics,
     /// Height → for each transaction of the block whom it concerns, and where theirs before it are
     /// ([`crate::state::Trail`]).
@@ -71,7 +78,7 @@ pub enum Table {
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 28] = [
+    pub const ALL: [Table; 31] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
@@ -84,8 +91,11 @@ impl Table {
         Table::Cosignatories,
         Table::CosignatoryOf,
         Table::Namespaces,
+        Table::Tenures,
+        Table::Subnamespaces,
         Table::LeasesByHeight,
         Table::NamespacesByOwner,
+        Table::MosaicNumbers,
         Table::Mosaics,
         Table::Balances,
         Table::Holdings,
@@ -138,8 +148,11 @@ impl Table {
             Table::Cosignatories => "cosignatories",
             Table::CosignatoryOf => "cosignatory-of",
             Table::Namespaces => "namespaces",
+            Table::Tenures => "tenures",
+            Table::Subnamespaces => "subnamespaces",
             Table::LeasesByHeight => "leases-by-height",
             Table::NamespacesByOwner => "namespaces-by-owner",
+            Table::MosaicNumbers => "mosaic-numbers",
             Table::Mosaics => "mosaics",
             Table::Balances => "balances",
             Table::Holdings => "holdings",

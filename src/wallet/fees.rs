@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use super::packet::nobody;
 use crate::model::network::ChainParameters;
-use crate::model::{Address, Amount, Hash256, Height, MosaicId, Network, NetworkByte, Timestamp, Transaction};
+use crate::model::{
+    Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
+};
 use crate::rules::{self, Case, Purpose, Refusal};
 use crate::state::{Account, Lease, MosaicEntry, StateView};
 use crate::store::StoreError;
@@ -22,6 +24,10 @@ impl StateView for Told {
     }
 
     fn is_cosignatory(&self, _: &Address) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn is_in_lease(&self, _: &Lease, _: &NamespaceId) -> Result<bool, StoreError> {
         Ok(false)
     }
 

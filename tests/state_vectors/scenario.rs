@@ -130,11 +130,16 @@ impl Run<'_, '_> {
             notifications.extend(effects.iter().map(|effect| accounts.notification(effect)));
         }
         let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
+        let mut expiry = ledger.expiry().unwrap();
+        while expiry.step(&mut ledger).unwrap() {}
         let mut pruning = ledger.pruning();
         while pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.batch).unwrap()) {}
         let hashes: Vec<Hashes> = block.transactions.iter().map(Transaction::hashes).collect();
         for number in 0..hashes.len() {
-            apply::record(&mut ledger, &block, &hashes, &settled, number).unwrap();
+            let relisting = apply::record(&mut ledger, &block, &hashes, &settled, number).unwrap();
+            if let Some(mut relisting) = relisting {
+                while relisting.step(ledger.batch, network.byte).unwrap() {}
+            }
         }
         ledger.finish().unwrap();
         self.store(&block, settled);

@@ -3,7 +3,7 @@
 use super::ChainView;
 use crate::api::views::{AccountInfo, MultisigInfo, RemoteStatus};
 use crate::model::{Address, Amount, Mosaic, MosaicId};
-use crate::state::{self, Account, LinkPhase};
+use crate::state::{self, Account, HoldingsPart, LinkPhase};
 use crate::store::StoreError;
 
 impl ChainView<'_> {
@@ -78,16 +78,15 @@ impl ChainView<'_> {
         Ok(Mosaic { id: MosaicId::xem(), quantity })
     }
 
-    /// Mosaics in which an account is invested, `nem:xem` aside, by text: those after one, or the first, and at most so
-    /// many. Some may not exist any more.
+    /// Mosaics in which an account is invested, `nem:xem` aside, by text: of those after one, or the first. So many are
+    /// looked at. Some may not exist any more.
     pub fn holdings_after(
         &self,
         address: &Address,
         after: Option<&MosaicId>,
         limit: usize,
-    ) -> Result<Vec<MosaicId>, StoreError> {
-        let after = after.map(MosaicId::to_string);
-        state::holdings_after(self.snapshot, address, after.as_deref(), limit)
+    ) -> Result<HoldingsPart, StoreError> {
+        state::holdings_after(self.snapshot, address, after, limit)
     }
 
     /// What an account has of a mosaic other than `nem:xem`; `None` if there is no such mosaic any more.

@@ -5,7 +5,7 @@ use crate::api::views::Namespace;
 use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
 use crate::state::catalogue::{self, List, Provision};
 use crate::state::{self, StateView};
-use crate::store::{Read, StoreError, Table};
+use crate::store::StoreError;
 
 /// A part of a long list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +17,6 @@ pub struct Page {
 }
 
 impl ChainView<'_> {
-    /// Bytes that are read of the leases of a namespace's root, which grow with its sub-namespaces.
-    pub fn lease_bytes(&self, name: &NamespaceId) -> Result<usize, StoreError> {
-        Ok(self.snapshot.get(Table::Namespaces, name.root().as_bytes())?.map_or(0, <[u8]>::len))
-    }
-
     /// Whether a namespace is active; the built-in `nem` always is.
     pub fn is_active(&self, name: &NamespaceId) -> Result<bool, StoreError> {
         self.snapshot.is_namespace_active(name, self.height, self.network.chain.blocks_per_year())

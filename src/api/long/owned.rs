@@ -40,9 +40,9 @@ impl LongView for OwnedMosaics {
         }
         let Some(list) = &mut self.list else { return Ok(Taken::Done) };
         loop {
-            let next = view.holdings_after(&self.account, self.after.as_ref(), CHUNK)?;
-            let is_last = next.len() < CHUNK;
-            for id in next {
+            let part = view.holdings_after(&self.account, self.after.as_ref(), CHUNK)?;
+            budget.spend(cost::HOLDINGS);
+            for id in part.ids {
                 if let Some(mosaic) = view.owned(&self.account, id.clone())? {
                     list.push(sheet, &mosaic);
                 }
@@ -52,9 +52,13 @@ impl LongView for OwnedMosaics {
                     return Ok(Taken::Unfinished);
                 }
             }
-            if is_last {
+            if part.last.is_none() {
                 list.close(sheet);
                 return Ok(Taken::Done);
+            }
+            self.after = part.last;
+            if budget.is_spent() {
+                return Ok(Taken::Unfinished);
             }
         }
     }
@@ -92,18 +96,18 @@ impl OwnedDefinitions {
                 self.account = Some((account, None));
             }
             let Some((account, after)) = &mut self.account else { return Ok(true) };
-            let next = view.holdings_after(account, after.as_ref(), CHUNK)?;
-            let is_last = next.len() < CHUNK;
-            for id in next {
+            let part = view.holdings_after(account, after.as_ref(), CHUNK)?;
+            budget.spend(cost::HOLDINGS);
+            for id in part.ids {
                 *after = Some(id.clone());
                 note(&mut self.found, id, view, budget)?;
                 if budget.is_spent() {
                     return Ok(false);
                 }
             }
-            if is_last {
-                self.account = None;
-                budget.spend(cost::HOLDINGS);
+            match part.last {
+                None => self.account = None,
+                last => *after = last,
             }
             if budget.is_spent() {
                 return Ok(false);

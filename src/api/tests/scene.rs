@@ -23,8 +23,8 @@ use crate::net::http::{Reply, RequestReader};
 use crate::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
 use crate::rules::{self, Refusal, ValidationResult};
 use crate::state::{
-    Account, AccountImportance, Ledger, LinkRole, ListWriter, RecalculationRecord, RemoteLink, VestedBalance, account,
-    effects, put_account,
+    Account, AccountImportance, AccountNumber, Ledger, LinkRole, ListWriter, RecalculationRecord, RemoteLink,
+    VestedBalance, account, effects, put_account,
 };
 use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, tip};
 
@@ -262,9 +262,14 @@ impl Scene {
             apply::apply_transaction(&mut ledger, transaction, &list).unwrap();
         }
         let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
+        let mut expiry = ledger.expiry().unwrap();
+        while expiry.step(&mut ledger).unwrap() {}
         let hashes: Vec<_> = block.transactions.iter().map(Transaction::hashes).collect();
         for number in 0..hashes.len() {
-            apply::record(&mut ledger, &block, &hashes, &settled, number).unwrap();
+            let relisting = apply::record(&mut ledger, &block, &hashes, &settled, number).unwrap();
+            if let Some(mut relisting) = relisting {
+                while relisting.step(ledger.batch, NETWORK).unwrap() {}
+            }
         }
         ledger.finish().unwrap();
         let header = StoredBlock {
@@ -290,8 +295,11 @@ impl Scene {
     }
 
     pub fn forget_holding(&self, account: u8, mosaic: &str) {
-        let key = [address(account).as_bytes().as_slice(), mosaic.as_bytes()].concat();
-        self.write(|batch| batch.delete(Table::Holdings, &key).unwrap());
+        self.write(|batch| {
+            let account = AccountNumber::of(batch, &address(account)).unwrap().unwrap();
+            let key = [account.key().as_slice(), mosaic.as_bytes()].concat();
+            batch.delete(Table::Holdings, &key).unwrap();
+        });
     }
 
     pub fn with_view<T>(&self, look: impl FnOnce(&ChainView<'_>) -> T) -> T {

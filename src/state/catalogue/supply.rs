@@ -199,7 +199,7 @@ mod tests {
         let owner = Address::from_stored([b'T'; 40]);
         for (row, height) in (1..).zip(provisions) {
             let provision = Provision { height: Height(*height), owner, name: NamespaceId::parse("a").unwrap() };
-            record_provision(batch, &provision, row, NETWORK).unwrap();
+            record_provision(batch, &provision, row).unwrap();
         }
         for (row, (height, fee)) in (1..).zip(definitions) {
             let mut definition = definition();

@@ -13,7 +13,7 @@ use nisd::crypto::{KeyPair, Verifier};
 use nisd::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
 use nisd::pool::{Confirmed, Pool};
 use nisd::rules::Refusal;
-use nisd::state::{self, StateView};
+use nisd::state::{self, Lease, StateView};
 use nisd::store::{ChainIdentity, Options, Store, tip};
 use tempfile::TempDir;
 
@@ -153,8 +153,10 @@ impl Ground {
         }
         for (name, root) in &model.roots {
             let leases = snapshot.leases(name).expect("a store");
+            let children =
+                |lease: &Lease| state::subnamespaces_after(&snapshot, lease, "", usize::MAX).expect("a store");
             let found: Vec<_> =
-                leases.iter().map(|lease| (lease.owner, lease.height.0, lease.children.len())).collect();
+                leases.iter().map(|lease| (lease.owner, lease.height.0, children(lease).len())).collect();
             let lease =
                 |lease: &super::model::Lease| (world.people.address(lease.owner), lease.height, lease.children.len());
             same("leases of", name, root.leases.iter().map(lease).collect::<Vec<_>>(), found)?;
@@ -199,7 +201,7 @@ impl Ground {
         same("cosignatories of", &name, addresses(&expected.cosignatories), cosignatories)?;
         let others = state::cosignatory_of(state, &address).expect("a store");
         same("accounts cosigned by", &name, addresses(&expected.cosignatory_of), others)?;
-        let mut mosaics = state::holdings_after(state, &address, None, usize::MAX).expect("a store");
+        let mut mosaics = state::holdings_after(state, &address, None, usize::MAX).expect("a store").ids;
         mosaics.sort();
         same("mosaics of", &name, expected.mosaics.iter().cloned().collect::<Vec<_>>(), mosaics)
     }

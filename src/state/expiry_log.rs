@@ -1,0 +1,177 @@
+//! The log of mosaics that expired or came back.
+//!
+//! A row says whose mosaics those are and where their tenure stood. Balances are read where they are: what changed them
+//! later was written under a later stand or another definition.
+
+use super::bytes::{ByteReader, ByteWriter};
+use super::mosaics::{self, Edition, MosaicNumber};
+use super::namespaces::{Stand, Tenure};
+use crate::model::{Address, Height, MosaicId};
+use crate::store::{Read, StoreError, Table, Write};
+
+/// Why a mosaic is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiryKind {
+    /// Its namespace expired, or it was redefined before the fork.
+    Expired,
+    /// Its namespace was rented again.
+    Restored,
+}
+
+impl ExpiryKind {
+    /// The number in the protocol's interface.
+    pub fn code(self) -> u8 {
+        match self {
+            ExpiryKind::Expired => 1,
+            ExpiryKind::Restored => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<ExpiryKind> {
+        [ExpiryKind::Expired, ExpiryKind::Restored].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// What a row of the log is about.
+enum Subject {
+    /// All mosaics of a tenure.
+    Tenure(Tenure),
+    /// A mosaic as it was before it was redefined.
+    Mosaic(MosaicId, Edition),
+}
+
+struct LogEntry {
+    kind: ExpiryKind,
+    /// Up to where the balances count.
+    stand: Stand,
+    subject: Subject,
+}
+
+const DAMAGED: StoreError = StoreError::Damaged("the log of expired mosaics");
+
+impl LogEntry {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = ByteWriter::default();
+        out.u8(self.kind.code());
+        out.u32(self.stand.0);
+        match &self.subject {
+            Subject::Tenure(tenure) => out.u32(tenure.0),
+            Subject::Mosaic(id, Edition { mosaic, number, first }) => {
+                [mosaic.0, *number, *first].into_iter().for_each(|number| out.u32(number));
+                out.text(&id.to_string());
+            }
+        }
+        out.0
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<LogEntry, StoreError> {
+        let mut input = ByteReader::new(bytes, "the log of expired mosaics");
+        let kind = ExpiryKind::from_code(input.u8()?).ok_or(DAMAGED)?;
+        let stand = Stand(input.u32()?);
+        let number = input.u32()?;
+        let subject = match input.is_empty() {
+            true => Subject::Tenure(Tenure(number)),
+            false => {
+                let edition = Edition { mosaic: MosaicNumber(number), number: input.u32()?, first: input.u32()? };
+                Subject::Mosaic(MosaicId::parse(input.text()?).map_err(|_| DAMAGED)?, edition)
+            }
+        };
+        Ok(LogEntry { kind, stand, subject })
+    }
+}
+
+/// Appends to the log in one block.
+#[derive(Debug)]
+pub struct ExpiryLog {
+    height: Height,
+    entries: u32,
+}
+
+impl ExpiryLog {
+    /// The log of a block.
+    pub fn new(height: Height) -> ExpiryLog {
+        ExpiryLog { height, entries: 0 }
+    }
+
+    /// Appends all mosaics of a tenure.
+    pub(super) fn add_tenure(
+        &mut self,
+        batch: &mut impl Write,
+        kind: ExpiryKind,
+        tenure: Tenure,
+        stand: Stand,
+    ) -> Result<(), StoreError> {
+        self.add(batch, &LogEntry { kind, stand, subject: Subject::Tenure(tenure) })
+    }
+
+    /// Appends a mosaic that is redefined, as it was before that.
+    pub(super) fn add_redefined(
+        &mut self,
+        batch: &mut impl Write,
+        id: &MosaicId,
+        edition: Edition,
+        stand: Stand,
+    ) -> Result<(), StoreError> {
+        let subject = Subject::Mosaic(id.clone(), edition);
+        self.add(batch, &LogEntry { kind: ExpiryKind::Expired, stand, subject })
+    }
+
+    fn add(&mut self, batch: &mut impl Write, entry: &LogEntry) -> Result<(), StoreError> {
+        let key = [self.height.0.to_be_bytes().as_slice(), &self.entries.to_be_bytes()].concat();
+        self.entries += 1;
+        batch.insert(Table::ExpiredMosaics, &key, &entry.to_bytes())
+    }
+}
+
+/// A mosaic that expired or came back, and where its balances at that time are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiredMosaic {
+    /// Why it is in the log.
+    pub kind: ExpiryKind,
+    /// The mosaic.
+    pub id: MosaicId,
+    edition: Edition,
+    stand: Stand,
+}
+
+impl ExpiredMosaic {
+    /// Balances at that time by account number, none of them 0: those of the accounts after one, or the first, until
+    /// `visit` says `false`.
+    pub fn each_balance(
+        &self,
+        state: &impl Read,
+        after: Option<super::AccountNumber>,
+        mut visit: impl FnMut(super::AccountNumber, Address, u64) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        mosaics::each_balance(state, self.edition, self.stand, after, |number, quantity| {
+            visit(number, number.address(state)?, quantity)
+        })
+    }
+}
+
+/// Calls `visit` with the mosaics that expired or came back at a height, in the order in which they did, until it says
+/// `false`.
+pub fn each_expired(
+    state: &impl Read,
+    height: Height,
+    mut visit: impl FnMut(ExpiredMosaic) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    state.each(Table::ExpiredMosaics, &height.0.to_be_bytes(), |_, value| {
+        let LogEntry { kind, stand, subject } = LogEntry::from_bytes(value)?;
+        match subject {
+            Subject::Mosaic(id, edition) => visit(ExpiredMosaic { kind, id, edition, stand }),
+            Subject::Tenure(tenure) => {
+                // What comes back does so before the block can define anything in the namespace.
+                let last = if kind == ExpiryKind::Expired { height } else { Height(height.0.saturating_sub(1)) };
+                let mut goes_on = true;
+                mosaics::each_of(state, tenure, |id, number| {
+                    if let Some(edition) = mosaics::edition_at(state, number, last)? {
+                        goes_on = visit(ExpiredMosaic { kind, id, edition, stand })?;
+                    }
+                    Ok(goes_on)
+                })?;
+                Ok(goes_on)
+            }
+        }
+    })
+}

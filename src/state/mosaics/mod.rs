@@ -1,0 +1,314 @@
+//! Mosaics in the state: definitions, supplies, balances and holdings.
+//!
+//! Nothing here is copied or removed for what happens to a mosaic or to its namespace: a balance is the last one that was
+//! written under the definition in force or one that it goes on from, and a mosaic is gone when its tenure is.
+
+mod balances;
+mod holdings;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+use super::bytes::{ByteReader, ByteWriter};
+use super::error::StateError;
+use super::ledger::Ledger;
+use super::namespaces::{self, Stand, Tenure};
+use super::numbers::NameTotals;
+use crate::model::transaction::SupplyChangeKind;
+use crate::model::{Address, Height, MosaicDefinition, MosaicId};
+use crate::store::{Read, StoreError, Table, Write};
+
+pub use balances::balances;
+pub(super) use balances::each_balance;
+use holdings::set_not_held;
+pub use holdings::{HoldingsPart, holdings, holdings_after, holds_any};
+pub use terms::{read_terms, write_terms};
+
+const DAMAGED: StoreError = StoreError::Damaged("a mosaic");
+
+/// One definition of a mosaic, with the supply as it was while the definition was in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MosaicEntry {
+    /// The definition.
+    pub definition: MosaicDefinition,
+    /// Whole units.
+    pub supply: u64,
+}
+
+/// Number of a mosaic of a tenure. A mosaic of the same name in another tenure has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MosaicNumber(pub u32);
+
+/// Which definition of a mosaic it is. One that changes nothing but the description goes on with the balances of the one
+/// before: they are not copied, but written anew under its number as they change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edition {
+    /// The mosaic.
+    pub mosaic: MosaicNumber,
+    /// Number of the definition; the oldest has 0.
+    pub number: u32,
+    /// Number of the definition with which its balances began.
+    pub first: u32,
+}
+
+/// A mosaic that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Current {
+    tenure: Tenure,
+    /// Where that stands.
+    stand: Stand,
+    /// Which definition of it is in force.
+    pub edition: Edition,
+    /// That definition, and its supply now.
+    pub entry: MosaicEntry,
+    /// Height of the definition.
+    defined_at: Height,
+}
+
+impl MosaicNumber {
+    fn key(self) -> [u8; 4] {
+        self.0.to_be_bytes()
+    }
+
+    /// The number of a mosaic in a tenure.
+    fn of(state: &impl Read, tenure: Tenure, id: &MosaicId) -> Result<Option<MosaicNumber>, StoreError> {
+        state.get(Table::MosaicNumbers, &name_key(tenure, id))?.map(read_number).transpose()
+    }
+
+    fn give(batch: &mut impl Write, tenure: Tenure, id: &MosaicId) -> Result<MosaicNumber, StoreError> {
+        let mut totals = NameTotals::of(batch)?;
+        let number = MosaicNumber(totals.mosaics);
+        totals.mosaics = totals.mosaics.checked_add(1).ok_or(StoreError::Damaged("the number of mosaics"))?;
+        totals.put(batch)?;
+        batch.insert(Table::MosaicNumbers, &name_key(tenure, id), &number.0.to_le_bytes())?;
+        Ok(number)
+    }
+}
+
+fn read_number(value: &[u8]) -> Result<MosaicNumber, StoreError> {
+    let number = value.try_into().map(u32::from_le_bytes);
+    number.map(MosaicNumber).map_err(|_| StoreError::Damaged("the number of a mosaic"))
+}
+
+fn name_key(tenure: Tenure, id: &MosaicId) -> Vec<u8> {
+    [tenure.key().as_slice(), id.to_string().as_bytes()].concat()
+}
+
+impl Edition {
+    fn key(self) -> [u8; 8] {
+        let mut key = [0; 8];
+        key[..4].copy_from_slice(&self.mosaic.key());
+        key[4..].copy_from_slice(&self.number.to_be_bytes());
+        key
+    }
+
+    /// That of the definition after it.
+    fn next(self, goes_on: bool) -> Edition {
+        let number = self.number.saturating_add(1);
+        Edition { number, first: if goes_on { self.first } else { number }, ..self }
+    }
+
+    /// Reads it from the key and the value of its definition.
+    fn read(mosaic: MosaicNumber, key: &[u8], value: &[u8]) -> Result<Edition, StoreError> {
+        let number = key.get(4..).and_then(|number| number.try_into().ok()).map(u32::from_be_bytes);
+        let number = number.ok_or(DAMAGED)?;
+        let first = ByteReader::new(value, "a mosaic").u32()?;
+        if first > number { Err(DAMAGED) } else { Ok(Edition { mosaic, number, first }) }
+    }
+}
+
+impl MosaicEntry {
+    /// The built-in `nem:xem`.
+    pub fn xem() -> MosaicEntry {
+        let definition = MosaicDefinition::xem();
+        MosaicEntry { supply: definition.properties.initial_supply, definition }
+    }
+
+    fn put(&self, batch: &mut impl Write, edition: Edition, height: Height) -> Result<(), StoreError> {
+        let mut out = ByteWriter::default();
+        out.u32(edition.first);
+        out.u64(height.0);
+        out.u64(self.supply);
+        write_terms(&mut out, &self.definition);
+        batch.put(Table::Mosaics, &edition.key(), &out.0)
+    }
+
+    /// Reads the height of a definition, the definition and its supply.
+    fn read(id: &MosaicId, value: &[u8]) -> Result<(Height, MosaicEntry), StoreError> {
+        let mut input = ByteReader::new(value, "a mosaic");
+        input.u32()?;
+        let (height, supply) = (Height(input.u64()?), input.u64()?);
+        Ok((height, MosaicEntry { supply, definition: read_terms(&mut input, id.clone())? }))
+    }
+}
+
+/// A mosaic of the last lease of its namespace. `nem:xem` is not among them.
+pub fn current(state: &impl Read, id: &MosaicId) -> Result<Option<Current>, StoreError> {
+    let Some(lease) = namespaces::leases(state, id.namespace.root())?.pop() else { return Ok(None) };
+    let Some(mosaic) = MosaicNumber::of(state, lease.tenure, id)? else { return Ok(None) };
+    let (edition, value) = last_definition(state, mosaic)?;
+    let (defined_at, entry) = MosaicEntry::read(id, value)?;
+    let stand = lease.tenure.stand(state)?;
+    Ok(Some(Current { tenure: lease.tenure, stand, edition, entry, defined_at }))
+}
+
+/// The last definition of a mosaic, and its stored form.
+fn last_definition(state: &impl Read, mosaic: MosaicNumber) -> Result<(Edition, &[u8]), StoreError> {
+    let mut walk = state.walk(Table::Mosaics)?;
+    let last = match walk.seek(&[mosaic.key(), [0xFF; 4]].concat())? {
+        Some(_) => walk.previous()?,
+        None => walk.last()?,
+    };
+    let (key, value) = last.filter(|(key, _)| key.starts_with(&mosaic.key())).ok_or(DAMAGED)?;
+    Ok((Edition::read(mosaic, key, value)?, value))
+}
+
+/// All definitions of a mosaic that exists, the oldest first.
+pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(Edition, MosaicEntry)>, StoreError> {
+    let Some(Current { edition, .. }) = current(state, id)? else { return Ok(Vec::new()) };
+    let mut entries = Vec::new();
+    state.each(Table::Mosaics, &edition.mosaic.key(), |key, value| {
+        entries.push((Edition::read(edition.mosaic, key, value)?, MosaicEntry::read(id, value)?.1));
+        Ok(true)
+    })?;
+    Ok(entries)
+}
+
+/// The definition of a mosaic that was in force after the block at a height, if there was one.
+pub(super) fn edition_at(
+    state: &impl Read,
+    mosaic: MosaicNumber,
+    height: Height,
+) -> Result<Option<Edition>, StoreError> {
+    let mut found = None;
+    let behind = [mosaic.key(), [0xFF; 4]].concat();
+    state.each_before(Table::Mosaics, &mosaic.key(), &behind, |key, value| {
+        let mut input = ByteReader::new(value, "a mosaic");
+        let (_, made) = (input.u32()?, Height(input.u64()?));
+        if made <= height {
+            found = Some(Edition::read(mosaic, key, value)?);
+        }
+        Ok(found.is_none())
+    })?;
+    Ok(found)
+}
+
+/// Calls `visit` with all mosaics of a tenure by text, until it says `false`.
+pub(super) fn each_of(
+    state: &impl Read,
+    tenure: Tenure,
+    mut visit: impl FnMut(MosaicId, MosaicNumber) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    state.each(Table::MosaicNumbers, &tenure.key(), |key, value| {
+        let text = key.get(4..).and_then(|text| std::str::from_utf8(text).ok());
+        let id = text.and_then(|text| MosaicId::parse(text).ok()).ok_or(StoreError::Damaged("a mosaic's key"))?;
+        visit(id, read_number(value)?)
+    })
+}
+
+impl Current {
+    fn put(&self, batch: &mut impl Write) -> Result<(), StoreError> {
+        self.entry.put(batch, self.edition, self.defined_at)
+    }
+}
+
+fn need_current(state: &impl Read, id: &MosaicId) -> Result<Current, StateError> {
+    current(state, id)?.ok_or_else(|| StateError::impossible(format!("there is no mosaic {id}")))
+}
+
+fn same_terms(a: &MosaicDefinition, b: &MosaicDefinition) -> bool {
+    a.properties == b.properties && a.levy == b.levy
+}
+
+impl<W: Write> Ledger<'_, W> {
+    /// Carries out a definition.
+    pub(super) fn define(&mut self, definition: &MosaicDefinition) -> Result<(), StateError> {
+        let id = &definition.id;
+        let lease = self.need_namespace(&id.namespace)?;
+        let creator = self.number(&Address::from_public_key(&definition.creator, self.network.byte))?;
+        let goes_on = self.block.height.0 >= self.network.chain.forks.mosaic_redefinition;
+        let before = current(self.batch, id)?;
+        if let Some(before) = before.as_ref().filter(|_| !goes_on) {
+            self.block.log.add_redefined(self.batch, id, before.edition, before.stand)?;
+        }
+        let kept = before.as_ref().filter(|before| goes_on && same_terms(&before.entry.definition, definition));
+        let properties = &definition.properties;
+        let supply = kept.map_or(properties.initial_supply, |kept| kept.entry.supply);
+        let mosaic = Current {
+            tenure: lease.tenure,
+            stand: lease.tenure.stand(self.batch)?,
+            edition: match &before {
+                None => Edition { mosaic: MosaicNumber::give(self.batch, lease.tenure, id)?, number: 0, first: 0 },
+                Some(before) => before.edition.next(kept.is_some()),
+            },
+            entry: MosaicEntry { definition: definition.clone(), supply },
+            defined_at: self.block.height,
+        };
+        mosaic.put(self.batch)?;
+        if kept.is_none() {
+            mosaic.set_balance(self.batch, creator, supply * properties.multiplier())?;
+        }
+        Ok(mosaic.set_held(self.batch, creator)?)
+    }
+
+    /// Carries out a supply change.
+    pub(super) fn change_supply(
+        &mut self,
+        supplier: &Address,
+        id: &MosaicId,
+        delta: u64,
+        kind: SupplyChangeKind,
+    ) -> Result<(), StateError> {
+        let mut mosaic = need_current(self.batch, id)?;
+        let properties = mosaic.entry.definition.properties;
+        let creator = self.number(&Address::from_public_key(&mosaic.entry.definition.creator, self.network.byte))?;
+        let owned = mosaic.balance(self.batch, creator)?;
+        let impossible = || StateError::impossible(format!("the supply of {id} cannot change by {delta}"));
+        let quantity = delta.checked_mul(properties.multiplier()).ok_or_else(impossible)?;
+        let (supply, owned) = match kind {
+            SupplyChangeKind::Create => (mosaic.entry.supply.checked_add(delta), owned.checked_add(quantity)),
+            SupplyChangeKind::Delete => (mosaic.entry.supply.checked_sub(delta), owned.checked_sub(quantity)),
+        };
+        let (supply, owned) =
+            supply.zip(owned).filter(|(s, _)| *s <= properties.max_supply()).ok_or_else(impossible)?;
+        mosaic.entry.supply = supply;
+        mosaic.put(self.batch)?;
+        mosaic.set_balance(self.batch, creator, owned)?;
+        match kind {
+            SupplyChangeKind::Create => Ok(mosaic.set_held_later(self.batch, creator)?),
+            SupplyChangeKind::Delete => {
+                let supplier = self.number(supplier)?;
+                if mosaic.balance(self.batch, supplier)? == 0 {
+                    set_not_held(self.batch, supplier, id)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Moves a quantity.
+    pub(super) fn transfer_mosaic(
+        &mut self,
+        id: &MosaicId,
+        from: &Address,
+        to: &Address,
+        quantity: u64,
+    ) -> Result<(), StateError> {
+        let mosaic = need_current(self.batch, id)?;
+        let (sender, recipient) = (self.number(from)?, self.number(to)?);
+        let left = mosaic.balance(self.batch, sender)?.checked_sub(quantity);
+        let left = left.ok_or_else(|| StateError::impossible(format!("{from} has too little of {id}")))?;
+        mosaic.set_balance(self.batch, sender, left)?;
+        let sum = mosaic.balance(self.batch, recipient)?.checked_add(quantity);
+        let sum = sum.ok_or_else(|| StateError::impossible("a quantity exceeds 64 bits"))?;
+        mosaic.set_balance(self.batch, recipient, sum)?;
+        let creator = Address::from_public_key(&mosaic.entry.definition.creator, self.network.byte);
+        for (address, account) in [(from, sender), (to, recipient)] {
+            match *address == creator || mosaic.balance(self.batch, account)? > 0 {
+                true => mosaic.set_held(self.batch, account)?,
+                false => set_not_held(self.batch, account, id)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,364 @@
+//! Mosaics against a model that copies and removes all that the protocol says.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::crypto::PublicKey;
+use crate::model::mosaic::MosaicProperties;
+use crate::model::network::test_network;
+use crate::model::{NamespaceId, Network, NetworkByte, Timestamp};
+use crate::state::{BlockContext, Effect, ExpiryKind, StateView, each_expired, holdings_after};
+use crate::store::{Batch, test_store};
+
+/// Accounts that own the namespace and hold the mosaic.
+const ACCOUNTS: u8 = 4;
+/// Blocks of a lease.
+const TERM: u64 = 365 * 1440;
+
+fn key(number: u8) -> PublicKey {
+    PublicKey([number; 32])
+}
+
+fn account(number: u8) -> Address {
+    Address::from_public_key(&key(number), NetworkByte::TESTNET)
+}
+
+fn id() -> MosaicId {
+    MosaicId::parse("alice.vouchers:gift").unwrap()
+}
+
+fn definition(creator: u8, text: u8, supply: u64) -> MosaicDefinition {
+    MosaicDefinition {
+        creator: key(creator),
+        id: id(),
+        description: text.to_string(),
+        properties: MosaicProperties {
+            divisibility: 0,
+            initial_supply: supply,
+            supply_mutable: true,
+            transferable: true,
+        },
+        levy: None,
+    }
+}
+
+fn network(redefinition_fork: u64) -> Network {
+    let mut network = test_network(NetworkByte::TESTNET, account(99));
+    network.chain.forks.mosaic_redefinition = redefinition_fork;
+    assert_eq!(network.chain.blocks_per_year(), TERM);
+    network
+}
+
+/// What happens in a block.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    /// The owner defines the mosaic with this description and supply.
+    Define(u8, u64),
+    /// So many units go from one account to another.
+    Transfer(u8, u8, u64),
+    /// All of them do.
+    TransferAll(u8, u8),
+    Supply(u64, bool),
+    /// All of the creator's units go.
+    DeleteAll,
+    /// The owner rents the root again.
+    Renew,
+    /// So do they, or another account, long after the last lease has ended; before that it is forgotten or not.
+    RentLater(u8, bool),
+    /// The last lease ends.
+    End,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        4 => (0..3u8, 100..102u64).prop_map(|(text, supply)| Deed::Define(text, supply)),
+        4 => (0..ACCOUNTS, 0..ACCOUNTS, 0..60u64).prop_map(|(from, to, quantity)| Deed::Transfer(from, to, quantity)),
+        4 => (0..ACCOUNTS, 0..ACCOUNTS).prop_map(|(from, to)| Deed::TransferAll(from, to)),
+        2 => (1..50u64, any::<bool>()).prop_map(|(delta, more)| Deed::Supply(delta, more)),
+        1 => Just(Deed::DeleteAll),
+        2 => Just(Deed::Renew),
+        2 => (0..2u8, any::<bool>()).prop_map(|(owner, forgotten)| Deed::RentLater(owner, forgotten)),
+        2 => Just(Deed::End),
+    ];
+    prop::collection::vec(deed, 1..60)
+}
+
+type Balances = BTreeMap<u8, u64>;
+type Log = Vec<(u64, ExpiryKind, Balances)>;
+
+/// All that is known of one mosaic in one namespace, as plainly as possible.
+#[derive(Clone, Default)]
+struct Model {
+    height: u64,
+    owner: u8,
+    /// Of the last lease.
+    began: u64,
+    has_ended: bool,
+    /// Terms, supply and balances of each definition.
+    definitions: Vec<(u64, u64, Balances)>,
+    creator: u8,
+    invested: BTreeSet<u8>,
+    log: Log,
+}
+
+impl Model {
+    fn holders(&self) -> Balances {
+        self.definitions.last().map(|(_, _, balances)| balances.clone()).unwrap_or_default()
+    }
+
+    fn update(&mut self, who: u8) {
+        match who == self.creator || self.holders().contains_key(&who) {
+            true => self.invested.insert(who),
+            false => self.invested.remove(&who),
+        };
+    }
+
+    fn define(&mut self, supply: u64, after_fork: bool) {
+        let copy = match self.definitions.last() {
+            Some((terms, now, balances)) if after_fork && *terms == supply => (supply, *now, balances.clone()),
+            last => {
+                if last.is_some() && !after_fork {
+                    self.log.push((self.height, ExpiryKind::Expired, self.holders()));
+                }
+                (supply, supply, [(self.owner, supply)].into())
+            }
+        };
+        self.creator = self.owner;
+        self.definitions.push(copy);
+        self.update(self.owner);
+    }
+
+    /// Adds to what an account has, or takes away; whether that is possible.
+    fn add(&mut self, who: u8, quantity: i64) -> bool {
+        let Some((_, _, balances)) = self.definitions.last_mut() else { return false };
+        let sum = balances.get(&who).map_or(0, |has| *has as i64) + quantity;
+        match sum {
+            0 => drop(balances.remove(&who)),
+            _ => drop(balances.insert(who, sum as u64)),
+        }
+        sum >= 0
+    }
+
+    fn rent(&mut self, owner: u8) {
+        if owner == self.owner && (self.began > 0) {
+            self.invested.extend(self.holders().keys());
+            if self.height >= self.began + TERM && !self.definitions.is_empty() {
+                self.log.push((self.height, ExpiryKind::Restored, self.holders()));
+            }
+        } else {
+            self.definitions.clear();
+        }
+        (self.owner, self.began, self.has_ended) = (owner, self.height, false);
+    }
+
+    fn end(&mut self) {
+        self.height = self.began + TERM;
+        let holders = self.holders();
+        self.invested.retain(|who| !holders.contains_key(who));
+        if !self.definitions.is_empty() {
+            self.log.push((self.height, ExpiryKind::Expired, self.holders()));
+        }
+        self.has_ended = true;
+    }
+}
+
+/// The model and the state side by side.
+struct World<'a, 'b> {
+    network: Network,
+    batch: &'a mut Batch<'b>,
+    model: Model,
+}
+
+impl World<'_, '_> {
+    fn within(&mut self, act: impl FnOnce(&mut Ledger<'_, Batch<'_>>) -> Result<(), StateError>) {
+        let mut block = BlockContext::new(Height(self.model.height), Timestamp(0));
+        let mut ledger = Ledger { batch: self.batch, block: &mut block, network: &self.network };
+        act(&mut ledger).unwrap();
+        ledger.finish().unwrap();
+    }
+
+    fn apply(&mut self, effects: &[Effect<'_>]) {
+        self.within(|ledger| effects.iter().try_for_each(|effect| ledger.apply(effect)));
+    }
+
+    fn rent(&mut self, owner: u8) {
+        self.model.rent(owner);
+        let names = ["alice", "alice.vouchers"].map(|name| NamespaceId::parse(name).unwrap());
+        let [root, child] = names.map(|name| Effect::Namespace { owner: account(owner), name });
+        self.apply(&[root]);
+        let lease = self.batch.leases("alice").unwrap().pop().unwrap();
+        if !self.batch.is_in_lease(&lease, &id().namespace).unwrap() {
+            self.apply(&[child]);
+        }
+    }
+
+    fn carry_out(&mut self, deed: Deed) {
+        self.model.height += 1;
+        let mosaic = id();
+        // Of a mosaic that has expired units still move as levies. No rule lets anything else happen to it.
+        let is_there = self.model.began > 0 && !self.model.definitions.is_empty();
+        let is_alive = !self.model.has_ended && is_there;
+        match deed {
+            Deed::Define(text, supply) if !self.model.has_ended => {
+                let after_fork = self.model.height >= self.network.chain.forks.mosaic_redefinition;
+                self.model.define(supply, after_fork);
+                self.apply(&[Effect::Definition(&definition(self.model.owner, text, supply))]);
+            }
+            Deed::Transfer(from, to, quantity) if is_there => {
+                let has = self.model.holders().get(&from).copied().unwrap_or(0);
+                self.transfer(from, to, quantity.min(has), &mosaic);
+            }
+            Deed::TransferAll(from, to) if is_there => {
+                let has = self.model.holders().get(&from).copied().unwrap_or(0);
+                self.transfer(from, to, has, &mosaic);
+            }
+            Deed::Supply(delta, true) if is_alive => {
+                self.model.add(self.model.creator, delta as i64);
+                self.model.definitions.last_mut().unwrap().1 += delta;
+                self.change_supply(delta, SupplyChangeKind::Create);
+            }
+            Deed::Supply(_, false) | Deed::DeleteAll if is_alive => {
+                let has = self.model.holders().get(&self.model.creator).copied().unwrap_or(0);
+                let delta = if let Deed::Supply(delta, _) = deed { delta.min(has) } else { has };
+                self.model.add(self.model.creator, -(delta as i64));
+                self.model.definitions.last_mut().unwrap().1 -= delta;
+                if !self.model.holders().contains_key(&self.model.creator) {
+                    self.model.invested.remove(&self.model.creator);
+                }
+                self.change_supply(delta, SupplyChangeKind::Delete);
+            }
+            Deed::Renew => self.rent(self.model.owner),
+            Deed::RentLater(owner, forgotten) if self.model.has_ended => {
+                self.model.height = self.model.height.max(self.model.began + TERM + 45_000);
+                if forgotten {
+                    while namespaces::prune_one(self.batch, Height(self.model.height)).unwrap() {}
+                    self.model.began = 0;
+                    self.model.definitions.clear();
+                }
+                self.rent(owner);
+            }
+            Deed::End if !self.model.has_ended => {
+                self.model.end();
+                self.within(|ledger| {
+                    let mut expiry = ledger.expiry()?;
+                    while expiry.step(ledger)? {}
+                    Ok(())
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn transfer(&mut self, from: u8, to: u8, quantity: u64, mosaic: &MosaicId) {
+        assert!(self.model.add(from, -(quantity as i64)) && self.model.add(to, quantity as i64));
+        self.model.update(from);
+        self.model.update(to);
+        self.apply(&[Effect::MosaicTransfer {
+            from: account(from),
+            to: account(to),
+            mosaic: Cow::Borrowed(mosaic),
+            quantity,
+        }]);
+    }
+
+    fn change_supply(&mut self, delta: u64, kind: SupplyChangeKind) {
+        let supplier = account(self.model.creator);
+        self.apply(&[Effect::Supply { supplier, mosaic: &id(), delta, kind }]);
+    }
+
+    /// Compares all that can be asked.
+    fn compare(&self) -> Result<(), TestCaseError> {
+        let numbers: BTreeMap<Address, u8> = (0..ACCOUNTS).map(|number| (account(number), number)).collect();
+        let found = if self.model.began == 0 { Vec::new() } else { history(self.batch, &id()).unwrap() };
+        prop_assert_eq!(found.len(), self.model.definitions.len());
+        for ((edition, entry), (_, supply, expected)) in found.iter().zip(&self.model.definitions) {
+            prop_assert_eq!(entry.supply, *supply);
+            let found: Balances =
+                balances(self.batch, *edition).unwrap().iter().map(|(who, has)| (numbers[who], *has)).collect();
+            prop_assert_eq!(&found, expected);
+        }
+        for who in 0..ACCOUNTS {
+            let has = self.model.holders().get(&who).copied().unwrap_or(0);
+            prop_assert_eq!(self.batch.mosaic_balance(&id(), &account(who)).unwrap(), has);
+            let is_invested = self.model.invested.contains(&who);
+            prop_assert_eq!(self.batch.holds_mosaic(&account(who)).unwrap(), is_invested, "{}", who);
+            let part = holdings_after(self.batch, &account(who), None, usize::MAX).unwrap();
+            prop_assert_eq!(part.ids, if is_invested { vec![id()] } else { Vec::new() });
+        }
+        let mut found: Log = Vec::new();
+        let heights: BTreeSet<u64> = self.model.log.iter().map(|(height, ..)| *height).collect();
+        for height in heights {
+            each_expired(self.batch, Height(height), |expired| {
+                let mut balances = Balances::new();
+                expired.each_balance(self.batch, None, |_, who, has| {
+                    balances.insert(numbers[&who], has);
+                    Ok(true)
+                })?;
+                found.push((height, expired.kind, balances));
+                Ok(true)
+            })
+            .unwrap();
+        }
+        prop_assert_eq!(&found, &self.model.log);
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn whatever_happens_to_a_mosaic_and_its_namespace_is_as_if_balances_were_copied_and_removed(
+        deeds in deeds(),
+        fork in prop_oneof![Just(0), Just(10), Just(u64::MAX)],
+    ) {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        let model = Model { height: 1, ..Model::default() };
+        let mut world = World { network: network(fork), batch: &mut batch, model };
+        world.rent(0);
+        for deed in deeds {
+            world.carry_out(deed);
+            world.compare()?;
+        }
+    }
+}
+
+/// Bytes of old values that an act leaves when so many accounts hold the mosaic.
+fn cost(holders: u32, act: impl FnOnce(&mut World<'_, '_>)) -> usize {
+    let (store, _folder) = test_store();
+    let mut batch = store.begin().unwrap();
+    let model = Model { height: 1, ..Model::default() };
+    let mut world = World { network: network(0), batch: &mut batch, model };
+    world.rent(0);
+    world.carry_out(Deed::Define(0, 1_000_000));
+    for number in 0..holders {
+        let mut key = [7; 32];
+        key[..4].copy_from_slice(&number.to_le_bytes());
+        let to = Address::from_public_key(&PublicKey(key), NetworkByte::TESTNET);
+        world.apply(&[Effect::MosaicTransfer { from: account(0), to, mosaic: Cow::Owned(id()), quantity: 1 }]);
+    }
+    world.batch.take_journal();
+    act(&mut world);
+    world.batch.take_journal().len()
+}
+
+#[test]
+fn a_new_description_the_end_of_a_lease_and_its_renewal_cost_the_same_however_many_hold_the_mosaic() {
+    let acts: [fn(&mut World<'_, '_>); 3] = [
+        |world| world.carry_out(Deed::Define(1, 1_000_000)),
+        |world| world.carry_out(Deed::End),
+        |world| world.carry_out(Deed::Renew),
+    ];
+    for act in acts {
+        assert_eq!(cost(3_000, act), cost(3, act));
+    }
+    let forgotten = |world: &mut World<'_, '_>| {
+        world.carry_out(Deed::End);
+        world.carry_out(Deed::RentLater(1, true));
+    };
+    assert_eq!(cost(3_000, forgotten), cost(3, forgotten));
+}

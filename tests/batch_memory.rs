@@ -1,0 +1,64 @@
+//! What a batch takes of memory. The only test of its program, so that nothing else changes what is measured.
+
+use std::path::Path;
+
+use nisd::config;
+use nisd::model::Height;
+use nisd::store::{ChainIdentity, Options, Read, Store, Table, Write, block_key};
+
+/// Rows of a batch, and bytes of each value: more than three times of what is kept in memory.
+const ROWS: u64 = 120_000;
+const VALUE: usize = 900;
+/// 2^13 pages, what LMDB keeps besides, and what this test allocates.
+const MOST: u64 = 44 << 20;
+
+/// Bytes of memory that the process has for itself.
+fn own_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("what the system tells of a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
+}
+
+/// Scatters the rows over the table, so that a page is changed again and again.
+fn key(number: u64) -> [u8; 8] {
+    block_key(Height(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+}
+
+fn value(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(VALUE / 8)
+}
+
+#[test]
+fn a_batch_of_any_size_takes_bounded_memory_reads_what_it_wrote_and_is_gone_when_it_is_dropped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings =
+        config::build(Some((Path::new("a.properties"), b"nem.network=testnet")), Vec::new(), Some(Path::new("/")));
+    let identity = ChainIdentity::of(&settings.expect("settings").network);
+    let store = Store::open(folder.path(), &identity, Options { map_size: 4 << 30 }).expect("a store");
+    let (before, mut most) = (own_memory(), 0);
+    for is_kept in [false, true] {
+        let mut batch = store.begin().expect("a batch");
+        for number in 0..ROWS {
+            batch.put_unjournaled(Table::Lists, &key(number), &value(number)).expect("room");
+            if number % 1000 == 0 {
+                most = most.max(own_memory().saturating_sub(before));
+                let earlier = number / 2;
+                assert_eq!(batch.get(Table::Lists, &key(earlier)).expect("a row"), Some(value(earlier).as_slice()));
+            }
+        }
+        // Half of them go again: pages that were written already too.
+        for number in (0..ROWS).step_by(2) {
+            batch.delete(Table::Lists, &key(number)).expect("room");
+            batch.take_journal();
+        }
+        if is_kept {
+            batch.commit().expect("room");
+        }
+    }
+    assert!(most < MOST, "{} MiB", most >> 20);
+    let snapshot = store.snapshot().expect("a snapshot");
+    for number in 0..ROWS {
+        let expected = (number % 2 == 1).then(|| value(number));
+        assert_eq!(snapshot.get(Table::Lists, &key(number)).expect("a row"), expected.as_deref(), "{number}");
+    }
+}
