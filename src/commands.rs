@@ -1,5 +1,6 @@
 //! The commands that work on a store and then end.
 
+mod history;
 mod reindex;
 
 use std::fmt;
@@ -266,14 +267,16 @@ fn take_in(
 
 /// `nisd check`.
 pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
-    let (store, network) = open_to_read(&command.store, settings, stop)?;
+    let (store, mut network) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    // Whatever is set, what is there is compared.
+    network.chain.history_from = state::history_from(&snapshot, tip.height)?;
     let trusted_below = command.trust_below.map_or(Ok(Height(0)), |checkpoint| has_block(&snapshot, checkpoint))?;
     let folder = scratch_folder(&command.store.data)?;
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
     let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
-    let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from)?;
+    let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
     let block_at = |height| Ok(store::stored_header(&snapshot, height)?.map(|(_, block)| block));
     let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
     let source = Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at));

@@ -550,6 +550,8 @@ fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&
         let mut rows = rows(&place.data(), table);
         // What is known of all hashes depends on a setting that may change, so that it cannot be compared.
         rows.retain(|(key, _)| table != Table::Totals || key != state::HASH_TOTALS_KEY);
+        // Of a history that is said to be shorter only that much is compared.
+        rows.retain(|(key, _)| table != Table::BalanceHistory || state::history_height(key).is_some());
         if rows.is_empty() {
             empty.push(table.name());
         }
@@ -574,7 +576,10 @@ fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&
 #[test]
 fn a_check_finds_a_flipped_bit_in_every_table() {
     let tables = Table::ALL.into_iter().filter(|table| *table != Table::Meta);
-    let empty = empty_or_checked(&full(), tables);
+    let place = Place::new();
+    let history = ["--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"];
+    place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &history).expect_success();
+    let empty = empty_or_checked(&place, tables);
     assert_eq!(empty, ["hash-runs", "expired-mosaics", "signposts"], "tables that the chain does not touch");
 }
 

@@ -528,6 +528,8 @@ fn known_bytes(table: Table) -> usize {
         Table::Mosaics | Table::Balances => 8,
         Table::MosaicNumbers => 4 + "a.b:c".len(),
         Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::Trails => 8,
+        Table::SupplyChanges => 8,
+        Table::BalanceHistory => 1,
         Table::Hashes => 12,
         Table::HashRuns => 5,
         Table::Numbers => 25,
@@ -542,6 +544,7 @@ fn stored_values(tiny: &Path) {
     let mut settings = settings.expect("its configuration");
     // Eras are short, and so is what can be undone, so that hashes are packed.
     settings.network.chain.rewrite_limit = 10;
+    settings.network.chain.history_from = Some(Height::NEMESIS);
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::open(folder.path(), &ChainIdentity::of(&settings.network), Options { map_size: 256 << 20 })
         .expect("a store");
@@ -578,6 +581,30 @@ fn stored_values(tiny: &Path) {
         }
     }
     seeds.add("all", &all);
+    seeds.add("supply", &supply());
+}
+
+/// A mosaic that is defined, more of which is made, and whose root is rented.
+fn supply() -> Vec<u8> {
+    let row = 1u64.to_be_bytes();
+    let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
+    let height = 5u64.to_le_bytes();
+    let definition =
+        [height.as_slice(), &text("a.b:c"), &[7; 32], &text("some"), &[2], &9u64.to_le_bytes(), &[1, 1]].concat();
+    let provision = [height.as_slice(), "TALICELCD3XPH4FFI5STGGNSNSWPOTG5E4DS2TOS".as_bytes(), &text("a")].concat();
+    let change = [6u64.to_be_bytes().as_slice(), &[0, 0, 0, 1]].concat();
+    let entries = [
+        (Table::Definitions, 0, definition),
+        (Table::Lists, 255, [b"ma.b:c\0".as_slice(), &row].concat()),
+        (Table::SupplyChanges, change.len() as u8, change.clone()),
+        (Table::Provisions, 0, provision),
+        (Table::Lists, 255, [b"pa\0".as_slice(), &row].concat()),
+    ];
+    let entry = |(table, extra, value): (Table, u8, Vec<u8>)| {
+        let length = (value.len() as u16).to_le_bytes();
+        [[table as u8, extra].as_slice(), &length, &value].concat()
+    };
+    entries.into_iter().flat_map(entry).collect()
 }
 
 fn key_files() {

@@ -2,10 +2,10 @@
 
 use nisd::config::build;
 use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
-use nisd::state::catalogue::{self, List, Provision, ProvisionWalk};
+use nisd::state::catalogue::{self, List, Provision, ProvisionWalk, SupplyWalk};
 use nisd::state::{
-    self, Account, AccountNumber, AccountTotals, Direction, HashComparison, HashPacking, ListWriter, Outlink,
-    RecalculationRecord, StateView, TrailWalk,
+    self, Account, AccountHistory, AccountNumber, AccountTotals, Direction, HashComparison, HashPacking, HistoryRange,
+    ListWriter, Outlink, RecalculationRecord, StateView, TrailWalk,
 };
 use nisd::store::{
     Batch, ChainIdentity, Options, Store, StoreError, Table, block_key, stored_block, stored_header, tip,
@@ -104,6 +104,8 @@ impl Node {
             | Table::Trails
             | Table::ExpiredMosaics => block_key(HEIGHT).to_vec(),
             Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => vec![0; 4],
+            // This is the row of what is known; with more bytes it is one of the first account.
+            Table::BalanceHistory => vec![0],
             Table::Tenures | Table::Subnamespaces | Table::Holdings => vec![0; 4],
             Table::MosaicNumbers => [&[0; 4], MOSAIC.as_bytes()].concat(),
             Table::Numbers => self.accounts[0].to_raw().to_vec(),
@@ -111,7 +113,7 @@ impl Node {
             Table::Mosaics | Table::Balances => vec![0; 8],
             Table::Hashes => [&[0; 4], &HASH.0[..8]].concat(),
             Table::HashRuns => vec![0; 5],
-            Table::Provisions | Table::Definitions => ROW.to_be_bytes().to_vec(),
+            Table::Provisions | Table::Definitions | Table::SupplyChanges => ROW.to_be_bytes().to_vec(),
             Table::Meta | Table::Totals | Table::LeasesByHeight | Table::Lists => Vec::new(),
             _ => account.to_vec(),
         }
@@ -175,6 +177,9 @@ impl Node {
             }),
             List::Roots.each_before(state, u64::MAX, |_| Ok(true)),
             List::DefinitionsOf(&self.mosaic).last(state).map(drop),
+            SupplyWalk::new(state, &self.mosaic, HEIGHT).and_then(supply_in_pieces(state)),
+            HistoryRange::of(state).map(drop),
+            self.history(state, account),
         ];
         for answer in &answers {
             let is_answer = matches!(answer, Ok(()) | Err(StoreError::Damaged(_) | StoreError::Corrupt { .. }));
@@ -184,12 +189,34 @@ impl Node {
         answers.iter().filter(|answer| answer.is_ok()).count() - 1
     }
 
+    /// Asks for what an account had at some heights.
+    fn history(&self, state: &Batch<'_>, account: &Address) -> Result<(), StoreError> {
+        let Some(mut history) = AccountHistory::new(state, account)? else { return Ok(()) };
+        for height in 0..=HEIGHT.0 {
+            history.at(state, Height(height), &self.network.chain)?;
+        }
+        Ok(())
+    }
+
     /// Writes the state as text, if there is one.
     fn dump(&self, state: &Batch<'_>) {
         if let Ok(Some(tip)) = tip(state) {
             let mut text = Vec::new();
             let _ = state::dump(state, &self.network, &tip, &mut text);
         }
+    }
+}
+
+/// Goes on with a supply row by row, as long as there can be any.
+fn supply_in_pieces(state: &Batch<'_>) -> impl FnOnce(Option<SupplyWalk>) -> Result<(), StoreError> {
+    move |walk| {
+        let Some(mut walk) = walk else { return Ok(()) };
+        for _ in 0..8 * MAX_ENTRIES {
+            if walk.go_on(state, || false)?.is_some() {
+                return Ok(());
+            }
+        }
+        panic!("a supply that is never known");
     }
 }
 

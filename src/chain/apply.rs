@@ -3,7 +3,7 @@
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
 use crate::state::catalogue::{self, Relisting};
-use crate::state::{self, BlockContext, Effect, Era, Ledger, StateError, assign_ids};
+use crate::state::{self, BlockContext, Effect, Era, Ledger, Place, StateError, assign_ids};
 use crate::store::{Batch, Read, StoreError, StoredBlock, Table, Write, block_key};
 
 /// Blocks that go with each one that comes, where only some are kept.
@@ -89,8 +89,9 @@ pub fn record(
 ) -> Result<Option<Relisting>, StateError> {
     let (id, index) = settled.transactions[number];
     let transaction = &block.transactions[index];
-    ledger.index_transaction(transaction, &hashes[index], index as u32, (id, settled.era))?;
-    catalogue::record(ledger.batch, transaction, settled.rows[index], block.height, ledger.network.byte)
+    let place = Place { height: block.height, index: index as u32 };
+    ledger.index_transaction(transaction, &hashes[index], place.index, (id, settled.era))?;
+    catalogue::record(ledger.batch, transaction, settled.rows[index], place, ledger.network.byte)
 }
 
 /// What is kept of the blocks that are carried out, besides what they do to the state.

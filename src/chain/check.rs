@@ -5,8 +5,10 @@
 use std::fmt;
 
 use crate::model::Height;
-use crate::state::{self, HashComparison};
-use crate::store::{Entry, Read, Store, StoreError, StoredBlock, Table, block_key, stored_header};
+use crate::state::{self, HashComparison, history_height};
+use crate::store::{
+    Batch, Entry, Read, Store, StoreError, StoredBlock, Table, block_key, stored_header, undoes_the_same,
+};
 
 /// Tables whose rows are written once and read by no rule. What blocks write to them is compared at once and forgotten.
 const INDEXES: [Table; 3] = [Table::Trails, Table::Signposts, Table::Harvests];
@@ -65,16 +67,32 @@ pub struct Comparison<'a, R> {
     rows: [u64; INDEXES.len()],
     hashes: HashComparison,
     old_values_from: Height,
+    history: Option<History>,
+}
+
+/// What accounts had at earlier heights, which is compared from the first height on at which it is known.
+struct History {
+    from: Height,
+    /// Balances that resulted so far, and that accounts had from this height or a later one on.
+    balances: u64,
 }
 
 impl<'a, R: Read> Comparison<'a, R> {
-    /// Begins, with an empty scratch store. It keeps old values of what the blocks from a height on change.
-    pub fn new(ours: &'a R, scratch: &'a Store, old_values_from: Height) -> Result<Comparison<'a, R>, StoreError> {
+    /// Begins, with an empty scratch store. It keeps old values of what the blocks from a height on change, and what
+    /// accounts had from where this store knows it.
+    pub fn new(
+        ours: &'a R,
+        scratch: &'a Store,
+        old_values_from: Height,
+        history_from: Option<Height>,
+    ) -> Result<Comparison<'a, R>, StoreError> {
         let mut batch = scratch.begin()?;
         state::begin_eras_like(ours, &mut batch)?;
         batch.take_journal();
         batch.commit()?;
-        Ok(Comparison { ours, scratch, rows: [0; INDEXES.len()], hashes: HashComparison::default(), old_values_from })
+        let history = history_from.map(|from| History { from, balances: 0 });
+        let (rows, hashes) = ([0; INDEXES.len()], HashComparison::default());
+        Ok(Comparison { ours, scratch, rows, hashes, old_values_from, history })
     }
 
     /// Compares what is known of a block that was taken in, and where its transactions are found by their hashes.
@@ -105,6 +123,11 @@ impl<'a, R: Read> Comparison<'a, R> {
             }
             batch.clear(table)?;
         }
+        if let Some(history) = &mut self.history
+            && let Some(difference) = history.compare(self.ours, &mut batch)?
+        {
+            return Ok(Some(difference));
+        }
         batch.commit()?;
         Ok(None)
     }
@@ -122,15 +145,21 @@ impl<'a, R: Read> Comparison<'a, R> {
                     .checked_sub(self.rows[index])
                     .filter(|more| *more > 0)
                     .map(|more| Difference::Rows(table, more)),
-                None => different_key(ours, &computed, table, &[])?.map(|key| Difference::State(table, key)),
+                None => {
+                    different_key(ours, &computed, table, &[], |a, b| a == b)?.map(|key| Difference::State(table, key))
+                }
             };
             if difference.is_some() {
                 return Ok(difference);
             }
         }
-        // A store that went back has fewer of the old lists and old values; those that it has are the last ones.
-        let first = first_key(ours, Table::Importances)?;
-        if let Some(key) = different_key(ours, &computed, Table::Importances, &first)? {
+        if let Some(difference) = self.history.as_ref().map_or(Ok(None), |history| history.compare_count(ours))? {
+            return Ok(Some(difference));
+        }
+        // A store that went back has fewer of the old lists and old values; those that it has are the last ones. One
+        // that was told to keep a history has more of the lists.
+        let first = first_key(ours, Table::Importances)?.max(first_key(&computed, Table::Importances)?);
+        if let Some(key) = different_key(ours, &computed, Table::Importances, &first, |a, b| a == b)? {
             return Ok(Some(Difference::Importances(key)));
         }
         if state::last_recalculation(ours)? != state::last_recalculation(&computed)? {
@@ -141,7 +170,53 @@ impl<'a, R: Read> Comparison<'a, R> {
             return Ok(None);
         }
         let first = first.max(block_key(self.old_values_from).to_vec());
-        Ok(different_key(ours, &computed, Table::Undo, &first)?.map(Difference::Undo))
+        // Whether a block kept a history, which is known only of the last ones, decides what undoing it takes back of it.
+        let history_from = self.history.as_ref().map(|history| block_key(history.from));
+        let keeps = |key: &[u8]| history_from.as_ref().is_some_and(|from| key > from.as_slice());
+        let is_same = |a: Entry<'_>, b: Entry<'_>| {
+            a == b || a.0 == b.0 && !keeps(a.0) && undoes_the_same(a.1, b.1, Table::BalanceHistory)
+        };
+        Ok(different_key(ours, &computed, Table::Undo, &first, is_same)?.map(Difference::Undo))
+    }
+}
+
+impl History {
+    /// Compares and forgets what was committed since the last time: balances, and lists of importances but the last.
+    fn compare(&mut self, ours: &impl Read, batch: &mut Batch<'_>) -> Result<Option<Difference>, StoreError> {
+        let mut difference = None;
+        batch.each(Table::BalanceHistory, &[], |key, value| {
+            let Some(height) = history_height(key) else { return Ok(true) };
+            self.balances += u64::from(height >= self.from);
+            if ours.get(Table::BalanceHistory, key)? != Some(value) {
+                difference = Some(Difference::State(Table::BalanceHistory, key.to_vec()));
+            }
+            Ok(difference.is_none())
+        })?;
+        let last = state::last_recalculation(batch)?.map_or(Height(0), |last| last.height);
+        let (first, end) = (block_key(self.from.grouped()), block_key(last));
+        batch.each(Table::Importances, &[], |key, value| {
+            let is_known = key >= first.as_slice() && key < end.as_slice();
+            if difference.is_none() && is_known && ours.get(Table::Importances, key)? != Some(value) {
+                difference = Some(Difference::Importances(key.to_vec()));
+            }
+            Ok(difference.is_none() && key < end.as_slice())
+        })?;
+        if difference.is_none() {
+            state::forget_history(batch)?;
+            while state::forget_below(batch, last)? {}
+        }
+        Ok(difference)
+    }
+
+    /// Whether there is more than what resulted.
+    fn compare_count(&self, ours: &impl Read) -> Result<Option<Difference>, StoreError> {
+        let mut more = 0;
+        ours.each(Table::BalanceHistory, &[], |key, _| {
+            more += u64::from(history_height(key).is_some_and(|height| height >= self.from));
+            Ok(true)
+        })?;
+        let more = more.checked_sub(self.balances).filter(|more| *more > 0);
+        Ok(more.map(|more| Difference::Rows(Table::BalanceHistory, more)))
     }
 }
 
@@ -173,24 +248,28 @@ fn count(state: &impl Read, table: Table) -> Result<u64, StoreError> {
     Ok(count)
 }
 
-/// The first key, from a key on, at which a table of two stores differs.
+/// Whether an entry follows from what a node is free to set.
+fn depends_on_settings(table: Table, entry: Option<Entry<'_>>) -> bool {
+    table == Table::Totals && entry.is_some_and(|(key, _)| key == state::HASH_TOTALS_KEY)
+}
+
+/// The first key, from a key on, at which two stores have different entries in a table. What depends on settings is
+/// passed over.
 fn different_key(
     ours: &impl Read,
     computed: &impl Read,
     table: Table,
     from: &[u8],
+    is_same: impl Fn(Entry<'_>, Entry<'_>) -> bool,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let (mut a, mut b) = (ours.walk(table)?, computed.walk(table)?);
     let mut entries = (a.seek(from)?, b.seek(from)?);
-    let depends_on_settings = |entry: Option<Entry<'_>>| {
-        table == Table::Totals && entry.is_some_and(|(key, _)| key == state::HASH_TOTALS_KEY)
-    };
     while entries.0.is_some() || entries.1.is_some() {
-        if depends_on_settings(entries.0) {
+        if depends_on_settings(table, entries.0) {
             entries.0 = a.next()?;
-        } else if depends_on_settings(entries.1) {
+        } else if depends_on_settings(table, entries.1) {
             entries.1 = b.next()?;
-        } else if entries.0 != entries.1 {
+        } else if !entries.0.zip(entries.1).is_some_and(|(a, b)| is_same(a, b)) {
             // Of two different keys the lower one is missing in the other store.
             let keys = entries.0.into_iter().chain(entries.1).map(|(key, _)| key);
             return Ok(keys.min().map(<[u8]>::to_vec));

@@ -43,8 +43,8 @@ enum Stage {
     Calculating(Box<Calculation>),
     /// The result is merged with the list before and written.
     Writing(Box<Merge>, ListWriter),
-    /// Lists that no rollback comes back to are forgotten.
-    Forgetting,
+    /// Lists below a height are forgotten.
+    Forgetting(Height),
     /// Nothing is left to do.
     Done,
 }
@@ -71,14 +71,28 @@ impl Recalculation {
             }
             Stage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, batch)?,
             Stage::Calculating(calculation) => self.calculate(calculation, batch)?,
-            Stage::Writing(merge, writer) => write(merge, writer, batch)?,
-            Stage::Forgetting => {
-                let lowest = self.height.minus(network.chain.rewrite_limit).grouped();
-                if state::forget_below(batch, lowest)? { Stage::Forgetting } else { Stage::Done }
-            }
+            Stage::Writing(merge, writer) => match write(merge, writer, batch)? {
+                Some((merge, writer)) => Stage::Writing(merge, writer),
+                None => Stage::Forgetting(self.forgettable_below(batch, network)?),
+            },
+            Stage::Forgetting(lowest) => match state::forget_below(batch, lowest)? {
+                true => Stage::Forgetting(lowest),
+                false => Stage::Done,
+            },
             Stage::Done => Stage::Done,
         };
         Ok(!matches!(self.stage, Stage::Done))
+    }
+
+    /// Lists to which no rollback comes back are forgotten, if they are not kept as a history.
+    fn forgettable_below(&self, batch: &Batch<'_>, network: &Network) -> Result<Height, StoreError> {
+        let lowest = self.height.minus(network.chain.rewrite_limit).grouped();
+        let history = match network.chain.history_from {
+            Some(_) => state::history_from(batch, self.height)?,
+            None => None,
+        };
+        let lowest = history.map_or(lowest, |from| lowest.min(from.grouped()));
+        state::forgettable_below(batch, lowest)
     }
 
     fn begin(&self, batch: &Batch<'_>, network: &Network) -> Result<Stage, BlockError> {
@@ -179,17 +193,22 @@ fn read_outlinks(
     })
 }
 
-fn write(mut merge: Box<Merge>, mut writer: ListWriter, batch: &mut Batch<'_>) -> Result<Stage, BlockError> {
+/// Writes some entries; what is left to be written.
+fn write(
+    mut merge: Box<Merge>,
+    mut writer: ListWriter,
+    batch: &mut Batch<'_>,
+) -> Result<Option<(Box<Merge>, ListWriter)>, BlockError> {
     for _ in 0..ENTRIES_PER_STEP {
         match merge.next(batch)? {
             Some(entry) => writer.push(entry, batch)?,
             None => {
                 writer.finish(batch)?;
-                return Ok(Stage::Forgetting);
+                return Ok(None);
             }
         }
     }
-    Ok(Stage::Writing(merge, writer))
+    Ok(Some((merge, writer)))
 }
 
 /// The results of a recalculation together with what the accounts that took no part had before, by number.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
-use crate::model::{Address, Amount, Hash256, Network, NetworkByte};
+use crate::model::{Address, Amount, Hash256, Height, Network, NetworkByte};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -31,6 +31,7 @@ struct NetworkText {
     treasury_fallback_hashes: Vec<String>,
     hash_retention_hours: Option<u32>,
     max_transactions: u32,
+    history_from: Option<u64>,
 }
 
 /// The text of a network: a JSON object.
@@ -61,6 +62,7 @@ pub fn network_to_text(network: &Network) -> String {
         treasury_fallback_hashes: texts(&chain.forks.treasury_fallback_hashes),
         hash_retention_hours: chain.hash_retention_hours,
         max_transactions: chain.max_transactions,
+        history_from: chain.history_from.map(|height| height.0),
     };
     serde_json::to_string(&text).unwrap_or_default()
 }
@@ -88,6 +90,7 @@ pub fn network_from_text(text: &str) -> Option<Network> {
         max_transactions: text.max_transactions,
         ignore_fees: text.ignore_fees,
         hash_retention_hours: text.hash_retention_hours,
+        history_from: text.history_from.map(Height),
         importance: match text.proof_of_stake {
             true => ImportanceScheme::ProofOfStake,
             false => ImportanceScheme::ProofOfImportance,
@@ -117,6 +120,7 @@ mod tests {
         let chain = ChainParameters {
             ignore_fees: true,
             hash_retention_hours: None,
+            history_from: Some(Height(7)),
             importance: ImportanceScheme::ProofOfStake,
             vesting: Vesting::Immediate,
             stabilize_block_times: true,

@@ -9,7 +9,7 @@ use crate::clock::{ClockMode, NetworkClock};
 use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::{Hash256, Height, Network, Timestamp};
-use crate::store::{self, OldBlocks, Options, Replacement, SCHEMA, Store, StoreError, StoredBlock};
+use crate::store::{self, ChainIdentity, OldBlocks, Options, Replacement, SCHEMA, Store, StoreError, StoredBlock};
 
 /// The blocks were verified when they came in, and the clock need not be right for them.
 const REBUILD: IntakeOptions = IntakeOptions { trusted_below: Height(u64::MAX), ..super::IMPORT };
@@ -19,13 +19,16 @@ const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
 pub fn reindex(command: &cli::Store, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let configured = command.config.is_some().then_some(&settings.network);
     let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.map_size }, clocks);
-    rebuilt.map(drop).map_err(|error| in_folder(error, &command.data))
+    let told = rebuilt.and_then(|(store, network)| Ok(super::history::tell(&store, &network)?));
+    told.map_err(|error| in_folder(error, &command.data))
 }
 
 /// Opens the store of the settings to change it, or creates it. One of an older version is built anew first.
 pub fn open_up_to_date(settings: &Settings, clocks: Clocks) -> Result<Store, CommandError> {
     bring_up_to_date(&settings.data, Some(&settings.network), settings, clocks)?;
-    super::open_store(settings, &settings.data)
+    let store = super::open_store(settings, &settings.data)?;
+    super::history::tell(&store, &settings.network)?;
+    Ok(store)
 }
 
 /// Builds the store in a folder anew if it is of an older version.
@@ -67,12 +70,15 @@ fn rebuild(
     configured: Option<&Network>,
     options: Options,
     clocks: Clocks,
-) -> Result<Store, CommandError> {
-    let name = |text: &str| network_from_text(text).map(|network| network.name).unwrap_or_default();
-    let replacement = Replacement::open(folder, name, options)?;
-    let network = network_from_text(replacement.old.network());
-    let network = network.ok_or(StoreError::Damaged("the description of the network"))?;
-    super::refuse_other_network(&network, configured)?;
+) -> Result<(Store, Network), CommandError> {
+    let network = |remembered: &str| -> Result<Network, StoreError> {
+        let network = network_from_text(remembered).ok_or(StoreError::Damaged("the description of the network"))?;
+        super::refuse_other_network(&network, configured)?;
+        // What a node is free to change is as it is set now.
+        Ok(configured.cloned().unwrap_or(network))
+    };
+    let replacement = Replacement::open(folder, |text| Ok(ChainIdentity::of(&network(text)?)), options)?;
+    let network = network(replacement.old.network())?;
     tell_what_is_needed(folder, &replacement)?;
     let tip = replacement.old.blocks()?.tip()?;
     if let Some((height, hash)) = tip {
@@ -80,7 +86,7 @@ fn rebuild(
     }
     let store = replacement.put_in_place()?;
     log::info!("the store is built anew, the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
-    Ok(store)
+    Ok((store, network))
 }
 
 fn tell_what_is_needed(folder: &Path, replacement: &Replacement) -> Result<(), StoreError> {

@@ -13,8 +13,9 @@ use super::settings::{
 };
 use super::table::{self, OPTIONAL_FEATURES};
 use super::values;
+use crate::model::Height;
 use crate::model::address::NetworkByte;
-use crate::model::network::Network;
+use crate::model::network::{ChainParameters, Network};
 
 impl Settings {
     /// Reads all settings; the error lists everything that is wrong.
@@ -58,13 +59,16 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let harvester_keys = reader.secrets("nis.additionalHarvesterPrivateKeys");
     let unlocked_limit = reader.integer("nis.unlockedLimit");
     let features = features(reader);
+    let history_from = reader.integer("nisd.historyFrom").map(|height| Height(height.unsigned_abs()));
     let ip_detection = ip_detection(reader);
     let offline = reader.boolean("nisd.offline");
     // Without the network nobody can say whether addresses are right.
     let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
     let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis } = identity?;
+    let history_from = history_from.filter(|_| features.historical_account_data);
+    let chain = ChainParameters { history_from, ..chain? };
     Some(Settings {
-        network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain: chain? },
+        network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain },
         nemesis,
         data: data?,
         map_size: map_size?,
@@ -284,6 +288,18 @@ mod tests {
         assert_eq!(bits(""), 0);
         assert_eq!(bits("TRANSACTION_HASH_LOOKUP"), 1);
         assert_eq!(bits("TRACK_EXPIRED_MOSAICS|HISTORICAL_ACCOUNT_DATA"), 6);
+    }
+
+    #[test]
+    fn what_accounts_had_is_kept_from_the_height_that_is_set_if_it_is_kept() {
+        let from = |features: &str, height: Option<&str>| {
+            let height = height.map(|height| flag("nisd.historyFrom", height));
+            let flags = [flag("nis.optionalFeatures", features)].into_iter().chain(height).collect();
+            build(None, flags, Some(Path::new("/"))).unwrap().network.chain.history_from
+        };
+        assert_eq!(from("HISTORICAL_ACCOUNT_DATA", None), Some(Height::NEMESIS));
+        assert_eq!(from("HISTORICAL_ACCOUNT_DATA", Some("7")), Some(Height(7)));
+        assert_eq!(from("TRANSACTION_HASH_LOOKUP", Some("7")), None);
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod tests {
             max_transactions: 501,
             ignore_fees: true,
             hash_retention_hours: None,
+            history_from: None,
             importance: ImportanceScheme::ProofOfStake,
             vesting: Vesting::Immediate,
             stabilize_block_times: true,

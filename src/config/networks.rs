@@ -143,6 +143,8 @@ pub(super) fn chain(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Optio
         max_transactions: u32::try_from(per_attempt?).ok()?,
         ignore_fees: reader.boolean("nis.ignoreFees"),
         hash_retention_hours: u32::try_from(retention).ok().map(|hours| hours.max(MIN_RETENTION_HOURS)),
+        // No parameter of the chain; whoever puts the settings together knows it.
+        history_from: None,
         importance,
         vesting,
         stabilize_block_times,

@@ -170,7 +170,13 @@ const NODE: &[Key] = &[
         "nis.optionalFeatures",
         Names(OPTIONAL_FEATURES),
         "TRANSACTION_HASH_LOOKUP",
-        "Optional parts of the HTTP interface",
+        "Optional parts of the HTTP interface. HISTORICAL_ACCOUNT_DATA makes the store grow by what accounts had at earlier heights, beginning with the next block; `nisd reindex` fills in those before",
+    ),
+    Key::new(
+        "nisd.historyFrom",
+        Integer { min: 1, max: I32_MAX },
+        "1",
+        "With HISTORICAL_ACCOUNT_DATA, the height from which on what accounts had is kept",
     ),
     Key::new(
         "nis.shouldAutoBoot",

@@ -2,7 +2,7 @@
 
 use super::address::{Address, NetworkByte};
 use super::hash::Hash256;
-use super::units::Amount;
+use super::units::{Amount, Height};
 use crate::crypto::PublicKey;
 
 /// A network's identity.
@@ -53,6 +53,9 @@ pub struct ChainParameters {
     /// Hours for which transaction hashes are kept; `None` keeps them for ever
     /// (`nis.transactionHashRetentionTime`).
     pub hash_retention_hours: Option<u32>,
+    /// Height from which on a node keeps what accounts had; `None` keeps nothing of it (`HISTORICAL_ACCOUNT_DATA` in
+    /// `nis.optionalFeatures`, and `nisd.historyFrom`). It decides on no block.
+    pub history_from: Option<Height>,
     /// How importance is computed.
     pub importance: ImportanceScheme,
     /// How received amounts vest.
@@ -95,6 +98,7 @@ impl ChainParameters {
             max_transactions: 10_000,
             ignore_fees: false,
             hash_retention_hours: Some(36),
+            history_from: None,
             importance: ImportanceScheme::ProofOfImportance,
             vesting: Vesting::TimeBased,
             stabilize_block_times: false,

@@ -3,10 +3,15 @@
 //! The state proper forgets what has been lost; nothing is forgotten here. What is listed as active follows the
 //! leases: it goes when they end and comes back when they are renewed, so that a page is one walk.
 
+mod supply;
+
+pub use self::supply::{Supply, SupplyWalk};
+
 use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
 use super::mosaics::{read_terms, write_terms};
 use super::namespaces::{self, Lease};
+use super::trail::Place;
 use crate::model::{Address, Block, Body, Height, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
 use crate::store::{Read, StoreError, Table, Write};
 
@@ -45,11 +50,17 @@ impl Provision {
 
 /// The definition with a number.
 pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition, StoreError> {
+    dated_definition_at(state, row).map(|(_, definition)| definition)
+}
+
+/// The same with the height of its block.
+fn dated_definition_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition), StoreError> {
     let damaged = || StoreError::Damaged("a definition");
     let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.ok_or_else(damaged)?;
     let mut input = ByteReader::new(bytes, "a definition");
+    let height = Height(input.u64()?);
     let id = MosaicId::parse(input.text()?).map_err(|_| damaged())?;
-    read_terms(&mut input, id)
+    Ok((height, read_terms(&mut input, id)?))
 }
 
 /// Rows that are asked for together. Of several definitions of one mosaic the newest counts.
@@ -67,6 +78,8 @@ pub enum List<'a> {
     DefinitionsOf(&'a MosaicId),
     /// All provisions of a name by an account.
     ProvisionsBy(&'a Address, &'a str),
+    /// All provisions of a root, by anybody.
+    ProvisionsOf(&'a str),
 }
 
 impl List<'_> {
@@ -79,6 +92,7 @@ impl List<'_> {
             List::DefinitionsIn(namespace) => [b"n", namespace.as_bytes(), &[SEPARATOR]].concat(),
             List::DefinitionsOf(id) => [b"m", id.to_string().as_bytes(), &[SEPARATOR]].concat(),
             List::ProvisionsBy(owner, name) => [&names_prefix(owner, name), [SEPARATOR].as_slice()].concat(),
+            List::ProvisionsOf(root) => [b"p", root.as_bytes(), &[SEPARATOR]].concat(),
         }
     }
 
@@ -101,12 +115,24 @@ impl List<'_> {
 
     /// The last row.
     pub fn last(self, state: &impl Read) -> Result<Option<u64>, StoreError> {
+        self.last_before(state, u64::MAX)
+    }
+
+    /// The last row below `end`.
+    fn last_before(self, state: &impl Read, end: u64) -> Result<Option<u64>, StoreError> {
         let mut last = None;
-        self.each_before(state, u64::MAX, |row| {
+        self.each_before(state, end, |row| {
             last = Some(row);
             Ok(false)
         })?;
         Ok(last)
+    }
+
+    /// The first row that is not below `start`.
+    fn first_from(self, state: &impl Read, start: u64) -> Result<Option<u64>, StoreError> {
+        let prefix = self.prefix();
+        let entry = state.walk(Table::Lists)?.seek(&self.key(start))?;
+        entry.and_then(|(key, _)| key.strip_prefix(prefix.as_slice())).map(row_of).transpose()
     }
 
     fn put(self, batch: &mut impl Write, row: u64, listed: bool) -> Result<(), StoreError> {
@@ -194,7 +220,7 @@ fn is_below(parent: &str, name: &str) -> bool {
 /// The number that the next row of a table gets.
 fn next_row(state: &impl Read, table: Table) -> Result<u64, StoreError> {
     let last = state.walk(table)?.last()?.map(|(key, _)| row_of(key)).transpose()?;
-    Ok(last.unwrap_or(0) + 1)
+    Ok(last.unwrap_or(0).saturating_add(1))
 }
 
 /// Numbers the provisions and definitions of a block, by transaction; 0 for other transactions. Either are counted for
@@ -231,10 +257,11 @@ pub fn record(
     batch: &mut impl Write,
     transaction: &Transaction,
     row: u64,
-    height: Height,
+    place: Place,
     network: NetworkByte,
 ) -> Result<Option<Relisting>, StateError> {
     let transaction = acting(transaction);
+    let height = place.height;
     match &transaction.body {
         Body::ProvisionNamespace(body) => {
             let name = body.name().map_err(|error| StateError::argument(error.to_string()))?;
@@ -242,7 +269,11 @@ pub fn record(
             Ok(Some(record_provision(batch, &provision, row)?))
         }
         Body::MosaicDefinitionCreation(body) => {
-            record_definition(batch, &body.definition, row, network)?;
+            record_definition(batch, &body.definition, row, height, network)?;
+            Ok(None)
+        }
+        Body::MosaicSupplyChange(body) => {
+            supply::record(batch, body, place)?;
             Ok(None)
         }
         _ => Ok(None),
@@ -252,6 +283,9 @@ pub fn record(
 fn record_provision(batch: &mut impl Write, provision: &Provision, row: u64) -> Result<Relisting, StoreError> {
     let name = &provision.name;
     let own = List::ProvisionsBy(&provision.owner, name.as_str());
+    if name.is_root() {
+        List::ProvisionsOf(name.as_str()).put(batch, row, true)?;
+    }
     let relisting = match namespaces::leases(batch, name.as_str())?.pop().filter(|_| name.is_root()) {
         Some(lease) => {
             // The one before is still listed if it has not ended; then it was by the same account.
@@ -272,6 +306,7 @@ fn record_definition(
     batch: &mut impl Write,
     definition: &MosaicDefinition,
     row: u64,
+    height: Height,
     network: NetworkByte,
 ) -> Result<(), StoreError> {
     let id = &definition.id;
@@ -280,6 +315,7 @@ fn record_definition(
         List::DefinitionsIn(id.namespace.as_str()).put(batch, before, false)?;
     }
     let mut out = ByteWriter::default();
+    out.u64(height.0);
     out.text(&id.to_string());
     write_terms(&mut out, definition);
     batch.insert(Table::Definitions, &row.to_be_bytes(), &out.0)?;

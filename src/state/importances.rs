@@ -92,10 +92,17 @@ pub fn importance(state: &impl Read, address: &Address) -> Result<Option<Account
 
 /// The same for the account that has a number.
 pub fn importance_at(state: &impl Read, account: AccountNumber) -> Result<Option<AccountImportance>, StoreError> {
-    let Some(last) = last_recalculation(state)? else { return Ok(None) };
-    let mut walk = state.walk(Table::Importances)?;
-    let chunk = walk.seek(&chunk_key(last.height, account))?;
-    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(last.height))) else { return Ok(None) };
+    last_recalculation(state)?.map_or(Ok(None), |last| importance_in(state, last.height, account))
+}
+
+/// The same in the list of an earlier recalculation, if that is kept.
+pub fn importance_in(
+    state: &impl Read,
+    list: Height,
+    account: AccountNumber,
+) -> Result<Option<AccountImportance>, StoreError> {
+    let chunk = state.walk(Table::Importances)?.seek(&chunk_key(list, account))?;
+    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(None) };
     let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
     let found = entries.binary_search_by(|entry| entry[..4].cmp(&account.key()));
     let Ok(index) = found else { return Ok(None) };
@@ -189,6 +196,19 @@ pub fn forget_above(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreEr
     }
 }
 
+/// Below which height lists can be forgotten now that those below `lowest` are not needed: no more than two of them, so
+/// that the rest of a long history goes in small parts.
+pub fn forgettable_below(state: &impl Read, lowest: Height) -> Result<Height, StoreError> {
+    let mut walk = state.walk(Table::Importances)?;
+    let mut from = Height(0);
+    for _ in 0..2 {
+        let Some((key, _)) = walk.seek(&list_key(from))? else { return Ok(lowest) };
+        let list = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
+        from = list.ok_or(StoreError::Damaged("a recalculation's key"))?.next();
+    }
+    Ok(from.min(lowest))
+}
+
 /// Forgets at most one chunk of the lists below a height; whether there is more.
 pub fn forget_below(batch: &mut Batch<'_>, height: Height) -> Result<bool, StoreError> {
     let first = batch.walk(Table::Importances)?.seek(&[])?.map(|(key, _)| key.to_vec());
@@ -201,6 +221,23 @@ pub fn forget_below(batch: &mut Batch<'_>, height: Height) -> Result<bool, Store
 mod tests {
     use super::*;
     use crate::store::test_store;
+
+    #[test]
+    fn of_a_long_history_of_lists_two_can_be_forgotten_at_a_time() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        assert_eq!(forgettable_below(&batch, Height(9)).unwrap(), Height(9));
+        for height in [1, 359, 718, 1077].map(Height) {
+            let recalculation = RecalculationRecord { height, handed_over: 2, eligible: 2 };
+            ListWriter::begin(recalculation, &mut batch).unwrap().finish(&mut batch).unwrap();
+        }
+        for (lowest, expected) in [(1, 1), (359, 359), (718, 360), (1077, 360), (2000, 360)] {
+            assert_eq!(forgettable_below(&batch, Height(lowest)).unwrap(), Height(expected), "{lowest}");
+        }
+        while forget_below(&mut batch, Height(360)).unwrap() {}
+        let lists = batch.keys(Table::Importances, &[]).unwrap();
+        assert_eq!(lists, [718, 1077].map(|height| list_key(Height(height)).to_vec()));
+    }
 
     #[test]
     fn a_list_whose_last_account_is_not_that_of_its_key_is_damage_and_not_walked_for_ever() {

@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::account::{Account, LinkRole, RemoteLink};
+use super::balance_history::{self, HistoryRange};
 use super::effects::Effect;
 use super::error::StateError;
 use super::expiry::Expiry;
@@ -17,6 +18,7 @@ use super::numbers::{AccountNumber, AccountTotals};
 use super::outlinks::{BlockOutlinks, Outlink};
 use super::pruning::Pruning;
 use super::trail::{BlockTrails, Direction, Place};
+use super::vesting::VestedBalance;
 use super::view::StateView;
 use crate::crypto::PublicKey;
 use crate::model::network::{ImportanceScheme, Vesting};
@@ -38,6 +40,8 @@ pub struct BlockContext {
     changed: BTreeMap<AccountNumber, ChangedAccount>,
     /// Before the block and now, once either is needed.
     totals: Option<(AccountTotals, AccountTotals)>,
+    /// Heights that are known with the block, once that is needed.
+    history: Option<HistoryRange>,
     outlinks: BlockOutlinks,
     trails: BlockTrails,
     pub(super) log: ExpiryLog,
@@ -50,6 +54,7 @@ struct OpenAccount {
     account: Account,
     /// Its stored form before.
     before: Option<Vec<u8>>,
+    balance_before: VestedBalance,
     /// Whether it was known before, and had a stake.
     was_known: bool,
     had_stake: bool,
@@ -59,6 +64,8 @@ struct OpenAccount {
 struct ChangedAccount {
     before: Option<Vec<u8>>,
     after: Vec<u8>,
+    /// The balance before, if it is to be kept.
+    kept: Option<VestedBalance>,
 }
 
 impl OpenAccount {
@@ -69,8 +76,8 @@ impl OpenAccount {
             None => None,
         };
         let account = before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
-        let (was_known, had_stake) = (account.is_known(), account.has_stake());
-        Ok(OpenAccount { number, account, before, was_known, had_stake })
+        let (was_known, had_stake, balance_before) = (account.is_known(), account.has_stake(), account.balance);
+        Ok(OpenAccount { number, account, before, balance_before, was_known, had_stake })
     }
 }
 
@@ -88,6 +95,7 @@ impl BlockContext {
             accounts: BTreeMap::new(),
             changed: BTreeMap::new(),
             totals: None,
+            history: None,
             outlinks: BlockOutlinks::default(),
             trails: BlockTrails::default(),
             log: ExpiryLog::new(height),
@@ -373,6 +381,9 @@ impl<W: Write> Ledger<'_, W> {
                 self.set_aside(&address, open)?;
             } else if let Some((number, changed)) = self.block.changed.pop_first() {
                 self.batch.replace(Table::Accounts, &number.key(), changed.before.as_deref(), &changed.after)?;
+                if let Some(kept) = &changed.kept {
+                    balance_history::keep(self.batch, number, kept)?;
+                }
             } else {
                 self.finish_block()?;
                 return Ok(false);
@@ -389,7 +400,7 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Sees what has changed of an account, and gives it a number if it has none.
     fn set_aside(&mut self, address: &Address, open: OpenAccount) -> Result<(), StateError> {
-        let OpenAccount { number, account, before, was_known, had_stake } = open;
+        let OpenAccount { number, account, before, balance_before, was_known, had_stake } = open;
         let after = account.to_bytes();
         let is_untouched = before.is_none() && account == Account::default();
         if is_untouched || before.as_ref() == Some(&after) {
@@ -406,8 +417,23 @@ impl<W: Write> Ledger<'_, W> {
         if account.has_stake() != had_stake {
             self.set_stake(number, account.has_stake())?;
         }
-        self.block.changed.insert(number, ChangedAccount { before, after });
+        let is_over = balance_before.height > 0 && balance_before != account.balance;
+        let keeps = is_over && self.history()?.is_some_and(|history| history.keeps_changes());
+        let kept = keeps.then_some(balance_before);
+        self.block.changed.insert(number, ChangedAccount { before, after, kept });
         Ok(())
+    }
+
+    /// Heights whose balances are known with the block; `None` if it keeps none.
+    fn history(&mut self) -> Result<Option<HistoryRange>, StateError> {
+        let height = self.block.height;
+        if self.network.chain.history_from.is_none_or(|from| height < from) {
+            return Ok(None);
+        }
+        if self.block.history.is_none() {
+            self.block.history = Some(HistoryRange::with_block(self.batch, height)?);
+        }
+        Ok(self.block.history)
     }
 
     fn set_stake(&mut self, number: AccountNumber, has_stake: bool) -> Result<(), StateError> {
@@ -428,6 +454,9 @@ impl<W: Write> Ledger<'_, W> {
         let height = self.block.height;
         std::mem::take(&mut self.block.outlinks).store(self.batch, height)?;
         std::mem::take(&mut self.block.trails).store(self.batch, height)?;
+        if let Some(history) = self.history()? {
+            history.put(self.batch)?;
+        }
         match self.block.totals.take() {
             Some((before, now)) if before != now => Ok(now.put(self.batch)?),
             _ => Ok(()),

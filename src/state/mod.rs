@@ -4,6 +4,7 @@
 //! Undoing is not the inverse of this: the store puts the old values back.
 
 mod account;
+mod balance_history;
 mod bytes;
 pub mod catalogue;
 mod digest;
@@ -27,6 +28,7 @@ mod vesting;
 mod view;
 
 pub use account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
+pub use balance_history::{AccountHistory, HistoryEntry, HistoryRange, forget_history, history_from, history_height};
 pub use digest::digest;
 pub use dump::dump;
 pub use effects::{Effect, effects, effects_by};
@@ -40,7 +42,7 @@ pub use hashes::{
 pub use history::{IdCount, assign_ids};
 pub use importances::{
     AccountImportance, ListWriter, RecalculationRecord, chunk_after, each_importance, forget_above, forget_below,
-    importance, importance_at, last_recalculation,
+    forgettable_below, importance, importance_at, last_recalculation,
 };
 pub use ledger::{BlockContext, Ledger};
 pub use mosaics::{Edition, HoldingsPart, MosaicEntry};

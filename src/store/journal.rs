@@ -51,6 +51,12 @@ pub fn parse(mut bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     Ok(changes)
 }
 
+/// Whether two stored journals put back the same but in one table, which is not looked at.
+pub fn undoes_the_same(a: &[u8], b: &[u8], but_in: Table) -> bool {
+    let changes = |bytes| Some(parse(bytes).ok()?.into_iter().filter(|change| change.table != but_in));
+    a == b || changes(a).zip(changes(b)).is_some_and(|(a, b)| a.eq(b))
+}
+
 fn parse_one(bytes: &[u8]) -> Option<(Change<'_>, &[u8])> {
     let (table, rest) = bytes.split_first()?;
     let (length, rest) = rest.split_first_chunk()?;

@@ -55,11 +55,15 @@ pub fn is_begun(folder: &Path) -> bool {
 
 impl Replacement {
     /// Opens the store in a folder, and the new one beside it: where it was left, or empty if none was begun or what was
-    /// begun does not lead to the present chain.
-    pub fn open(folder: &Path, name: impl Fn(&str) -> String, options: Options) -> Result<Replacement, StoreError> {
+    /// begun does not lead to the present chain. What is remembered of its network is made of what the old one remembers.
+    pub fn open(
+        folder: &Path,
+        identity: impl Fn(&str) -> Result<ChainIdentity, StoreError>,
+        options: Options,
+    ) -> Result<Replacement, StoreError> {
         let old = OldStore::open(folder, options)?;
         let place = folder.join(FOLDER);
-        let identity = ChainIdentity { name: name(old.network()), text: old.network().to_owned() };
+        let identity = identity(old.network())?;
         let begun = match resume(&old, &place, &identity, options) {
             Err(error) if !is_of_no_use(&error) => return Err(error),
             begun => begun.ok().flatten(),

@@ -66,15 +66,21 @@ pub enum Table {
     Harvests,
     /// Row → provision of a namespace; nothing is ever forgotten ([`crate::state::catalogue::Provision`]).
     Provisions,
-    /// Row → definition of a mosaic; nothing is ever forgotten.
+    /// Row → definition of a mosaic with the height of its block; nothing is ever forgotten.
     Definitions,
     /// List ‖ row → nothing: rows in the order in which they are paged through ([`crate::state::catalogue::List`]).
     Lists,
+    /// Row of the definition that was in force ‖ height ‖ index in the block → change of a mosaic's supply; nothing is
+    /// ever forgotten ([`crate::state::catalogue::SupplyWalk`]).
+    SupplyChanges,
+    /// Account number ‖ height → the balance that the account had from that height on until it changed; only if that is
+    /// kept ([`crate::state::AccountHistory`]). What heights are known is in a row of its own.
+    BalanceHistory,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 30] = [
+    pub const ALL: [Table; 32] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
@@ -105,11 +111,15 @@ impl Table {
         Table::Provisions,
         Table::Definitions,
         Table::Lists,
+        Table::SupplyChanges,
+        Table::BalanceHistory,
     ];
 
-    /// Tables that a block changes through the journal and an undo restores.
+    /// The tables that follow from the blocks alone, whatever a node is told to keep besides. A block changes them through
+    /// the journal, and an undo restores them.
     pub fn state() -> impl Iterator<Item = Table> {
-        Table::ALL.into_iter().skip(Table::Accounts as usize)
+        let follow = |table: &Table| *table >= Table::Accounts && *table != Table::BalanceHistory;
+        Table::ALL.into_iter().filter(follow)
     }
 
     /// Whether new rows come behind all others, so that its pages can be filled one after the other.
@@ -159,6 +169,8 @@ impl Table {
             Table::Provisions => "provisions",
             Table::Definitions => "definitions",
             Table::Lists => "lists",
+            Table::SupplyChanges => "supply-changes",
+            Table::BalanceHistory => "balance-history",
         }
     }
 }

@@ -1,0 +1,57 @@
+//! What a store says of the history of its accounts when it is opened.
+
+use crate::model::{Height, Network};
+use crate::state::{self, HistoryRange};
+use crate::store::{self, Read, Store, StoreError, Table};
+
+/// Says from which height on it is known what accounts had, if that is kept or was.
+pub fn tell(store: &Store, network: &Network) -> Result<(), StoreError> {
+    let snapshot = store.snapshot()?;
+    let last = store::tip(&snapshot)?.map_or(Height(0), |block| block.height);
+    let said = match network.chain.history_from {
+        Some(from) => kept(from, last, state::history_from(&snapshot, last)?),
+        None => left(HistoryRange::of(&snapshot)?, snapshot.any(Table::BalanceHistory, &[])?),
+    };
+    if let Some(said) = said {
+        log::info!("historical account data {said}");
+    }
+    Ok(())
+}
+
+/// Of a store that keeps it from a height on, where it is known from one on.
+fn kept(from: Height, last: Height, known: Option<Height>) -> Option<String> {
+    match known {
+        Some(known) if known <= from => Some(format!("is known from height {known} on")),
+        Some(known) => Some(format!("is known from height {known} on; `nisd reindex` fills in those before")),
+        // The chain comes to the height yet.
+        None if last < from => None,
+        None => {
+            Some(format!("is known from height {} on, the next one; `nisd reindex` fills in those before", last.next()))
+        }
+    }
+}
+
+/// Of a store that does not keep it.
+fn left(range: Option<HistoryRange>, is_there: bool) -> Option<String> {
+    let text =
+        |to| format!("is not kept any more, and not answered from{to}; `nisd reindex` removes what there is of it");
+    is_there.then(|| text(range.map(|range| format!(" (it ends at height {})", range.to)).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_of_a_history_is_said_with_what_fills_it_in() {
+        let said = |from, last, known: Option<u64>| kept(Height(from), Height(last), known.map(Height));
+        assert_eq!(said(1, 0, None), None);
+        assert_eq!(said(500, 60, None), None);
+        assert_eq!(said(1, 60, Some(1)).unwrap(), "is known from height 1 on");
+        assert!(said(1, 60, Some(41)).unwrap().starts_with("is known from height 41 on; `nisd reindex`"));
+        assert!(said(1, 60, None).unwrap().starts_with("is known from height 61 on, the next one; `nisd reindex`"));
+        assert_eq!(left(None, false), None);
+        let ended = left(Some(HistoryRange { from: Height(1), to: Height(40) }), true).unwrap();
+        assert!(ended.contains("not kept any more") && ended.contains("height 40"), "{ended}");
+    }
+}
