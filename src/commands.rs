@@ -33,9 +33,9 @@ pub use self::reindex::{open_up_to_date, reindex};
 /// How `nisd import` takes blocks in: so many between two commits that these cost little, and so few that little
 /// work is lost when it is interrupted.
 const IMPORT: IntakeOptions =
-    IntakeOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
+    IntakeOptions { batch_steps: 28_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
 /// The same for `nisd check`: batches may be larger, as nothing is lost.
-const CHECK: IntakeOptions = IntakeOptions { batch_steps: 16_000, batch_blocks: 2_000, ..IMPORT };
+const CHECK: IntakeOptions = IntakeOptions { batch_blocks: 2_000, ..IMPORT };
 /// Where an export begins unless told otherwise: behind the nemesis block.
 const FIRST_EXPORTED: Height = Height(2);
 /// Steps between two looks at the clock.
