@@ -322,10 +322,7 @@ fn refuse(difference: Option<Difference>) -> Result<(), CommandError> {
 /// room for it or it cannot be written, among the system's temporary files (`TMPDIR`).
 fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
     let make = |folder: &Path| tempfile::Builder::new().prefix("check-").tempdir_in(folder);
-    let has_room = || -> io::Result<bool> {
-        let disk = rustix::fs::statvfs(data)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize) > store::size(data)? / 2)
-    };
+    let has_room = || -> io::Result<bool> { Ok(store::free_bytes(data)? > store::size(data)? / 2) };
     if has_room().unwrap_or(true)
         && let Ok(folder) = make(data)
     {

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::error::StoreError;
 use super::journal::{self, Journal};
+use super::open::free_bytes;
 use super::read::{NEXT, Read, SET_RANGE, Walk, found};
 use super::sealed;
 use super::settled::Durability;
@@ -176,7 +177,7 @@ impl<'env> Batch<'env> {
 pub(super) fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
     match error {
         lmdb::Error::Other(number) if number > 0 => {
-            let free = rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+            let free = free_bytes(folder).ok();
             // A write that found room for its first part only is an I/O error to LMDB.
             let is_full = free.is_some_and(|free| free < LITTLE_ROOM) && number == Errno::IO.raw_os_error();
             let number = if is_full { Errno::NOSPC.raw_os_error() } else { number };

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::data_file::FileFault;
+use super::open::free_bytes;
 use super::replacement::Room;
 use super::tables::Table;
 use crate::model::Difference;
@@ -133,19 +134,14 @@ impl fmt::Display for StoreError {
             StoreError::BeingChanged => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
             StoreError::Interrupted => f.write_str("interrupted"),
-            StoreError::Corrupt { table: Table::Blocks, key } => write!(
-                f,
-                "the store is damaged: in the table blocks the row {} is not as it was written; restore the folder from \
-                 a backup or import the chain again",
-                hex::encode(key)
-            ),
-            StoreError::Corrupt { table, key } => write!(
-                f,
-                "the store is damaged: in the table {} the row {} is not as it was written; `nisd reindex` builds the \
-                 table anew from the blocks",
-                table.name(),
-                hex::encode(key)
-            ),
+            StoreError::Corrupt { table, key } => {
+                let remedy = match table {
+                    Table::Blocks => "restore the folder from a backup or import the chain again",
+                    _ => "`nisd reindex` builds the table anew from the blocks",
+                };
+                let (table, row) = (table.name(), hex::encode(key));
+                write!(f, "the store is damaged: in the table {table} the row {row} is not as it was written; {remedy}")
+            }
             StoreError::Damaged(what) => {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
             }
@@ -156,8 +152,7 @@ impl fmt::Display for StoreError {
 impl StoreError {
     /// Something in a folder that cannot be written.
     pub(super) fn disk(folder: &Path, error: io::Error) -> StoreError {
-        let free = rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-        StoreError::Disk { folder: folder.to_owned(), error, free }
+        StoreError::Disk { folder: folder.to_owned(), error, free: free_bytes(folder).ok() }
     }
 }
 

@@ -31,7 +31,7 @@ pub use older::PRETENDED_SCHEMA;
 pub use older::{OldBlocks, OldStore};
 #[cfg(test)]
 pub use open::test_store;
-pub use open::{AccessMode, ChainIdentity, Options, SCHEMA, Store, exists, older_schema, size};
+pub use open::{AccessMode, ChainIdentity, Options, SCHEMA, Store, exists, free_bytes, older_schema, size};
 pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};
 pub use reader::Reader;

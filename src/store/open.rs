@@ -117,6 +117,11 @@ pub fn size(folder: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(folder.join(DATA_FILE))?.len())
 }
 
+/// Bytes that are free for a folder.
+pub fn free_bytes(folder: &Path) -> Result<u64, Errno> {
+    rustix::fs::statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 /// The file system's number of the file in which everything is kept.
 fn data_file_number(folder: &Path) -> Option<u64> {
     std::fs::metadata(folder.join(DATA_FILE)).ok().map(|file| file.ino())

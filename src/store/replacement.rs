@@ -146,8 +146,8 @@ fn is_of_no_use(error: &StoreError) -> bool {
 fn room(folder: &Path) -> Result<Room, StoreError> {
     let size = |folder: &Path| open::size(folder).unwrap_or(0);
     let needed = size(folder).saturating_sub(size(&folder.join(FOLDER))) + MARGIN;
-    let free = match rustix::fs::statvfs(folder) {
-        Ok(disk) => Some(disk.f_bavail.saturating_mul(disk.f_frsize)),
+    let free = match open::free_bytes(folder) {
+        Ok(free) => Some(free),
         Err(Errno::NOSYS) => None,
         Err(error) => return Err(StoreError::Folder(folder.to_owned(), error.into())),
     };
