@@ -59,10 +59,16 @@ pub fn cosignatory_of_after(
     after: Option<&Address>,
     limit: usize,
 ) -> Result<Vec<Address>, StoreError> {
-    let after = after.map_or(&[][..], |address| address.as_bytes());
-    let keys = keys_after(state, Table::CosignatoryOf, account, after, limit)?;
-    let addresses = keys.into_iter().map(|other| Ok(Address::from_stored(other.try_into()?)));
-    addresses.collect::<Result<_, Vec<u8>>>().map_err(|_| StoreError::Damaged("a cosignatory"))
+    let mut walk = state.walk(Table::CosignatoryOf)?;
+    // Nothing comes between a key and the same with a zero byte behind it.
+    let after = after.map_or(Vec::new(), |after| [after.as_bytes().as_slice(), &[0]].concat());
+    let (mut entry, mut found) = (walk.seek(&[account.as_bytes().as_slice(), &after].concat())?, Vec::new());
+    while let Some((key, _)) = entry.filter(|_| found.len() < limit) {
+        let Some(other) = key.strip_prefix(account.as_bytes()) else { break };
+        found.push(read_linked(other)?);
+        entry = walk.next()?;
+    }
+    Ok(found)
 }
 
 /// The mosaics in which an account is invested, by text: of those after one, or the first. So many are looked at.
@@ -78,36 +84,17 @@ pub fn holdings_after(
     }
 }
 
-/// What follows an address in the keys of a table that begin with it: what comes after `after`, at most so many.
-fn keys_after(
-    state: &impl Read,
-    table: Table,
-    address: &Address,
-    after: &[u8],
-    limit: usize,
-) -> Result<Vec<Vec<u8>>, StoreError> {
-    let mut walk = state.walk(table)?;
-    // Nothing comes between a key and the same with a zero byte behind it.
-    let behind: &[u8] = if after.is_empty() { &[] } else { &[0] };
-    let from = [address.as_bytes().as_slice(), after, behind].concat();
-    let (mut entry, mut found) = (walk.seek(&from)?, Vec::new());
-    while let Some((key, _)) = entry.filter(|_| found.len() < limit) {
-        let Some(rest) = key.strip_prefix(address.as_bytes()) else { break };
-        found.push(rest.to_vec());
-        entry = walk.next()?;
-    }
-    Ok(found)
-}
-
 fn linked(state: &impl Read, table: Table, address: &Address) -> Result<Vec<Address>, StoreError> {
     let mut addresses = Vec::new();
     state.each(table, address.as_bytes(), |key, _| {
-        let other: [u8; ADDRESS_LENGTH] =
-            key[ADDRESS_LENGTH..].try_into().map_err(|_| StoreError::Damaged("a cosignatory"))?;
-        addresses.push(Address::from_stored(other));
+        addresses.push(read_linked(&key[ADDRESS_LENGTH..])?);
         Ok(true)
     })?;
     Ok(addresses)
+}
+
+fn read_linked(bytes: &[u8]) -> Result<Address, StoreError> {
+    bytes.try_into().map(Address::from_stored).map_err(|_| StoreError::Damaged("a cosignatory"))
 }
 
 /// The current definition of a mosaic; the built-in `nem:xem` included.

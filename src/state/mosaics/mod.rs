@@ -303,8 +303,9 @@ impl<W: Write> Ledger<'_, W> {
         let sum = sum.ok_or_else(|| StateError::impossible("a quantity exceeds 64 bits"))?;
         mosaic.set_balance(self.batch, recipient, sum)?;
         let creator = Address::from_public_key(&mosaic.entry.definition.creator, self.network.byte);
-        for (address, account) in [(from, sender), (to, recipient)] {
-            match *address == creator || mosaic.balance(self.batch, account)? > 0 {
+        let left = if from == to { sum } else { left };
+        for (address, account, has) in [(from, sender, left), (to, recipient, sum)] {
+            match *address == creator || has > 0 {
                 true => mosaic.set_held(self.batch, account)?,
                 false => set_not_held(self.batch, account, id)?,
             }
