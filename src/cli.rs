@@ -208,6 +208,9 @@ pub struct Check {
     /// Check neither signatures nor proofs below a block that you vouch for; refused if its hash differs
     #[arg(long, value_name = "HEIGHT:HASH")]
     pub trust_below: Option<Checkpoint>,
+    /// Check neither signatures nor proofs: for a store that was filled by a node of your own, which checked them
+    #[arg(long, conflicts_with = "trust_below")]
+    pub no_signatures: bool,
 }
 
 /// `nisd rollback`.

@@ -30,10 +30,12 @@ use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Sto
 
 pub use self::reindex::{open_up_to_date, reindex};
 
-/// How `nisd import` takes blocks in: so many between two commits that these cost little, and so few that little
-/// work is lost when it is interrupted.
+/// How `nisd import` takes blocks in: so many between two commits that a page which many of them change is seldom written,
+/// and so few that little work is lost when it is interrupted.
 const IMPORT: IntakeOptions =
-    IntakeOptions { batch_steps: 28_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
+    IntakeOptions { batch_steps: IMPORT_ROWS, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
+/// Changed rows after which it commits; nobody waits meanwhile. The store bounds the memory that they take.
+const IMPORT_ROWS: u32 = 160_000;
 /// The same for `nisd check`: batches may be larger, as nothing is lost.
 const CHECK: IntakeOptions = IntakeOptions { batch_blocks: 2_000, ..IMPORT };
 /// Where an export begins unless told otherwise: behind the nemesis block.
@@ -235,6 +237,7 @@ fn take_in(
     target: Option<Height>,
     watch: &mut impl Watch,
 ) -> Result<Height, CommandError> {
+    intake.set_batch_rows(IMPORT_ROWS);
     let mut display = Display::new(clocks.millis, &intake, target);
     let mut now = clocks.network_time(clock);
     let mut watched = intake.height();
@@ -272,7 +275,11 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     // Whatever is set, what is there is compared.
     network.chain.history_from = state::history_from(&snapshot, tip.height)?;
-    let trusted_below = command.trust_below.map_or(Ok(Height(0)), |checkpoint| has_block(&snapshot, checkpoint))?;
+    let trusted_below = match command.trust_below {
+        _ if command.no_signatures => tip.height.next(),
+        Some(checkpoint) => has_block(&snapshot, checkpoint)?,
+        None => Height(0),
+    };
     let folder = scratch_folder(&command.store.data)?;
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
     let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);

@@ -646,6 +646,8 @@ fn a_check_may_trust_a_block_that_the_user_vouches_for() {
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
     place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
     place.on_store("check", &["--trust-below", &checkpoint]).expect_success();
+    place.on_store("check", &["--no-signatures"]).expect_success();
+    place.on_store("check", &[]).expect_failure(1, &["at height"]);
 }
 
 #[test]

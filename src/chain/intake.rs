@@ -102,13 +102,16 @@ enum Stage {
 pub struct Intake<'s> {
     store: &'s Store,
     network: &'s Network,
+    /// The bytes of the nemesis block, until it is committed.
     nemesis: Vec<u8>,
     source: Box<dyn BlockSource + 's>,
     options: IntakeOptions,
     keep_from: Option<Height>,
     verifier: Verifier,
     buffer: Vec<u8>,
-    /// Blocks of the source that are not committed: the store may fail to take them.
+    /// Whether blocks are kept until they are committed.
+    can_retry: bool,
+    /// Blocks of the source that are not committed, if they are kept: the store may fail to take them.
     uncommitted: VecDeque<Vec<u8>>,
     /// Those that come before all that the source still holds, since it did.
     again: VecDeque<Vec<u8>>,
@@ -148,6 +151,7 @@ impl<'s> Intake<'s> {
         let snapshot = store.snapshot()?;
         let head = ChainHead::load(&snapshot)?;
         let committed = head.height();
+        let nemesis = if head.tip.is_none() { nemesis } else { Vec::new() };
         Ok(Intake {
             store,
             network,
@@ -157,6 +161,7 @@ impl<'s> Intake<'s> {
             keep_from: None,
             verifier: Verifier::default(),
             buffer: Vec::new(),
+            can_retry: false,
             uncommitted: VecDeque::new(),
             again: VecDeque::new(),
             batch: None,
@@ -173,7 +178,7 @@ impl<'s> Intake<'s> {
     }
 
     /// Makes a store that is thrown away afterwards hold little more than the state: the last blocks, and old values
-    /// of what those from a height on change. Such an intake cannot go on in a store, nor retry.
+    /// of what those from a height on change. Such an intake cannot go on in a store.
     pub fn keeping_state_only(self, old_values_from: Height) -> Intake<'s> {
         Intake { keep_from: Some(old_values_from), ..self }
     }
@@ -196,6 +201,12 @@ impl<'s> Intake<'s> {
     /// Changes after how many changed rows a batch is committed, at the end of the block that reaches them.
     pub fn set_batch_rows(&mut self, rows: u32) {
         self.batch_rows = rows;
+    }
+
+    /// Keeps blocks in memory until they are committed, so that [`Intake::retry`] is possible; to be called before the
+    /// first step.
+    pub fn allow_retry(&mut self) {
+        self.can_retry = true;
     }
 
     /// Height of the last block taken in, committed or not; 0 if there is none.
@@ -262,13 +273,15 @@ impl<'s> Intake<'s> {
         self.uncommitted.drain(..self.uncommitted.len().saturating_sub(in_hand));
         let last = self.height();
         self.committed = last;
+        self.nemesis = Vec::new();
         Ok(self
             .first_of_batch
             .take()
             .map_or(IntakeProgress::Working, |first| IntakeProgress::Committed { first, last }))
     }
 
-    /// Goes on after the store has failed: what was not committed is taken in again.
+    /// Goes on after the store has failed: what was not committed is taken in again, if [`Intake::allow_retry`] was
+    /// called.
     pub fn retry(&mut self) -> Result<(), StoreError> {
         self.head = ChainHead::load(&self.store.snapshot()?)?;
         self.batch = None;
@@ -316,7 +329,7 @@ impl<'s> Intake<'s> {
         };
         match block.and_then(|block| self.place(block)) {
             Ok(block) => {
-                if height > Height::NEMESIS {
+                if height > Height::NEMESIS && self.can_retry {
                     self.uncommitted.push_back(self.buffer.clone());
                 }
                 let check = SignatureCheck::new(&block, self.network, height < self.options.trusted_below);

@@ -53,6 +53,7 @@ impl<'s> Import<'s> {
         let meter = Meter::new(style, 0, &commands::progress_of(&intake, None));
         let from = intake.committed();
         intake.set_batch_rows(FIRST_ROWS);
+        intake.allow_retry();
         Import { intake, batch_rows: FIRST_ROWS, has_committed: false, has_failed: false, meter, from, show }
     }
 
