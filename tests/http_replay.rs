@@ -63,8 +63,9 @@ const BOOT_KEYS: [(&str, &str); 3] = [
 ];
 
 /// How NIS1 was set up for the recording, beyond the configuration of the chain.
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
     "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA|TRACK_EXPIRED_MOSAICS",
+    "nisd.forgetHashes=true",
     "nem.useDosFilter=false",
     "nis.shouldAutoHarvestOnBoot=false",
     "nis.ipDetectionMode=Disabled",

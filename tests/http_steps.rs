@@ -81,6 +81,7 @@ fn api(chain: &Chain) -> Api {
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
         host_names: Vec::new(),
         allowed_harvesters: Vec::new(),
+        forgets_hashes: false,
     })
 }
 

@@ -127,6 +127,7 @@ impl Ground {
             is_local: Box::new(move |caller| local.contains(caller)),
             host_names: settings.host_names.clone(),
             allowed_harvesters: settings.allowed_harvesters.clone(),
+            forgets_hashes: settings.forgets_hashes,
         })
     }
 }

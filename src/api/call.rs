@@ -21,9 +21,11 @@ use crate::codec::wipe::Wiped;
 use crate::codec::{ReadError, Source};
 use crate::crypto::PublicKey;
 use crate::crypto::hex_text::decode_hex;
-use crate::model::{Address, MosaicId, NamespaceId, Timestamp};
+use crate::model::{Address, Hash256, MosaicId, NamespaceId, Timestamp};
 use crate::net::http::Request;
 use crate::net::machine::{Caller, Taken};
+use crate::state::HashEntry;
+use crate::store::StoreError;
 
 /// Entries of a page: at least, at most, and unless the client says.
 const MIN_PAGE: i16 = 5;
@@ -211,6 +213,14 @@ impl<'a> Call<'a> {
             None => DEFAULT_PAGE,
         };
         Ok(Page { before, size: size.clamp(MIN_PAGE, MAX_PAGE).unsigned_abs().into() })
+    }
+
+    /// Where the confirmed transaction with a hash is. An old one may be forgotten, if the node is set so.
+    pub fn find_hash(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
+        match self.settings.forgets_hashes {
+            true => self.view.hash_entry(hash),
+            false => self.view.find_hash(hash),
+        }
     }
 
     /// The address of the account with a public key.

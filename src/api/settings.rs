@@ -41,6 +41,9 @@ pub struct Settings {
     /// Names and addresses by which this machine is known, besides the loopback ones: a browser that names one of them
     /// speaks to this node on purpose. An IPv6 address is without brackets.
     pub host_names: Vec<String>,
+    /// Whether hashes are forgotten as the protocol forgets them (`nisd.forgetHashes`), so that transactions are not found
+    /// by them any more.
+    pub forgets_hashes: bool,
     /// Accounts whose private keys requests may bring (`nis.allowedHarvesterAddresses`); empty allows all.
     pub allowed_harvesters: Vec<Address>,
 }
@@ -60,6 +63,7 @@ impl fmt::Debug for Settings {
             .field("compress", &self.compress)
             .field("features", &self.features)
             .field("node", &self.node)
+            .field("forgets_hashes", &self.forgets_hashes)
             .field("host_names", &self.host_names)
             .field("allowed_harvesters", &self.allowed_harvesters)
             .finish_non_exhaustive()

@@ -60,6 +60,7 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let unlocked_limit = reader.integer("nis.unlockedLimit");
     let features = features(reader);
     let history_from = reader.integer("nisd.historyFrom").map(|height| Height(height.unsigned_abs()));
+    let forgets_hashes = reader.boolean("nisd.forgetHashes");
     let ip_detection = ip_detection(reader);
     let offline = reader.boolean("nisd.offline");
     // Without the network nobody can say whether addresses are right.
@@ -81,6 +82,7 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
         trusted_proxies,
         host_names,
         allowed_harvesters,
+        forgets_hashes,
         http: http?,
         websocket: websocket?,
         limits: limits?,

@@ -46,6 +46,8 @@ pub struct Settings {
     pub host_names: Vec<String>,
     /// Accounts whose private keys requests may bring; empty allows all.
     pub allowed_harvesters: Vec<Address>,
+    /// Whether transactions are found by their hashes only as long as the protocol remembers these.
+    pub forgets_hashes: bool,
     /// The HTTP interface.
     pub http: HttpSettings,
     /// The websocket interface.

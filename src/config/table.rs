@@ -108,7 +108,7 @@ const CHAIN: &[Key] = &[
         "nis.transactionHashRetentionTime",
         Integer { min: -1, max: I32_MAX },
         "36",
-        "Hours for which transactions are found by hash and refused as duplicates; -1 for ever, less than 36 acts as 36",
+        "Hours for which transactions are refused as duplicates; -1 for ever, less than 36 acts as 36",
     ),
 ];
 
@@ -177,6 +177,12 @@ const NODE: &[Key] = &[
         Integer { min: 1, max: I32_MAX },
         "1",
         "With HISTORICAL_ACCOUNT_DATA, the height from which on what accounts had is kept",
+    ),
+    Key::new(
+        "nisd.forgetHashes",
+        Boolean,
+        "false",
+        "Whether transactions are found by their hashes only for nis.transactionHashRetentionTime, as NIS1 finds them, instead of for ever",
     ),
     Key::new(
         "nis.shouldAutoBoot",

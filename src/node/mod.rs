@@ -205,6 +205,7 @@ fn api_settings(settings: &Settings, seed: &[u8; 32], local: LocalAddresses, now
         is_local: Box::new(move |caller| local.contains(caller)),
         host_names: settings.host_names.clone(),
         allowed_harvesters: settings.allowed_harvesters.clone(),
+        forgets_hashes: settings.forgets_hashes,
     }
 }
 

@@ -55,7 +55,12 @@ impl ChainView<'_> {
         Ok(found)
     }
 
-    /// Where the confirmed transaction with a hash is, unless it is unknown or forgotten.
+    /// Where the confirmed transaction with a hash is, however old it is.
+    pub fn find_hash(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
+        state::find_hash(self.snapshot, hash)
+    }
+
+    /// The same, unless the protocol has forgotten the hash.
     pub fn hash_entry(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
         state::hash_entry(self.snapshot, hash)
     }

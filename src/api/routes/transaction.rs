@@ -12,7 +12,7 @@ pub fn by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
     }
     // A hash of another length is no error; no transaction has it.
     let hash = Hash256::try_from(call.hex("hash")?.as_slice()).ok();
-    let entry = hash.map(|hash| call.view.hash_entry(&hash)).transpose()?.flatten();
+    let entry = hash.map(|hash| call.find_hash(&hash)).transpose()?.flatten();
     let Some((hash, entry)) = hash.zip(entry) else {
         return Err(Failure::argument("Hash was not found in cache"));
     };

@@ -411,6 +411,7 @@ pub fn settings() -> Settings {
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
         host_names: Vec::new(),
         allowed_harvesters: Vec::new(),
+        forgets_hashes: false,
     }
 }
 
