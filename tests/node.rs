@@ -860,3 +860,21 @@ fn a_port_that_is_taken_is_named() {
         ended.expect_failure(1, &[&format!("cannot listen on {address}"), "--http-port"]);
     }
 }
+
+#[test]
+fn the_log_tells_each_request_and_never_a_private_key() {
+    let (node, _folder) = node_at(2, &["--clock", "3240", "--log", "trace"]);
+    let mut client = Client::connect(node.http);
+    let key = private_key("alice");
+    assert_eq!(client.get("/chain/height").status, 200);
+    assert_eq!(client.get(&format!("/no/such/path?id=7&privateKey={key}")).status, 404);
+    let body = json!({ "value": key }).to_string();
+    assert_eq!(client.post("/account/unlock", &body).status, 200);
+    node.process.signal("TERM");
+    let log = node.process.ended_within(SOON).stderr;
+    for line in ["127.0.0.1 GET /chain/height 200 ", "127.0.0.1 GET /no/such/path 404 ", "POST /account/unlock 200 "] {
+        assert!(log.contains(line), "{line} is not in {log}");
+    }
+    assert!(log.contains("/no/such/path?id=7&(not told), Host: "), "{log}");
+    assert!(!log.contains(&key), "{log}");
+}

@@ -1,5 +1,6 @@
 //! The input of one connection: what it speaks, and the request or message that is worked on.
 
+use super::access_log::Answered;
 use super::callers::Rate;
 use super::connection::{Closing, Work};
 use super::connections::Connections;
@@ -30,6 +31,8 @@ struct Kept {
     reply: Reply,
     /// Pieces have been sent.
     has_begun: bool,
+    /// Bytes of them.
+    sent: usize,
     /// The connection must be closed after it.
     close: bool,
 }
@@ -131,10 +134,13 @@ impl Input {
         let mut kept = self.kept.take();
         let taken = exchange(&request, slot, &mut kept, tools);
         let Some(connection) = tools.connections.slab.get_mut(slot) else { return Step::Waiting };
+        let caller = connection.caller;
         let out = connection.output.queue();
+        let waiting = out.len();
         if taken != Taken::Done {
             let mut kept = kept.unwrap_or_default();
             kept.write_piece(tools.reply, &request, false, out);
+            kept.sent += out.len() - waiting;
             std::mem::swap(tools.reply, &mut kept.reply);
             self.kept = Some(kept);
             reader.put_back();
@@ -142,11 +148,16 @@ impl Input {
             connection.work = if taken == Taken::Parked { Work::Parked } else { Work::Unfinished };
             return if taken == Taken::Parked { Step::Waiting } else { Step::Exhausted };
         }
-        (connection.work, connection.request_since) = (Work::None, None);
+        let since = connection.request_since.take().unwrap_or(tools.connections.now);
+        connection.work = Work::None;
+        let sent = kept.as_ref().map_or(0, |kept| kept.sent);
         let close = match kept.or_else(|| tools.reply.pieces.then(Box::default)) {
             Some(mut kept) if tools.reply.pieces => kept.write_piece(tools.reply, &request, true, out),
             _ => tools.reply.write(&request, tools.gzip, out),
         };
+        let bytes = sent + out.len() - waiting;
+        let status = if tools.reply.upgrade.is_some() { 101 } else { tools.reply.status };
+        Answered { request: &request, caller, status, bytes, since }.log();
         if tools.reply.upgrade.take().is_some() {
             let mut websocket = WsConnection::new();
             websocket.receive(reader.rest());

@@ -27,6 +27,7 @@ pub mod fetch;
 pub mod http;
 pub mod websocket;
 
+mod access_log;
 mod callers;
 mod connection;
 mod connections;

@@ -15,7 +15,7 @@ pub struct Request<'a> {
     pub keep_alive: bool,
     /// HTTP/1.0 rather than HTTP/1.1.
     pub is_http_10: bool,
-    pub(super) header_lines: &'a [u8],
+    pub(in crate::net) header_lines: &'a [u8],
 }
 
 impl<'a> Request<'a> {

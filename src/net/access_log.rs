@@ -1,0 +1,129 @@
+//! A line of the log for each answered request: who asked, for what, and what came of it.
+//!
+//! ```text
+//! 127.0.0.1 GET /chain/height 200 0.031 ms 17 bytes
+//! ```
+//!
+//! At the level `trace` the query and the headers are told as well. What may be a secret is never told: no body is, nor
+//! what could be a private key in a query, nor the headers by which clients say who they are.
+
+use std::fmt;
+use std::time::Instant;
+
+use super::http::Request;
+use super::machine::Caller;
+
+/// Bytes of a text that a client chose which are told.
+const TOLD_BYTES: usize = 256;
+/// Digits of the shortest private key.
+const KEY_DIGITS: usize = 60;
+/// Parameters whose values are long numbers that everybody may know.
+const PUBLIC_PARAMETERS: [&str; 2] = ["publicKey", "hash"];
+/// Headers whose values are not told.
+const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
+
+/// A request and what came of it.
+pub(super) struct Answered<'a> {
+    pub request: &'a Request<'a>,
+    pub caller: Caller,
+    pub status: u16,
+    /// Bytes of the answer, head included.
+    pub bytes: usize,
+    /// When the request was complete.
+    pub since: Instant,
+}
+
+impl Answered<'_> {
+    /// Writes the line, if such lines are wanted.
+    pub fn log(&self) {
+        if log::log_enabled!(log::Level::Debug) {
+            log::debug!("{self}");
+        }
+        if log::log_enabled!(log::Level::Trace) {
+            log::trace!("{}", Details(self.request));
+        }
+    }
+}
+
+impl fmt::Display for Answered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Answered { request, caller, status, bytes, since } = self;
+        let took = since.elapsed().as_secs_f64() * 1e3;
+        let (method, path) = (Told(request.method.as_bytes()), Told(request.path.as_bytes()));
+        write!(f, "{} {method} {path} {status} {took:.3} ms {bytes} bytes", caller.address)
+    }
+}
+
+/// Query and headers of a request.
+struct Details<'a>(&'a Request<'a>);
+
+impl fmt::Display for Details<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Told(self.0.path.as_bytes()))?;
+        let parameters = self.0.query.into_iter().flat_map(|query| query.split('&'));
+        for (index, parameter) in parameters.enumerate() {
+            f.write_str(if index == 0 { "?" } else { "&" })?;
+            match is_told(parameter) {
+                true => write!(f, "{}", Told(parameter.as_bytes()))?,
+                false => f.write_str("(not told)")?,
+            }
+        }
+        for (name, value) in self.0.headers() {
+            let is_secret = SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+            let value = if is_secret { b"(not told)".as_slice() } else { value };
+            write!(f, ", {}: {}", Told(name.as_bytes()), Told(value))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a parameter of a query holds nothing that could be a private key.
+fn is_told(parameter: &str) -> bool {
+    let (name, value) = parameter.split_once('=').unwrap_or(("", parameter));
+    PUBLIC_PARAMETERS.contains(&name) || !has_long_number(value)
+}
+
+/// Whether a text has as many digits of a hexadecimal number in a row as a private key.
+fn has_long_number(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_hexdigit()).any(|digits| digits.len() >= KEY_DIGITS)
+}
+
+/// A text that a client chose, on one line and not too long.
+struct Told<'a>(&'a [u8]);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = &self.0[..self.0.len().min(TOLD_BYTES)];
+        write!(f, "{}", told.escape_ascii())?;
+        if told.len() < self.0.len() { f.write_str("...") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request<'a>(query: Option<&'a str>, header_lines: &'a [u8]) -> Request<'a> {
+        Request { method: "GET", path: "/a", query, body: b"", keep_alive: true, is_http_10: false, header_lines }
+    }
+
+    #[test]
+    fn what_could_be_a_private_key_is_not_told() {
+        let key = "5".repeat(64);
+        let query = format!("publicKey={key}&key={key}&id=5&{key}&x=%20{}", "a".repeat(60));
+        let told = Details(&request(Some(&query), b"")).to_string();
+        assert_eq!(told, format!("/a?publicKey={key}&(not told)&id=5&(not told)&(not told)"));
+    }
+
+    #[test]
+    fn headers_that_say_who_the_client_is_are_not_told() {
+        let told = Details(&request(None, b"Host: a\r\ncookie: secret\r\nauthorization:secret\r\n")).to_string();
+        assert_eq!(told, "/a, Host: a, cookie: (not told), authorization: (not told)");
+    }
+
+    #[test]
+    fn a_text_stays_on_its_line_and_is_cut() {
+        assert_eq!(Told(b"a\n\x1b[2K\xff").to_string(), r"a\n\x1b[2K\xff");
+        assert_eq!(Told(&[b'a'; 300]).to_string(), format!("{}...", "a".repeat(256)));
+    }
+}
