@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Paths of the routes that are compared. Unknown paths are compared as well.
-const ROUTES: [&str; 32] = [
+const ROUTES: [&str; 38] = [
     "/heartbeat",
     "/status",
     "/chain/height",
@@ -24,6 +24,12 @@ const ROUTES: [&str; 32] = [
     "/block/at/public",
     "/account/get",
     "/account/get/from-public-key",
+    "/account/transfers/incoming",
+    "/account/transfers/outgoing",
+    "/account/transfers/all",
+    "/local/account/transfers/incoming",
+    "/local/account/transfers/outgoing",
+    "/local/account/transfers/all",
     "/transaction/get",
     "/transaction/announce",
     "/transaction/prepare-announce",

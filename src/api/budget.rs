@@ -48,8 +48,12 @@ pub mod cost {
     pub const DEFINITION: u32 = 4;
     /// A namespace; sub-namespaces of its root make it dearer.
     pub const NAMESPACE: u32 = 4;
+    /// Finding a place among the transactions of an account.
+    pub const TRAIL: u32 = 8;
     /// What belongs to a private key.
     pub const KEY: u32 = 30;
+    /// What two keys share.
+    pub const SHARED_KEY: u32 = 100;
     /// Judging a transaction by the state.
     pub const JUDGEMENT: u32 = 20;
     /// Judging a transaction, its signature included.

@@ -115,6 +115,13 @@ impl<'a> Call<'a> {
         Ok(taken)
     }
 
+    /// Answers with a JSON text.
+    pub fn send_json(&mut self, text: &'static str) -> Result<(), Failure> {
+        self.budget.spend(cost::bytes(text.len()));
+        self.writer.json_text(text);
+        Ok(())
+    }
+
     /// Answers with a word of ASCII letters.
     pub fn send_text(&mut self, text: &'static str) -> Result<(), Failure> {
         self.writer.text(text, self.request.header("Accept"));
@@ -180,6 +187,12 @@ impl<'a> Call<'a> {
         decode_hex(&self.required(name)?).map_err(|error| Failure::bad_hex(&error))
     }
 
+    /// The parameter `hash` in hex, of any length; an empty one is none.
+    pub fn optional_hash(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let text = self.parameter("hash")?.filter(|text| !text.is_empty());
+        text.map(|text| decode_hex(&text).map_err(|error| Failure::bad_hex(&error))).transpose()
+    }
+
     fn required(&self, name: &'static str) -> Result<Cow<'a, str>, Failure> {
         self.parameter(name)?.ok_or_else(|| Failure::Internal(format!("the parameter {name} is missing").into()))
     }
@@ -203,16 +216,7 @@ impl<'a> Call<'a> {
 
     /// The parameters `id` and `pageSize`.
     pub fn page(&self) -> Result<Page, Failure> {
-        let before = match self.parameter("id")? {
-            // Numbers begin with 1.
-            Some(text) => u64::try_from(digits::parse_i64(&text).ok_or_else(|| not_a_number(&text))?).unwrap_or(0),
-            None => u64::MAX,
-        };
-        let size = match self.parameter("pageSize")? {
-            Some(text) => page_size(&text)?,
-            None => DEFAULT_PAGE,
-        };
-        Ok(Page { before, size: size.clamp(MIN_PAGE, MAX_PAGE).unsigned_abs().into() })
+        parse_page(self.parameter("id")?.as_deref(), self.parameter("pageSize")?.as_deref())
     }
 
     /// Where the confirmed transaction with a hash is. An old one may be forgotten, if the node is set so.
@@ -227,6 +231,17 @@ impl<'a> Call<'a> {
     pub fn address_of(&self, key: &PublicKey) -> Address {
         Address::from_public_key(key, self.view.network.byte)
     }
+}
+
+/// The page of an id and a size, as texts.
+pub fn parse_page(id: Option<&str>, size: Option<&str>) -> Result<Page, Failure> {
+    let before = match id {
+        // Numbers begin with 1.
+        Some(text) => u64::try_from(digits::parse_i64(text).ok_or_else(|| not_a_number(text))?).unwrap_or(0),
+        None => u64::MAX,
+    };
+    let size = size.map_or(Ok(DEFAULT_PAGE), page_size)?;
+    Ok(Page { before, size: size.clamp(MIN_PAGE, MAX_PAGE).unsigned_abs().into() })
 }
 
 fn parse_namespace(text: &str) -> Result<NamespaceId, Failure> {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::codec::ReadError;
 use crate::crypto::hex_text::HexError;
-use crate::model::Height;
+use crate::model::{Hash256, Height};
 use crate::rules::{Exception, ExceptionKind, Refusal};
 use crate::store::StoreError;
 
@@ -42,6 +42,11 @@ impl Failure {
     pub fn bad_hex(error: &HexError) -> Failure {
         let exception = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
         Failure::Internal(format!("{exception}: {error}").into())
+    }
+
+    /// No transaction that stands by itself in a block has this hash.
+    pub fn no_transaction(hash: &Hash256) -> Failure {
+        Failure::NotFound(format!("transaction not found in the db '{hash}' (class org.nem.core.crypto.Hash)"))
     }
 
     /// There is no block at this height.

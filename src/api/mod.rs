@@ -9,6 +9,7 @@
 //! | [`views`] | objects in either format |
 //! | [`ChainView`], [`Actions`] | what is read, and what is done |
 //! | [`long`] | views that are written in steps |
+//! | `description` | what the interface tells of itself |
 //! | [`call`] | one request on its way through its function |
 //! | `routes` | the table, and a function for each line |
 
@@ -16,6 +17,7 @@ mod actions;
 pub mod budget;
 pub mod call;
 mod chain_view;
+mod description;
 mod failure;
 pub mod long;
 pub mod media;

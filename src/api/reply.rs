@@ -60,6 +60,18 @@ impl Writer<'_> {
         }
     }
 
+    /// A successful answer that is a JSON text, or 406 if the client does not take JSON.
+    pub fn json_text(&mut self, text: &str) {
+        match self.wanted.format {
+            Some(format @ Format::Json) => {
+                self.head(200, format);
+                self.reply.body.extend_from_slice(text.as_bytes());
+                self.end(format);
+            }
+            _ => self.container_error(406),
+        }
+    }
+
     /// A successful answer that is a bare text, in whatever type the client names first.
     pub fn text(&mut self, text: &'static str, accept: Option<&str>) {
         self.reply.header(CONTENT_TYPE, media::text_type(accept));

@@ -191,7 +191,8 @@ fn write_transfer(sink: &mut impl Sink, body: &Transfer, newer: bool) {
     sink.u64("amount", body.amount.0);
     sink.optional("message", body.message.as_ref(), |sink, message| {
         sink.i32("type", message.kind.code());
-        sink.bytes("payload", Some(&message.payload));
+        // Only what was read with a private key can have an empty payload.
+        sink.bytes("payload", Some(message.payload.as_slice()).filter(|payload| !payload.is_empty()));
     });
     if newer {
         sink.list("mosaics", &body.mosaics, write_mosaic);

@@ -54,6 +54,6 @@ pub use queries::{
     account, account_at, cosignatories, cosignatory_of, cosignatory_of_after, holdings_after, mosaic_definition,
     owned_mosaic, public_key, put_account,
 };
-pub use trail::{Direction, Place, Trail, TrailWalk};
+pub use trail::{Direction, Place, Trail, TrailWalk, transaction_id};
 pub use vesting::{MAX_BALANCE, VestedBalance};
 pub use view::StateView;

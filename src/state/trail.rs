@@ -13,6 +13,8 @@ use crate::store::{Read, StoreError, Table, Write, block_key};
 
 /// Transactions of a trail from one signpost to the next.
 const SIGNPOST_EVERY: u32 = 32;
+/// Bytes of a signpost's key that are the same for all of a trail.
+const SIGNPOST_PREFIX: usize = 5;
 
 const DAMAGED: StoreError = StoreError::Damaged("the trail of an account");
 
@@ -192,13 +194,20 @@ fn signpost_key(account: AccountNumber, direction: Direction, id: u64) -> Vec<u8
     [account.key().as_slice(), &[direction as u8], &id.to_be_bytes()].concat()
 }
 
+/// The number of the transaction at a place; `None` if there is none.
+pub fn transaction_id(state: &impl Read, place: Place) -> Result<Option<u64>, StoreError> {
+    let Some(row) = state.get(Table::Trails, &block_key(place.height))? else { return Ok(None) };
+    entry_at(row, place.index).map(|mut entry| entry.variable()).transpose()
+}
+
 /// A walk along the transactions of an account in one direction, the newest first. It holds nothing of the store, so
 /// that it can be kept while the chain goes on, as long as that only grows.
 #[derive(Clone, Debug)]
 pub struct TrailWalk {
     account: AccountNumber,
     direction: Direction,
-    next: Option<Place>,
+    /// The number of the next transaction, where it is, and where the one before it is.
+    next: Option<(u64, Place, Option<Place>)>,
     /// How many transactions there are at most from here on.
     left: u32,
 }
@@ -215,33 +224,57 @@ impl TrailWalk {
         let Some(account) = AccountNumber::of(state, address)? else {
             return Ok(TrailWalk { account: AccountNumber(0), direction, next: None, left: 0 });
         };
-        let known = queries::account(state, address)?;
+        let known = queries::account_at(state, account)?;
         let trail = if direction == Direction::Outgoing { known.sent } else { known.received };
-        let prefix = &signpost_key(account, direction, 0)[..5];
-        let signpost = state.walk(Table::Signposts)?.seek(&signpost_key(account, direction, before))?;
-        let next = match signpost.filter(|(key, _)| key.starts_with(prefix)) {
-            Some((_, place)) => Some(Place::from_bytes(place)?),
+        let start = match signpost_from(state, account, direction, before)? {
+            Some(place) => Some(place),
             None => trail.newest(),
         };
-        let mut walk = TrailWalk { account, direction, next, left: trail.length };
-        loop {
-            let here = walk.clone();
-            match walk.step(state)? {
-                Some((id, _)) if id >= before => {}
-                _ => return Ok(here),
-            }
+        let mut walk = TrailWalk { account, direction, next: None, left: trail.length };
+        walk.go_to(state, start)?;
+        while walk.peek().is_some_and(|(id, _)| id >= before) {
+            walk.pass(state)?;
         }
+        Ok(walk)
     }
 
-    /// Passes the next transaction: its id and where it is.
-    pub fn step(&mut self, state: &impl Read) -> Result<Option<(u64, Place)>, StoreError> {
-        let Some(place) = self.next else { return Ok(None) };
-        // Whatever a damaged store says, the walk ends.
-        self.left = self.left.checked_sub(1).ok_or(DAMAGED)?;
-        let (id, step) = step_at(state, place, self.account, self.direction)?;
-        self.next = step.before.filter(|before| *before != place);
-        Ok(Some((id, place)))
+    /// The next transaction: its id and where it is.
+    pub fn peek(&self) -> Option<(u64, Place)> {
+        self.next.map(|(id, place, _)| (id, place))
     }
+
+    /// Passes the next transaction.
+    pub fn pass(&mut self, state: &impl Read) -> Result<(), StoreError> {
+        let Some((_, place, before)) = self.next else { return Ok(()) };
+        self.go_to(state, before.filter(|before| *before != place))
+    }
+
+    fn go_to(&mut self, state: &impl Read, place: Option<Place>) -> Result<(), StoreError> {
+        self.next = None;
+        if let Some(place) = place {
+            // Whatever a damaged store says, the walk ends.
+            self.left = self.left.checked_sub(1).ok_or(DAMAGED)?;
+            let (id, step) = step_at(state, place, self.account, self.direction)?;
+            self.next = Some((id, place, step.before));
+        }
+        Ok(())
+    }
+}
+
+/// The first place with a signpost among the transactions whose ids are not below a number.
+fn signpost_from(
+    state: &impl Read,
+    account: AccountNumber,
+    direction: Direction,
+    id: u64,
+) -> Result<Option<Place>, StoreError> {
+    if id == u64::MAX {
+        return Ok(None);
+    }
+    let key = signpost_key(account, direction, id);
+    let mut walk = state.walk(Table::Signposts)?;
+    let signpost = walk.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SIGNPOST_PREFIX]));
+    signpost.map(|(_, place)| Place::from_bytes(place)).transpose()
 }
 
 #[cfg(test)]
@@ -315,8 +348,10 @@ mod tests {
                     expected.retain(|(id, _)| *id < before);
                     let mut walk = TrailWalk::new(&batch, &address(account), direction, before).unwrap();
                     let mut found = Vec::new();
-                    while let Some(transaction) = walk.step(&batch).unwrap() {
-                        found.push(transaction);
+                    while let Some((id, place)) = walk.peek() {
+                        prop_assert_eq!(transaction_id(&batch, place).unwrap(), Some(id));
+                        found.push((id, place));
+                        walk.pass(&batch).unwrap();
                     }
                     expected.reverse();
                     prop_assert_eq!(&found, &expected);
@@ -331,6 +366,8 @@ mod tests {
             batch.put(Table::Trails, &block_key(Height(9)), &row).unwrap();
             let found = step_at(&batch, Place { height: Height(9), index }, AccountNumber(1), Direction::Incoming);
             prop_assert!(matches!(found, Ok(_) | Err(StoreError::Damaged(_))));
+            let id = transaction_id(&batch, Place { height: Height(9), index });
+            prop_assert!(matches!(id, Ok(_) | Err(StoreError::Damaged(_))));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::ChainView;
 use crate::api::views::{AccountInfo, MultisigInfo, RemoteStatus};
+use crate::crypto::PublicKey;
 use crate::model::{Address, Amount, Mosaic, MosaicId};
 use crate::state::{self, Account, HoldingsPart, LinkPhase};
 use crate::store::StoreError;
@@ -70,6 +71,11 @@ impl ChainView<'_> {
             state::RemoteStatus::Owner(LinkPhase::Deactivating) => RemoteStatus::Deactivating,
             state::RemoteStatus::Remote(_) => RemoteStatus::Remote,
         }
+    }
+
+    /// The key of an account, once the chain has it.
+    pub fn public_key(&self, address: &Address) -> Result<Option<PublicKey>, StoreError> {
+        state::public_key(self.snapshot, address)
     }
 
     /// What an account has of `nem:xem`.

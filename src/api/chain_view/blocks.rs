@@ -6,7 +6,7 @@ use crate::codec::transaction::MultisigOutline;
 use crate::codec::{Context, Form};
 use crate::model::transaction::kind;
 use crate::model::{Block, Hash256, Height, Transaction};
-use crate::state::{self, HashEntry};
+use crate::state::{self, HashEntry, Place};
 use crate::store::{StoreError, StoredBlock, stored_block, stored_header};
 
 const DAMAGED: StoreError = StoreError::Damaged("a block");
@@ -53,6 +53,11 @@ impl ChainView<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// The number of the transaction at a place in the chain.
+    pub fn transaction_id(&self, place: Place) -> Result<Option<u64>, StoreError> {
+        state::transaction_id(self.snapshot, place)
     }
 
     /// Where the confirmed transaction with a hash is, however old it is.

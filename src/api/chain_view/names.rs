@@ -16,6 +16,13 @@ pub struct Page {
     pub size: usize,
 }
 
+impl Page {
+    /// Whether it begins with the newest entry.
+    pub fn is_first(&self) -> bool {
+        self.before == u64::MAX
+    }
+}
+
 impl ChainView<'_> {
     /// Whether a namespace is active; the built-in `nem` always is.
     pub fn is_active(&self, name: &NamespaceId) -> Result<bool, StoreError> {

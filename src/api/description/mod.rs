@@ -81,17 +81,22 @@ fn parameter(text: &str) -> Value {
         "address" => (json!({ "type": "string" }), "an address of this network: 40 characters without hyphens"),
         "publicKey" => (json!({ "type": "string" }), "64 hexadecimal digits"),
         "hash" if text == name => (json!({ "type": "string" }), "64 hexadecimal digits"),
-        "hash" => (json!({ "type": "string" }), "the page begins below this transaction; not looked at if there is an id"),
+        "hash" => {
+            (json!({ "type": "string" }), "the page begins below this transaction; not looked at if there is an id")
+        }
         "id" => (json!({ "type": "integer", "format": "int64" }), "the page begins below this number"),
         "pageSize" => {
-            let kind = json!({ "type": "integer", "format": "int32", "minimum": -32768, "maximum": 32767, "default": 25 });
+            let kind =
+                json!({ "type": "integer", "format": "int32", "minimum": -32768, "maximum": 32767, "default": 25 });
             (kind, "entries; fewer than 5 are 5, more than 100 are 100")
         }
         "namespace" => (json!({ "type": "string" }), "such as nem or alice.vouchers"),
         "parent" => (json!({ "type": "string" }), "the namespace directly above"),
         "mosaicId" => (json!({ "type": "string" }), "such as nem:xem"),
         "height" => (json!({ "type": "integer", "format": "int64", "minimum": 1 }), "the last block if it is missing"),
-        "increment" => (json!({ "type": "integer", "format": "int64", "minimum": 1 }), "heights from one entry to the next"),
+        "increment" => {
+            (json!({ "type": "integer", "format": "int64", "minimum": 1 }), "heights from one entry to the next")
+        }
         _ => (json!({ "type": "integer", "format": "int64", "minimum": 1 }), "a height"),
     };
     json!({ "name": name, "in": "query", "required": text == name, "schema": kind, "description": about })
@@ -110,10 +115,12 @@ fn responses(answer: &str) -> Value {
             "content": { "application/json": { "schema": schema(shape) } },
         }),
     };
-    let error = |about: &str| json!({
-        "description": about,
-        "content": { "application/json": { "schema": schema("Error") } },
-    });
+    let error = |about: &str| {
+        json!({
+            "description": about,
+            "content": { "application/json": { "schema": schema("Error") } },
+        })
+    };
     json!({
         "200": success,
         "400": error("an argument is wrong"),
@@ -162,8 +169,7 @@ mod tests {
         let document: Value = serde_json::from_str(of_all_routes()).unwrap();
         let mut found = BTreeSet::new();
         references(&document, &mut found);
-        let named: BTreeSet<_> =
-            SHAPES.iter().map(|(name, _)| format!("#/components/schemas/{name}")).collect();
+        let named: BTreeSet<_> = SHAPES.iter().map(|(name, _)| format!("#/components/schemas/{name}")).collect();
         assert_eq!(found, named);
     }
 

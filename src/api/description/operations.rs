@@ -14,12 +14,7 @@ pub struct Operation {
     pub answer: &'static str,
 }
 
-const fn get(
-    path: &'static str,
-    summary: &'static str,
-    parameters: &'static str,
-    answer: &'static str,
-) -> Operation {
+const fn get(path: &'static str, summary: &'static str, parameters: &'static str, answer: &'static str) -> Operation {
     Operation { method: "GET", path, summary, parameters, body: "", answer }
 }
 
@@ -174,12 +169,7 @@ pub const OPERATIONS: &[Operation] = &[
     get("/debug/timers", "What the node does from time to time", "", "{data: [Timer]}"),
     get("/debug/connections/incoming", "Requests that came", "", "Audits"),
     get("/debug/connections/outgoing", "Requests that were sent", "", "Audits"),
-    get(
-        "/debug/time-synchronization",
-        "How the clock was set by other nodes",
-        "",
-        "{data: [TimeSynchronization]}",
-    ),
+    get("/debug/time-synchronization", "How the clock was set by other nodes", "", "{data: [TimeSynchronization]}"),
     peer("/chain/height", "Height of the last block, for other nodes"),
     peer("/chain/score", "The score of the chain, for other nodes"),
     peer("/chain/last-block", "The last block, for other nodes"),

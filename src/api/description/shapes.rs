@@ -16,8 +16,12 @@ use serde_json::{Map, Value, json};
 macro_rules! transaction {
     ($kind:literal, $members:literal) => {
         concat!(
-            "{type: =", $kind, ", version: int32, timeStamp: int32, signer: hash, fee: int64, deadline: int32, ",
-            "signature~: signature, ", $members, "}"
+            "{type: =",
+            $kind,
+            ", version: int32, timeStamp: int32, signer: hash, fee: int64, deadline: int32, ",
+            "signature~: signature, ",
+            $members,
+            "}"
         )
     };
 }
@@ -51,10 +55,7 @@ pub const SHAPES: &[(&str, &str)] = &[
     ("Mosaic", "{mosaicId: MosaicId, quantity: int64}"),
     ("Property", "{name: text, value: text}"),
     ("Levy", "{type: int32, recipient: address, mosaicId: MosaicId, fee: int64}"),
-    (
-        "MosaicDefinition",
-        "{creator: hash, id: MosaicId, description: text, properties: [Property], levy: {} | Levy}",
-    ),
+    ("MosaicDefinition", "{creator: hash, id: MosaicId, description: text, properties: [Property], levy: {} | Levy}"),
     ("MosaicDefinitionPair", "{mosaic: MosaicDefinition, meta: {id: int64}}"),
     ("MosaicSupply", "{mosaicId: MosaicId, supply: int64}"),
     ("SuppliedDefinition", "{mosaicDefinition: MosaicDefinition, supply: int64, expirationHeight: int64}"),
@@ -74,7 +75,10 @@ pub const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "Transfer",
-        transaction!(257, "recipient: address, amount: int64, message: {} | {type: int32, payload: hex}, mosaics~: [Mosaic]"),
+        transaction!(
+            257,
+            "recipient: address, amount: int64, message: {} | {type: int32, payload: hex}, mosaics~: [Mosaic]"
+        ),
     ),
     ("ImportanceTransfer", transaction!(2049, "mode: int32, remoteAccount: hash")),
     (

@@ -9,6 +9,7 @@ mod names;
 mod owned;
 mod pages;
 mod transaction;
+mod transfers;
 
 pub use account::AccountWriter;
 pub use block::BlockWriter;
@@ -16,6 +17,7 @@ pub use names::RentedNames;
 pub use owned::{OwnedDefinitions, OwnedMosaics};
 pub use pages::{DefinitionRows, PageWriter, RootRows};
 pub use transaction::{FoundTransaction, UnconfirmedList};
+pub use transfers::{TransferRows, Transfers};
 
 use super::budget::Budget;
 use super::chain_view::ChainView;

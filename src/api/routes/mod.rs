@@ -10,6 +10,7 @@ mod node;
 mod peer;
 mod status;
 mod transaction;
+mod transfers;
 
 use super::route::{Route, get, post};
 
@@ -20,6 +21,12 @@ pub const ROUTES: &[Route] = &[
     post("/block/at/public", chain::block_at),
     get("/account/get", account::by_address),
     get("/account/get/from-public-key", account::by_public_key),
+    get("/account/transfers/incoming", transfers::incoming),
+    get("/account/transfers/outgoing", transfers::outgoing),
+    get("/account/transfers/all", transfers::all),
+    post("/local/account/transfers/incoming", transfers::incoming_of_key).local(),
+    post("/local/account/transfers/outgoing", transfers::outgoing_of_key).local(),
+    post("/local/account/transfers/all", transfers::all_of_key).local(),
     get("/transaction/get", transaction::by_hash),
     post("/transaction/announce", announce::announce).with_large_bodies().into_the_pool(),
     post("/transaction/prepare-announce", announce::prepare_announce).with_large_bodies().local().into_the_pool(),
@@ -48,6 +55,7 @@ pub const ROUTES: &[Route] = &[
     get("/time-sync/network-time", node::network_time),
     get("/heartbeat", status::heartbeat),
     get("/status", status::status),
+    get("/openapi.json", status::description),
     post("/chain/height", peer::challenge),
     post("/chain/last-block", peer::challenge),
     post("/node/info", peer::challenge),

@@ -1,6 +1,7 @@
-//! Signs of life.
+//! Signs of life, and what there is to be asked.
 
 use crate::api::call::Call;
+use crate::api::description;
 use crate::api::failure::Failure;
 use crate::api::views::{RequestResult, ResultKind};
 
@@ -13,4 +14,9 @@ pub fn heartbeat(call: &mut Call<'_>) -> Result<(), Failure> {
 pub fn status(call: &mut Call<'_>) -> Result<(), Failure> {
     let code = call.view.status.code();
     call.send(&RequestResult { kind: ResultKind::Status, code, message: "status" })
+}
+
+/// `GET /openapi.json`
+pub fn description(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.send_json(description::of_all_routes())
 }

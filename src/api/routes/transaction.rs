@@ -17,8 +17,7 @@ pub fn by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
         return Err(Failure::argument("Hash was not found in cache"));
     };
     let Some(index) = entry.index else {
-        let kind = "class org.nem.core.crypto.Hash";
-        return Err(Failure::NotFound(format!("transaction not found in the db '{hash}' ({kind})")));
+        return Err(Failure::no_transaction(&hash));
     };
     call.send_long(FoundTransaction::new(hash, entry.height, index))
 }

@@ -20,9 +20,9 @@ const OVERRUN: u32 = 100;
 const BINARY: [(&str, &str); 1] = [("Accept", "application/binary")];
 
 /// An answer that was written in steps.
-struct Stepped {
+pub struct Stepped {
     /// All pieces.
-    body: Vec<u8>,
+    pub body: Vec<u8>,
     reply: Reply,
     steps: usize,
     /// The most units that a step took.
@@ -31,7 +31,7 @@ struct Stepped {
 }
 
 /// Has a request answered in steps; `between` comes after each but the last.
-fn in_steps(sent: &Sent<'_>, scene: &Scene, mut between: impl FnMut(usize)) -> Stepped {
+pub fn in_steps(sent: &Sent<'_>, scene: &Scene, mut between: impl FnMut(usize)) -> Stepped {
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
     let mut done = Stepped { body: Vec::new(), reply: Reply::new(), steps: 0, dearest: 0, pieces: 0 };
     loop {
@@ -94,6 +94,18 @@ fn a_block_of_thousands_of_transactions_is_written_in_steps_and_pieces() {
     });
     assert!(json.body == [written.as_slice(), b"\r\n"].concat());
     assert!(binary.body == block.to_bytes(crate::codec::Form::Verifiable));
+}
+
+#[test]
+fn transactions_of_an_account_are_written_in_steps_also_if_one_block_has_all() {
+    let scene = with_full_block(3000);
+    for more in ["", "&id=1500", "&id=105"] {
+        let line = format!("GET /account/transfers/all?address={}&pageSize=100{more}", address(1));
+        let json = is_stepped(&Sent::new(&line), &scene);
+        let body: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+        assert_eq!(body["data"].as_array().unwrap().len(), 100, "{more}");
+        is_stepped(&Sent::new(&line).with(&BINARY), &scene);
+    }
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! The transactions of an account.
+
+use super::{LongView, OpenList, Sheet, held_by};
+use crate::api::budget::{Budget, cost};
+use crate::api::chain_view::{BlockReader, ChainView, Page, RawTransaction};
+use crate::api::failure::Failure;
+use crate::api::views::{DataGap, TransactionMeta, TransactionPair};
+use crate::crypto::KeyPair;
+use crate::crypto::cipher::decrypt;
+use crate::model::transaction::{Message, MessageKind, wire_version};
+use crate::model::{Address, Body, Transaction};
+use crate::net::machine::Taken;
+use crate::state::{Direction, Place, TrailWalk};
+use crate::store::StoreError;
+
+/// Transactions of a block that are passed for one unit.
+const PASSED_PER_STEP: usize = 32;
+
+const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
+
+/// Which transactions of an account are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfers {
+    /// Those that it received.
+    Incoming,
+    /// Those that it sent, or that an account did for which it may sign.
+    Outgoing,
+    /// All, each once.
+    All,
+}
+
+impl Transfers {
+    fn directions(self) -> &'static [Direction] {
+        match self {
+            Transfers::Incoming => &[Direction::Incoming],
+            Transfers::Outgoing => &[Direction::Outgoing],
+            Transfers::All => &[Direction::Incoming, Direction::Outgoing],
+        }
+    }
+}
+
+/// Writes a page of the transactions of an account with their places in the chain, those with the highest ids first.
+///
+/// Each step begins anew behind the last transaction that was written. So it shows what is in the chain by then, also if
+/// blocks were replaced meanwhile.
+pub struct TransferRows {
+    account: Address,
+    transfers: Transfers,
+    /// The id below which the rest begins.
+    before: u64,
+    left: usize,
+    /// Reads the messages of the account.
+    key: Option<Box<KeyPair>>,
+    list: Option<OpenList>,
+}
+
+impl TransferRows {
+    /// A page of the account of an address.
+    pub fn new(account: Address, transfers: Transfers, page: Page) -> TransferRows {
+        TransferRows { account, transfers, before: page.before, left: page.size, key: None, list: None }
+    }
+
+    /// The same with the messages in plain text that the account's key can read.
+    pub fn read_by(mut self, key: Box<KeyPair>) -> TransferRows {
+        self.key = Some(key);
+        self
+    }
+}
+
+impl LongView for TransferRows {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        let mut list = self.list.take().unwrap_or_else(|| OpenList::open(sheet, &DataGap));
+        let mut walk = AccountWalk::new(view, &self.account, self.transfers, self.before)?;
+        budget.spend(cost::TRAIL * walk.trails.len() as u32);
+        let mut block = None;
+        while self.left > 0 {
+            let Some((id, place)) = walk.next(view)? else { break };
+            let raw = find(view, &mut block, place, budget)?;
+            let transaction = raw.read()?;
+            let inner_hash = transaction.inner().map(Transaction::hash);
+            let meta = TransactionMeta { height: place.height, id, hash: transaction.hash(), inner_hash };
+            let transaction = match &self.key {
+                Some(key) => readable(transaction, key, &self.account, view, budget)?,
+                None => transaction,
+            };
+            list.push(sheet, &TransactionPair { transaction: &transaction, meta });
+            self.before = id;
+            self.left -= 1;
+            budget.spend(cost::TRANSACTION + cost::STEP + cost::bytes(2 * raw.bytes.len()));
+            if self.left > 0 && budget.is_spent() {
+                self.list = Some(list);
+                return Ok(Taken::Unfinished);
+            }
+        }
+        list.close(sheet);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        held_by(&self.list) + self.key.as_ref().map_or(0, |_| size_of::<KeyPair>())
+    }
+}
+
+/// A walk along the transactions of an account, those with the highest ids first.
+struct AccountWalk {
+    trails: Vec<TrailWalk>,
+}
+
+impl AccountWalk {
+    /// Begins at the first transaction whose id is below `before`.
+    fn new(
+        view: &ChainView<'_>,
+        account: &Address,
+        transfers: Transfers,
+        before: u64,
+    ) -> Result<AccountWalk, StoreError> {
+        let directions = transfers.directions().iter();
+        let trails = directions.map(|direction| TrailWalk::new(view.snapshot, account, *direction, before));
+        Ok(AccountWalk { trails: trails.collect::<Result<_, _>>()? })
+    }
+
+    /// The next transaction, and where it is. What is on both trails comes once.
+    fn next(&mut self, view: &ChainView<'_>) -> Result<Option<(u64, Place)>, StoreError> {
+        let next = self.trails.iter().filter_map(TrailWalk::peek).max();
+        for trail in &mut self.trails {
+            if trail.peek() == next {
+                trail.pass(view.snapshot)?;
+            }
+        }
+        Ok(next)
+    }
+}
+
+/// A block whose transactions are looked for, and those of them that were passed.
+struct OpenBlock<'v> {
+    reader: BlockReader<'v>,
+    passed: Vec<RawTransaction<'v>>,
+}
+
+/// The transaction at a place. The block of the one before stays open.
+fn find<'v>(
+    view: &'v ChainView<'_>,
+    open: &mut Option<OpenBlock<'v>>,
+    place: Place,
+    budget: &mut Budget,
+) -> Result<RawTransaction<'v>, StoreError> {
+    let block = match open.take_if(|block| block.reader.header.height == place.height) {
+        Some(block) => block,
+        None => {
+            let (_, reader) = view.open_block(place.height)?.ok_or(DAMAGED)?;
+            OpenBlock { reader, passed: Vec::new() }
+        }
+    };
+    let block = open.insert(block);
+    let index = place.index as usize;
+    budget.spend((index.saturating_sub(block.passed.len()) / PASSED_PER_STEP) as u32);
+    while block.passed.len() <= index {
+        block.passed.push(block.reader.next_raw()?.ok_or(DAMAGED)?);
+    }
+    Ok(block.passed[index])
+}
+
+/// A transaction with its message in plain text, if it is a transfer whose message the account's key can read.
+fn readable(
+    mut transaction: Transaction,
+    key: &KeyPair,
+    account: &Address,
+    view: &ChainView<'_>,
+    budget: &mut Budget,
+) -> Result<Transaction, StoreError> {
+    let network = view.network.byte;
+    let is_sender = transaction.signer_address(network) == *account;
+    let Body::Transfer(body) = &mut transaction.body else { return Ok(transaction) };
+    let Some(message) = body.message.as_mut().filter(|message| message.kind == MessageKind::Secure) else {
+        return Ok(transaction);
+    };
+    let other = if is_sender { view.public_key(&body.recipient)? } else { Some(transaction.signer) };
+    let Some(other) = other else { return Ok(transaction) };
+    budget.spend(cost::SHARED_KEY);
+    if let Ok(Some(payload)) = decrypt(key, &other, &message.payload) {
+        *message = Message { kind: MessageKind::Plain, payload };
+        // NIS1 makes a new transaction of it, which has the newer version.
+        transaction.version = wire_version(network, 2);
+    }
+    Ok(transaction)
+}
