@@ -1,0 +1,189 @@
+// Pages in a browser: one asks and follows the node with the bundle of nem-sdk, the others speak STOMP over each
+// transport of sockjs-client, one session each. A transfer is announced, and all see it twice: before it is in a block
+// and afterwards.
+//
+//   npm install
+//   node browser.mjs [http://127.0.0.1:7890 [http://127.0.0.1:7778 [alice.key [folder for pictures]]]]
+//
+// Needs Chromium: in CHROMIUM, or /usr/bin/chromium.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const [http = "http://127.0.0.1:7890", websocket = "http://127.0.0.1:7778", keyFile = "alice.key", pictures] =
+  process.argv.slice(2);
+const privateKey = readFileSync(keyFile, "utf8").match(/^\s*([0-9a-f]{64})\s*$/im)[1];
+const { resolve } = createRequire(import.meta.url);
+/** A file of a package. */
+function packaged(name, file) {
+  return readFileSync(resolve(`${name}/package.json`).replace(/package\.json$/, file));
+}
+
+/** Seconds within which a page must have seen everything: some blocks. */
+const PATIENCE = 100;
+/** What sockjs-client offers to a page of another origin, and what only to one of the node's own. */
+const FOREIGN = ["websocket", "xhr-streaming", "iframe-eventsource", "iframe-htmlfile", "xhr-polling",
+  "iframe-xhr-polling", "jsonp-polling"];
+const OWN = ["eventsource", "htmlfile"];
+/** From where the page in an iframe loads sockjs-client; answered here, so that nothing is loaded from elsewhere. */
+const LIBRARY = "https://cdn.jsdelivr.net/sockjs/1.0.0/sockjs.min.js";
+
+const FILES = {
+  "/nem-sdk.js": packaged("nem-sdk", "dist/nem-sdk.js"),
+  "/sockjs.js": packaged("sockjs-client", "dist/sockjs.min.js"),
+  "/stomp.js": packaged("stompjs", "lib/stomp.min.js"),
+};
+const page = (title, scripts) => `<!doctype html><meta charset="utf-8"><title>${title}</title>
+  <h1>${title}</h1><pre id="log"></pre>${scripts.map((script) => `<script src="${script}"></script>`).join("")}
+  <script>window.tell = (line) => { document.getElementById("log").textContent += line + "\\n"; };</script>`;
+const PAGES = {
+  "/sdk": page("nem-sdk", ["/nem-sdk.js"]),
+  "/sockjs": page("sockjs-client", ["/sockjs.js", "/stomp.js"]),
+};
+
+/** What is served for a path. */
+function served(path) {
+  const body = FILES[path] ?? PAGES[path];
+  const contentType = PAGES[path] ? "text/html" : "text/javascript";
+  return { status: body ? 200 : 404, contentType, body: body ?? "" };
+}
+const server = createServer((request, response) => {
+  const { status, contentType, body } = served(request.url);
+  response.writeHead(status, { "Content-Type": contentType }).end(body);
+});
+await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+const origin = `http://127.0.0.1:${server.address().port}`;
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-dev-shm-usage"],
+});
+/**
+ * Opens a page of an origin; what goes wrong in it is told. Each is the first page of its browser, as it were: pages
+ * of one browser may have six connections to a server between them.
+ */
+async function open(origin, path) {
+  const context = await browser.newContext();
+  context.setDefaultTimeout(PATIENCE * 1000);
+  await context.route(LIBRARY, (route) => route.fulfill(served("/sockjs.js")));
+  for (const file of origin === websocket ? [path, ...Object.keys(FILES)] : []) {
+    await context.route(origin + file, (route) => route.fulfill(served(file)));
+  }
+  const page = await context.newPage();
+  page.on("pageerror", (error) => console.log(`${path}: ${error}`));
+  await page.goto(origin + path);
+  return page;
+}
+
+/** In a page: queries, and everything that the node tells of the account. */
+async function followWithSdk({ http, websocket, privateKey }) {
+  const nem = require("nem-sdk").default;
+  const { requests, websockets } = nem.com;
+  const endpoint = (url) => {
+    const [, host, port] = url.match(/^(.*):(\d+)$/);
+    return nem.model.objects.create("endpoint")(host, port);
+  };
+  const network = nem.model.network.data.testnet.id;
+  const common = nem.model.objects.create("common")("", privateKey);
+  const publicKey = nem.crypto.keyPair.create(privateKey).publicKey.toString();
+  const address = nem.model.address.toAddress(publicKey, network);
+  const node = endpoint(http);
+  const { account } = await requests.account.data(node, address);
+  const { height } = await requests.chain.height(node);
+  tell(`${address} has ${account.balance} at height ${height}`);
+
+  const heard = { address, height, blocks: [], errors: [], unconfirmed: [], confirmed: [], accounts: 0, recent: 0, owned: 0, names: 0 };
+  window.heard = heard;
+  const connector = websockets.connector.create(endpoint(websocket), address);
+  await connector.connect();
+  websockets.subscribe.errors(connector, (told) => heard.errors.push(told));
+  websockets.subscribe.chain.height(connector, ({ height }) => heard.blocks.push(height));
+  websockets.subscribe.account.data(connector, () => heard.accounts++);
+  websockets.subscribe.account.transactions.recent(connector, () => heard.recent++);
+  websockets.subscribe.account.mosaics.owned(connector, () => heard.owned++);
+  websockets.subscribe.account.namespaces.owned(connector, () => heard.names++);
+  const hash = ({ meta }) => (tell(JSON.stringify(meta)), meta.hash?.data ?? meta.data);
+  websockets.subscribe.account.transactions.unconfirmed(connector, (pair) => heard.unconfirmed.push(hash(pair)));
+  websockets.subscribe.account.transactions.confirmed(connector, (pair) => heard.confirmed.push(hash(pair)));
+  websockets.requests.account.data(connector);
+  websockets.requests.account.transactions.recent(connector);
+  websockets.requests.account.mosaics.owned(connector);
+  websockets.requests.account.namespaces.owned(connector);
+  window.announce = async () => {
+    const content = nem.model.objects.create("transferTransaction")(address, 1, "from a browser");
+    const entity = nem.model.transactions.prepare("transferTransaction")(common, content, network);
+    const answer = await nem.model.transactions.send(common, entity, node);
+    tell(`announced: ${answer.message}`);
+    return answer;
+  };
+  return address;
+}
+
+/** In a page: a session on a transport. */
+function followWithSockJs({ websocket, address, transport }) {
+  const session = (window.session = { transport, state: "opening", unconfirmed: 0, confirmed: 0, height: 0 });
+  const socket = new SockJS(`${websocket}/w/messages`, null, { transports: [transport] });
+  const client = Stomp.over(socket);
+  client.debug = null;
+  const told = (kind) => () => {
+    session[kind]++;
+    tell(kind);
+  };
+  const opened = () => {
+    tell((session.state = `open by ${socket.transport}`));
+    client.subscribe("/blocks/new", told("height"));
+    client.subscribe(`/unconfirmed/${address}`, told("unconfirmed"));
+    client.subscribe(`/transactions/${address}`, told("confirmed"));
+    client.send("/w/api/account/subscribe", {}, JSON.stringify({ account: address }));
+  };
+  client.connect({}, opened, (error) => tell((session.state = `failed: ${error}`)));
+}
+
+/** Waits until something is true of the sessions of pages. */
+async function all(pages, condition) {
+  await Promise.all(pages.map((page) => page.waitForFunction(condition)));
+}
+
+let failed = 1;
+try {
+  const sdk = await open(origin, "/sdk");
+  const address = await sdk.evaluate(followWithSdk, { http, websocket, privateKey });
+  const pages = [];
+  for (const [from, transports] of [[origin, FOREIGN], [websocket, OWN]]) {
+    for (const transport of transports) {
+      const page = await open(from, "/sockjs");
+      await page.evaluate(followWithSockJs, { websocket, address, transport });
+      pages.push(page);
+    }
+  }
+  await all(pages, () => session.state !== "opening");
+  for (const page of pages) {
+    const { transport, state } = await page.evaluate(() => window.session);
+    assert.equal(state, `open by ${transport}`);
+  }
+  await sdk.waitForFunction(() => heard.accounts && heard.recent && heard.owned && heard.names);
+
+  const answer = await sdk.evaluate(() => announce());
+  assert.equal(answer.message, "SUCCESS");
+  await sdk.waitForFunction(() => heard.unconfirmed.length > 0);
+  await all(pages, () => session.unconfirmed > 0);
+  await sdk.waitForFunction((hash) => heard.confirmed.includes(hash), answer.transactionHash.data);
+  await all(pages, () => session.confirmed > 0 && session.height > 0);
+  const { errors, blocks } = await sdk.evaluate(() => heard);
+  assert.deepEqual(errors, []);
+  assert.ok(blocks.length > 0);
+  if (pictures) {
+    for (const [index, page] of [sdk, ...pages].entries()) await page.screenshot({ path: `${pictures}/${index}.png` });
+  }
+  console.log(`browser: nem-sdk and ${pages.length} transports saw ${answer.transactionHash.data} announced and confirmed`);
+  failed = 0;
+} finally {
+  for (const page of failed ? browser.contexts().flatMap((context) => context.pages()) : []) {
+    console.log(await page.evaluate(() => document.body.innerText).catch(String));
+    console.log(JSON.stringify(await page.evaluate(() => window.session ?? window.heard).catch(String)));
+  }
+  await browser.close();
+  server.close();
+}
