@@ -14,6 +14,8 @@ const COMMON_HEADERS: [(&str, &str); 3] = [
     ("Allow", "GET, HEAD, POST, OPTIONS"),
 ];
 const CONTENT_TYPE: &str = "Content-Type";
+/// Bytes that an answer with a secret takes at most.
+const SECRET_BYTES: usize = 1024;
 const NO_CACHE: &str = "must-revalidate,no-cache,no-store";
 
 /// Fills the answer to one request, in the format that the client wants.
@@ -39,6 +41,15 @@ impl Writer<'_> {
             Some(format) => self.body(format, view),
             None => self.container_error(406),
         }
+    }
+
+    /// A successful answer that holds a secret.
+    pub fn secret(&mut self, view: &impl View) {
+        self.reply.body.reserve(SECRET_BYTES);
+        self.json.reserve(SECRET_BYTES);
+        self.view(view);
+        self.json.wipe();
+        self.reply.is_secret = true;
     }
 
     /// The head of a successful answer; `None` if the client takes neither format.

@@ -147,6 +147,10 @@ impl Input {
             Some(mut kept) if tools.reply.pieces => kept.write_piece(tools.reply, &request, true, out),
             _ => tools.reply.write(&request, tools.gzip, out),
         };
+        if tools.reply.is_secret {
+            connection.output.wipe_when_sent();
+            tools.reply.reset();
+        }
         if tools.reply.upgrade.take().is_some() {
             let mut websocket = WsConnection::new();
             websocket.receive(reader.rest());

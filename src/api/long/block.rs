@@ -5,7 +5,8 @@ use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::{BlockCursor, BlockReader, ChainView};
 use crate::api::failure::Failure;
 use crate::api::media::Format;
-use crate::api::views::BlockWithGap;
+use crate::api::views::{BlockWithGap, Signed};
+use crate::crypto::Signature;
 use crate::model::Height;
 use crate::net::machine::Taken;
 
@@ -16,6 +17,8 @@ pub(super) const REPLACED: Failure = Failure::Unavailable("the block was replace
 /// if the block leaves the chain before it is written.
 pub struct BlockWriter {
     height: Height,
+    /// The signature of another node's challenge, if one asks.
+    signature: Option<Signature>,
     /// How far it has come.
     begun: Option<(BlockCursor, OpenList)>,
 }
@@ -23,7 +26,12 @@ pub struct BlockWriter {
 impl BlockWriter {
     /// The block at a height.
     pub fn new(height: Height) -> BlockWriter {
-        BlockWriter { height, begun: None }
+        BlockWriter { height, signature: None, begun: None }
+    }
+
+    /// The same as the answer to a challenge that was signed.
+    pub fn signed(self, signature: Signature) -> BlockWriter {
+        BlockWriter { signature: Some(signature), ..self }
     }
 
     fn begin<'v>(
@@ -32,7 +40,11 @@ impl BlockWriter {
         sheet: &mut Sheet<'_>,
     ) -> Result<(BlockReader<'v>, OpenList), Failure> {
         let (head, reader) = view.open_block(self.height)?.ok_or_else(|| Failure::no_block(self.height))?;
-        let list = OpenList::open_counted(sheet, &BlockWithGap(&head), reader.count());
+        let block = BlockWithGap(&head);
+        let list = match self.signature {
+            Some(signature) => OpenList::open(sheet, &Signed(&block, signature)),
+            None => OpenList::open_counted(sheet, &block, reader.count()),
+        };
         Ok((reader, list))
     }
 }
@@ -62,7 +74,7 @@ impl LongView for BlockWriter {
         self.begun.as_ref().map_or(0, |(_, list)| list.held_bytes())
     }
 
-    fn can_be_cut(&self, _: Format) -> bool {
-        true
+    fn can_be_cut(&self, format: Format) -> bool {
+        format == Format::Json || self.signature.is_none()
     }
 }

@@ -101,14 +101,17 @@ pub fn prepare_announce(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// Answers with what became of a transaction, which is a success whatever it is. A node that has not joined its network
-/// takes in none of it.
+/// takes in none of it, but remembers that it has come.
 fn offer(call: &mut Call<'_>, transaction: Transaction) -> Result<(), Failure> {
-    if wire_network(transaction.version) == call.view.network.byte {
-        call.need_network()?;
-    }
     let (hash, inner_hash) = (transaction.hash(), transaction.inner().map(Transaction::hash));
-    call.budget.spend(cost::ANNOUNCEMENT);
-    let result = result_of(call.actions.announce(transaction))?;
+    let is_ours = wire_network(transaction.version) == call.view.network.byte;
+    let result = match call.need_network() {
+        Err(failure) if is_ours => call.actions.note_early(&hash).ok_or(failure)?,
+        _ => {
+            call.budget.spend(cost::ANNOUNCEMENT);
+            result_of(call.actions.announce(transaction))?
+        }
+    };
     call.send(&AnnounceResult { result, hash, inner_hash })
 }
 
