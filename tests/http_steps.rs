@@ -17,7 +17,7 @@ use nisd::api::{
 };
 use nisd::chain::harvest::UnlockResult;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use nisd::model::{Address, Hash256, NetworkByte, Timestamp, Transaction};
+use nisd::model::{Address, Hash256, Height, NetworkByte, Timestamp, Transaction};
 use nisd::net::http::{Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
 use nisd::pool::ShortId;
@@ -109,7 +109,7 @@ impl Actions for Idle {
     fn shut_down(&mut self) {}
 }
 
-fn api(chain: &Chain) -> Api {
+fn api() -> Api {
     let features =
         Features { transaction_hash_lookup: true, historical_account_data: true, track_expired_mosaics: true };
     Api::new(Settings {
@@ -159,13 +159,14 @@ fn bytes_of(recorded: &Recorded) -> Vec<u8> {
 }
 
 fn replay(chain: &str, recording: &str) {
-    let (Some(chain), Some(recording)) = (Chain::open(chain), shared(&format!("data/http/{recording}"))) else {
+    let (Some(mut chain), Some(recording)) = (Chain::open(chain), shared(&format!("data/http/{recording}"))) else {
         return;
     };
+    chain.network.chain.history_from = Some(Height(1));
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
     chain.import(&store, u64::MAX);
-    let (mut api, mut count, mut all_steps) = (api(&chain), 0, 0);
+    let (mut api, mut count, mut all_steps) = (api(), 0, 0);
     for recorded in read_file(&recording) {
         let body = recorded.body.as_deref().unwrap_or_default();
         let limit = api.body_limit(&recorded.method, &recorded.path);

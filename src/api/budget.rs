@@ -64,10 +64,17 @@ pub mod cost {
     pub const NAMESPACE: u32 = 4;
     /// What belongs to a private key.
     pub const KEY: u32 = 30;
+    /// Checking a signature, by which another node pushes something.
+    pub const VERIFICATION: u32 = 80;
     /// Judging a transaction by the state.
     pub const JUDGEMENT: u32 = 20;
     /// Judging a transaction, its signature included.
     pub const ANNOUNCEMENT: u32 = 100;
+
+    /// Passing so many transactions of the pool.
+    pub fn passed(count: usize) -> u32 {
+        u32::try_from(count / 10).unwrap_or(u32::MAX)
+    }
 
     /// Reading bytes, or writing them.
     pub fn bytes(count: usize) -> u32 {

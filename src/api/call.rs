@@ -97,6 +97,11 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Does what may take more than one step and has no answer but success.
+    pub fn do_long(&mut self, long: impl LongView + 'static) -> Result<(), Failure> {
+        self.go_on(long)
+    }
+
     fn go_on(&mut self, mut long: impl LongView + 'static) -> Result<(), Failure> {
         let taken = self.step(&mut long)?;
         self.rest = (taken == Taken::Unfinished).then(|| Box::new(long) as Box<dyn LongView>);
@@ -111,10 +116,10 @@ impl<'a> Call<'a> {
     }
 
     fn step(&mut self, long: &mut dyn LongView) -> Result<Taken, Failure> {
-        let Some(format) = self.writer.wanted.format else { return Ok(Taken::Done) };
+        let format = self.writer.wanted.format.unwrap_or(Format::Json);
         long.look(self.view, self.actions, self.budget)?;
         let taken = long.write_on(self.view, &mut self.writer.sheet(format), self.budget)?;
-        if taken == Taken::Done {
+        if taken == Taken::Done && self.writer.has_body() {
             self.writer.end(format);
         }
         Ok(taken)

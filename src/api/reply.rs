@@ -64,6 +64,11 @@ impl Writer<'_> {
         Sheet { format, body: &mut self.reply.body, json: self.json }
     }
 
+    /// Whether anything was written: what has no answer but success has no body.
+    pub fn has_body(&self) -> bool {
+        !self.reply.body.is_empty() || self.reply.pieces
+    }
+
     /// Ends a body.
     pub fn end(&mut self, format: Format) {
         if format == Format::Json {

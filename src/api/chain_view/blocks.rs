@@ -27,6 +27,11 @@ impl ChainView<'_> {
         (1..=self.height.0).contains(&height.0)
     }
 
+    /// What is known of the block at a height, if there is one.
+    pub fn header(&self, height: Height) -> Result<Option<StoredBlock>, StoreError> {
+        Ok(stored_header(self.snapshot, height)?.map(|(header, _)| header))
+    }
+
     /// The block at a height without its transactions, and what reads them.
     pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'_>)>, StoreError> {
         let Some((header, bytes)) = stored_header(self.snapshot, height)? else { return Ok(None) };

@@ -34,26 +34,48 @@ impl BlockWriter {
         BlockWriter { signature: Some(signature), ..self }
     }
 
+    /// Its height.
+    pub(super) fn height(&self) -> Height {
+        self.height
+    }
+
+    /// Goes on with it, as an element of a list.
+    pub(super) fn write_in(
+        &mut self,
+        outer: &mut OpenList,
+        view: &ChainView<'_>,
+        sheet: &mut Sheet<'_>,
+        budget: &mut Budget,
+    ) -> Result<Taken, Failure> {
+        self.go_on(Some(outer), view, sheet, budget)
+    }
+
     fn begin<'v>(
         &self,
+        outer: Option<&mut OpenList>,
         view: &'v ChainView<'_>,
         sheet: &mut Sheet<'_>,
     ) -> Result<(BlockReader<'v>, OpenList), Failure> {
         let (head, reader) = view.open_block(self.height)?.ok_or_else(|| Failure::no_block(self.height))?;
         let block = BlockWithGap(&head);
-        let list = match self.signature {
-            Some(signature) => OpenList::open(sheet, &Signed(&block, signature)),
-            None => OpenList::open_counted(sheet, &block, reader.count()),
+        let list = match (outer, self.signature) {
+            (Some(outer), _) => outer.open_element(sheet, &block),
+            (None, Some(signature)) => OpenList::open(sheet, &Signed(&block, signature)),
+            (None, None) => OpenList::open_counted(sheet, &block, reader.count()),
         };
         Ok((reader, list))
     }
-}
 
-impl LongView for BlockWriter {
-    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+    fn go_on(
+        &mut self,
+        outer: Option<&mut OpenList>,
+        view: &ChainView<'_>,
+        sheet: &mut Sheet<'_>,
+        budget: &mut Budget,
+    ) -> Result<Taken, Failure> {
         let (mut reader, mut list) = match self.begun.take() {
             Some((cursor, list)) => (view.reopen_block(cursor)?.ok_or(REPLACED)?, list),
-            None => self.begin(view, sheet)?,
+            None => self.begin(outer, view, sheet)?,
         };
         while let Some(raw) = reader.next_raw()? {
             match sheet.format {
@@ -68,6 +90,12 @@ impl LongView for BlockWriter {
         }
         list.close(sheet);
         Ok(Taken::Done)
+    }
+}
+
+impl LongView for BlockWriter {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        self.go_on(None, view, sheet, budget)
     }
 
     fn held_bytes(&self) -> usize {

@@ -5,6 +5,7 @@
 
 mod account;
 mod block;
+mod chain_part;
 mod expired;
 mod explorer;
 mod harvests;
@@ -18,6 +19,7 @@ mod transaction;
 
 pub use account::{AccountBatch, AccountWriter};
 pub use block::BlockWriter;
+pub use chain_part::{ChainPartWriter, HashList, PartLimits};
 pub use expired::ExpiredMosaics;
 pub use explorer::{ExplorerBlocks, ExplorerWriter};
 pub use harvests::HarvestPage;
@@ -27,7 +29,7 @@ pub use names::RentedNames;
 pub use owned::{OwnedDefinitions, OwnedMosaics};
 pub use pages::{DefinitionRows, PageWriter, RootRows};
 pub use supply::{SupplyAtHeight, SupplyBatch};
-pub use transaction::{FoundTransaction, UnconfirmedList};
+pub use transaction::{FoundTransaction, SignedTransactions, UnconfirmedList};
 
 use std::collections::VecDeque;
 
@@ -49,7 +51,7 @@ pub trait LongView {
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure>;
 
     /// Looks at what only the node's memory knows, before each step, for as long as the budget lasts.
-    fn look(&mut self, _view: &ChainView<'_>, _actions: &dyn Actions, _budget: &mut Budget) -> Result<(), Failure> {
+    fn look(&mut self, _: &ChainView<'_>, _: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
         Ok(())
     }
 

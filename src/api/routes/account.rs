@@ -65,13 +65,14 @@ pub fn forwarded(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_long(account)
 }
 
-/// `GET /account/get/forwarded/from-public-key`: the answer shows a key only if the chain has.
+/// `GET /account/get/forwarded/from-public-key`: the answer shows the given key only of an account that is unknown.
 pub fn forwarded_by_public_key(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.public_key()?;
     let address = call.address_of(&key);
-    let address = owner_of(call, address)?;
-    let account = AccountWriter::new(call.view, call.actions, address, call.budget)?;
-    call.send_long(account)
+    let shown = owner_of(call, address)?;
+    let account = AccountWriter::new(call.view, call.actions, shown, call.budget)?;
+    let is_known = call.view.stored_account(&address)?.is_known();
+    call.send_long(if is_known { account } else { account.with_key(key) })
 }
 
 fn owner_of(call: &mut Call<'_>, address: Address) -> Result<Address, Failure> {

@@ -8,6 +8,7 @@ mod mosaic;
 mod namespace;
 mod node;
 mod peer;
+mod push;
 mod status;
 mod transaction;
 
@@ -81,6 +82,14 @@ pub const ROUTES: &[Route] = &[
     post("/node/info", peer::info),
     post("/node/peer-list/active", peer::active_nodes),
     post("/node/experiences", peer::experiences),
+    post("/chain/hashes-from", peer::hashes_from),
+    post("/chain/blocks-after", peer::blocks_after),
+    post("/transactions/unconfirmed", peer::unconfirmed).with_large_bodies(),
     post("/node/cysm", peer::can_you_see_me),
+    post("/node/sign-of-life", peer::sign_of_life),
+    post("/node/ping", peer::ping),
+    post("/push/transaction", push::transaction).with_large_bodies().into_the_pool(),
+    post("/push/transactions", push::transactions).with_large_bodies().into_the_pool(),
+    post("/push/block", push::block).with_large_bodies(),
     post("/time-sync/network-time", peer::network_time),
 ];

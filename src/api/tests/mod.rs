@@ -6,3 +6,4 @@ mod long;
 mod objects;
 mod scene;
 mod secrets;
+mod wide;
