@@ -87,12 +87,19 @@ fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
     let node = Node::start(&["--data", data.to_str().expect("a path")]);
     let process = node.process.id();
     let body = |text: &str| format!("{{\"value\":\"{text}\"}}");
+    let boot = format!(
+        "{{\"identity\":{{\"private-key\":\"{KEY}\"}},\"endpoint\":{{\"protocol\":\"http\",\"host\":\"localhost\",\
+         \"port\":1}},\"metaData\":{{\"application\":\"x\"}}}}"
+    );
     let head = "POST /account/unlock HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let requests = [
         post("/account/unlock", &body(KEY)),
         post("/account/lock", &body(KEY)),
         post("/local/account/isunlocked", &body(KEY)),
         post("/account/isunlocked", &body(KEY)),
+        post("/account/isunlocked", &format!("{{\"account\":\"{KEY}\"}}")),
+        post("/node/boot", &boot),
+        post("/node/boot", &boot.replace("http", "nosuch")),
         // Malformed behind the key, of the wrong length, and for routes that know no key.
         post("/account/unlock", &format!("{{\"value\":\"{KEY}\",\"x\":")),
         post("/account/unlock", &format!("{{\"x\":[1,{{\"y\":\"{KEY}\"}}],\"value\":7}}")),
@@ -121,11 +128,38 @@ fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
     assert_nowhere(process, "a request that is given up");
 }
 
+#[test]
+fn a_key_that_is_made_for_a_caller_is_nowhere_in_memory_afterwards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("devnet");
+    let node = Node::start(&["--data", data.to_str().expect("a path")]);
+    let mut seen = Vec::new();
+    for accept in ["application/json", "application/binary", "application/json"] {
+        let mut client = Client::connect(node.http);
+        client.send(format!(
+            "GET /account/generate HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nAccept-Encoding: gzip\r\n\r\n"
+        ));
+        let answer = client.answer();
+        assert_eq!(answer.status, 200);
+        let text = String::from_utf8_lossy(&answer.body);
+        let digits = text.split(|c: char| !c.is_ascii_hexdigit()).find(|part| part.len() >= 60);
+        let key = digits.expect("a key").to_owned();
+        assert!(!seen.contains(&key), "a key is made once");
+        assert_key_nowhere(node.process.id(), &key, accept);
+        seen.push(key);
+    }
+}
+
 /// Waits a moment for the node to be done with a connection.
 #[track_caller]
 fn assert_nowhere(process: u32, request: &str) {
+    assert_key_nowhere(process, KEY, request);
+}
+
+#[track_caller]
+fn assert_key_nowhere(process: u32, key: &str, request: &str) {
     let begun = std::time::Instant::now();
-    while occurrences(process, KEY) + occurrences(process, &KEY[PART]) > 0 {
+    while occurrences(process, key) + occurrences(process, &key[PART]) > 0 {
         assert!(begun.elapsed() < Duration::from_secs(5), "the key was left behind by {request}");
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -7,19 +7,21 @@ use std::time::Duration;
 
 use nisd::api::route::Access;
 use nisd::api::{
-    self, Actions, Api, Budget, ChainView, ClockState, NodeDescription, NodeStatus, Now, ROUTES, UnlockedInfo,
+    self, Actions, Api, BootRequest, Budget, ChainView, ClockState, Endpoint, NodeDescription, NodeStatus, Now, ROUTES,
+    UnlockedInfo,
 };
 use nisd::chain::harvest::UnlockResult;
 use nisd::chain::rollback;
 use nisd::config::Settings;
-use nisd::crypto::{KeyPair, PublicKey};
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use nisd::model::units::EPOCH_UNIX_MILLIS;
-use nisd::model::{Address, Height, Transaction};
+use nisd::model::{Address, Hash256, Height, Transaction};
 use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId, ResponseReader};
 use nisd::net::http::{Gzip, Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
 use nisd::node::{HTTP, Node, Start, WEBSOCKET};
+use nisd::pool::ShortId;
 use nisd::rules::{ValidationResult, Verdict};
 use nisd::store::{Store, StoreError};
 
@@ -108,22 +110,10 @@ impl Ground {
     /// An interface with the settings of the node.
     fn api(&self) -> Api {
         let (settings, local) = (&self.settings, self.settings.local.clone());
-        let node = NodeDescription {
-            public_key: PublicKey([7; 32]),
-            name: "fuzz".to_owned(),
-            protocol: "http",
-            host: "127.0.0.1".to_owned(),
-            port: 7890,
-            platform: "fuzz".to_owned(),
-            features: settings.features.bits(),
-            network: settings.network.byte,
-            started: nisd::model::Timestamp(0),
-        };
         Api::new(api::Settings {
             context_path: settings.http.context.clone(),
             compress: settings.http.gzip,
             features: settings.features,
-            node,
             is_local: Box::new(move |caller| local.contains(caller)),
             host_names: settings.host_names.clone(),
             allowed_harvesters: settings.allowed_harvesters.clone(),
@@ -329,7 +319,9 @@ impl<'g> Scene<'g> {
         }
         let is_local = |path: &str| ROUTES.iter().any(|route| route.access == Access::Local && route.path == path);
         assert!(!is_local(&plain(request.path)) || reply.status != 200, "{} for {caller:?}", request.path);
-        let is_told = matches!(reply.body.as_slice(), b"ok" | b"nope") || reply.body.starts_with(b"{\"data\":\"");
+        // What anybody may ask about an address.
+        let is_public = plain(request.path) == "/account/isunlocked";
+        let is_told = (matches!(reply.body.as_slice(), b"ok" | b"nope") && !is_public) || reply.body.starts_with(b"{\"data\":\"");
         assert!(!is_told, "{} for {caller:?}", request.path);
     }
 
@@ -354,7 +346,7 @@ impl<'g> Scene<'g> {
         let height = self.node.height();
         let view = ChainView { snapshot: &snapshot, network: &settings.network, height, status: NodeStatus::Booted };
         let known = view.transactions(height, 0, 25).expect("a store").into_iter().map(Rc::new).collect();
-        let mut quiet = Quiet { known };
+        let mut quiet = Quiet { known, description: description() };
         let at_once = self.whole(request, caller, flags, &view, &mut quiet, u32::MAX);
         let in_steps = self.whole(request, caller, flags, &view, &mut quiet, 1);
         assert_eq!(at_once, in_steps, "{} {}", request.method, request.path);
@@ -408,11 +400,33 @@ struct Answer {
 /// A node that takes nothing in and forgets nothing.
 struct Quiet {
     known: Vec<Rc<Transaction>>,
+    description: NodeDescription,
+}
+
+fn description() -> NodeDescription {
+    NodeDescription {
+        public_key: PublicKey([7; 32]),
+        name: Some("fuzz".to_owned()),
+        endpoint: Endpoint { protocol: "http", host: "127.0.0.1".to_owned(), port: 7890 },
+        platform: "fuzz".to_owned(),
+        application: None,
+        features: 0,
+        network: nisd::model::NetworkByte::TESTNET,
+        started: nisd::model::Timestamp(0),
+    }
 }
 
 impl Actions for Quiet {
     fn announce(&mut self, _: Transaction) -> Verdict {
         Err(ValidationResult::Neutral.into())
+    }
+
+    fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {
+        None
+    }
+
+    fn unknown_to(&self, _: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
+        self.known.clone()
     }
 
     fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
@@ -436,6 +450,24 @@ impl Actions for Quiet {
     fn unlocked_info(&self) -> UnlockedInfo {
         UnlockedInfo { max: 1, count: 0 }
     }
+
+    fn node(&self) -> &NodeDescription {
+        &self.description
+    }
+
+    fn sign_challenge(&self, _: &[u8]) -> Signature {
+        Signature([9; 64])
+    }
+
+    fn new_key(&mut self) -> PrivateKey {
+        PrivateKey::from_seed(&[5; 32])
+    }
+
+    fn boot(&mut self, _: BootRequest) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn shut_down(&mut self) {}
 }
 
 /// A path as a route would have it: no parameters, nothing escaped or doubled, no slash or extension at the end.

@@ -153,7 +153,7 @@ impl Node {
             state::owned_mosaic(state, account, self.mosaic.clone()).map(drop),
             state::holdings_after(state, account, None, 100).map(drop),
             state::each_expired(state, HEIGHT, |expired| {
-                expired.each_balance(state, None, |_, _, _| Ok(true)).map(|()| true)
+                expired.each_balance(state, None, |_, _| Ok(true)).map(|()| true)
             }),
             StateView::holds_mosaic(state, account).map(drop),
             state::hash_entry(state, &HASH).map(drop),

@@ -1,18 +1,27 @@
 //! What the interface may have the node do, and what it asks of the node's memory rather than of the chain.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::views::UnlockedInfo;
+use super::views::{Endpoint, NodeDescription, UnlockedInfo};
 use crate::chain::harvest::UnlockResult;
-use crate::crypto::KeyPair;
-use crate::model::{Address, Transaction};
-use crate::rules;
+use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::model::{Address, Hash256, Transaction};
+use crate::pool::ShortId;
+use crate::rules::{self, ValidationResult};
 use crate::store::StoreError;
 
 /// Pool and harvester as the interface may use them, on top of the same commit as the [`super::ChainView`] beside them.
 pub trait Actions {
     /// Offers a signed transaction of this network, or of another, to the pool.
     fn announce(&mut self, transaction: Transaction) -> rules::Verdict;
+
+    /// What a transaction that comes before the node has joined its network was answered; if it has never come, it is
+    /// remembered as neutral from now on.
+    fn note_early(&mut self, hash: &Hash256) -> Option<ValidationResult>;
+
+    /// Transactions of the pool that a node does not know which knows these, cosignatures by themselves included.
+    fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>>;
 
     /// Transactions of the pool that concern an account, the youngest first, at most `limit`. What this costs must not
     /// grow with the number of transactions of the account.
@@ -33,4 +42,31 @@ pub trait Actions {
 
     /// How many accounts harvest on this node.
     fn unlocked_info(&self) -> UnlockedInfo;
+
+    /// What the node tells of itself.
+    fn node(&self) -> &NodeDescription;
+
+    /// Proves to another node that this one has the key that it is known by.
+    fn sign_challenge(&self, challenge: &[u8]) -> Signature;
+
+    /// A private key that nobody has ever had.
+    fn new_key(&mut self) -> PrivateKey;
+
+    /// Joins the network. Only for a node that has not.
+    fn boot(&mut self, request: BootRequest) -> Result<(), StoreError>;
+
+    /// Ends the node soon, once the answer is sent.
+    fn shut_down(&mut self);
+}
+
+/// As whom a node is to join its network.
+pub struct BootRequest {
+    /// The key that it is to be known by.
+    pub private_key: PrivateKey,
+    /// What people are to call it.
+    pub name: Option<String>,
+    /// Where others are to reach it.
+    pub endpoint: Endpoint,
+    /// What whoever boots it calls the program.
+    pub application: Option<String>,
 }

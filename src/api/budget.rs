@@ -36,6 +36,20 @@ pub mod cost {
     pub const REQUEST: u32 = 4;
     /// An account, read and written.
     pub const ACCOUNT: u32 = 5;
+    /// Checking the text of an address.
+    pub const ADDRESS: u32 = 2;
+    /// What is known of a block, its transactions aside.
+    pub const HEADER: u32 = 2;
+    /// An account in the list of importances.
+    pub const IMPORTANCE: u32 = 2;
+    /// What an account had at a height.
+    pub const HISTORY: u32 = 4;
+    /// What an account had of a mosaic that expired.
+    pub const BALANCE: u32 = 2;
+    /// Hashing a transaction.
+    pub const HASH: u32 = 2;
+    /// Signing an answer for another node.
+    pub const SIGNATURE: u32 = 30;
     /// Reading a transaction of a block, or writing one; to which [`bytes`] of its form are added.
     pub const TRANSACTION: u32 = 2;
     /// Passing a transaction that is not looked at, or an entry of a list.
@@ -54,10 +68,17 @@ pub mod cost {
     pub const KEY: u32 = 30;
     /// What two keys share.
     pub const SHARED_KEY: u32 = 100;
+    /// Checking a signature, by which another node pushes something.
+    pub const VERIFICATION: u32 = 80;
     /// Judging a transaction by the state.
     pub const JUDGEMENT: u32 = 20;
     /// Judging a transaction, its signature included.
     pub const ANNOUNCEMENT: u32 = 100;
+
+    /// Passing so many transactions of the pool.
+    pub fn passed(count: usize) -> u32 {
+        u32::try_from(count / 10).unwrap_or(u32::MAX)
+    }
 
     /// Reading bytes, or writing them.
     pub fn bytes(count: usize) -> u32 {

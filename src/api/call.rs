@@ -21,7 +21,7 @@ use crate::codec::wipe::Wiped;
 use crate::codec::{ReadError, Source};
 use crate::crypto::PublicKey;
 use crate::crypto::hex_text::decode_hex;
-use crate::model::{Address, Hash256, MosaicId, NamespaceId, Timestamp};
+use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, Timestamp};
 use crate::net::http::Request;
 use crate::net::machine::{Caller, Taken};
 use crate::state::HashEntry;
@@ -82,6 +82,12 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
+    /// Answers with an object that holds a secret.
+    pub fn send_secret(&mut self, view: &impl View) -> Result<(), Failure> {
+        self.writer.secret(view);
+        Ok(())
+    }
+
     /// Answers with an object that may take more than one step.
     pub fn send_long(&mut self, long: impl LongView + 'static) -> Result<(), Failure> {
         match self.writer.begin() {
@@ -91,6 +97,11 @@ impl<'a> Call<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Does what may take more than one step and has no answer but success.
+    pub fn do_long(&mut self, long: impl LongView + 'static) -> Result<(), Failure> {
+        self.go_on(long)
     }
 
     fn go_on(&mut self, mut long: impl LongView + 'static) -> Result<(), Failure> {
@@ -107,9 +118,10 @@ impl<'a> Call<'a> {
     }
 
     fn step(&mut self, long: &mut dyn LongView) -> Result<Taken, Failure> {
-        let Some(format) = self.writer.wanted.format else { return Ok(Taken::Done) };
+        let format = self.writer.wanted.format.unwrap_or(Format::Json);
+        long.look(self.view, self.actions, self.budget)?;
         let taken = long.write_on(self.view, &mut self.writer.sheet(format), self.budget)?;
-        if taken == Taken::Done {
+        if taken == Taken::Done && self.writer.has_body() {
             self.writer.end(format);
         }
         Ok(taken)
@@ -172,7 +184,7 @@ impl<'a> Call<'a> {
     /// The parameter `address`.
     pub fn address(&self) -> Result<Address, Failure> {
         let text = self.parameter("address")?.ok_or(Failure::argument("encoded address cannot be null"))?;
-        Address::parse(&text, self.view.network.byte).ok_or(Failure::argument("address must be valid"))
+        Address::parse(&text, self.view.network.byte).ok_or(Failure::BAD_ADDRESS)
     }
 
     /// The parameter `publicKey`. It need not be a point of the curve.
@@ -227,6 +239,19 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The parameter `height`; the highest there can be if it is missing or empty.
+    pub fn height(&self) -> Result<Height, Failure> {
+        let text = self.parameter("height")?.filter(|text| !text.is_empty());
+        text.map_or(Ok(Height(i64::MAX.unsigned_abs())), |text| parse_height(&text))
+    }
+
+    /// A required parameter that is a number. That it is missing is an error of the caller, unlike elsewhere.
+    pub fn number(&self, name: &'static str) -> Result<i64, Failure> {
+        let text = self.parameter(name)?;
+        let text = text.ok_or_else(|| Failure::Argument(format!("the parameter {name} is missing").into()))?;
+        digits::parse_i64(&text).ok_or_else(|| not_a_number(&text))
+    }
+
     /// The address of the account with a public key.
     pub fn address_of(&self, key: &PublicKey) -> Address {
         Address::from_public_key(key, self.view.network.byte)
@@ -246,6 +271,16 @@ pub fn parse_page(id: Option<&str>, size: Option<&str>) -> Result<Page, Failure>
 
 fn parse_namespace(text: &str) -> Result<NamespaceId, Failure> {
     NamespaceId::parse(text).map_err(|error| Failure::Argument(error.to_string().into()))
+}
+
+fn parse_height(text: &str) -> Result<Height, Failure> {
+    positive_height(digits::parse_i64(text).ok_or_else(|| not_a_number(text))?)
+}
+
+/// A height from outside.
+pub fn positive_height(number: i64) -> Result<Height, Failure> {
+    let height = u64::try_from(number).ok().filter(|number| *number > 0);
+    height.map(Height).ok_or(Failure::argument("height must be positive"))
 }
 
 fn not_a_number(text: &str) -> Failure {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::codec::ReadError;
 use crate::crypto::hex_text::HexError;
-use crate::model::{Hash256, Height};
+use crate::model::{Hash256, Height, MosaicId};
 use crate::rules::{Exception, ExceptionKind, Refusal};
 use crate::store::StoreError;
 
@@ -27,6 +27,11 @@ pub enum Failure {
 impl Failure {
     /// The node has not joined the network.
     pub const NOT_BOOTED: Failure = Failure::Unavailable("NIS_ILLEGAL_STATE_NOT_BOOTED");
+
+    /// The node has joined the network.
+    pub const ALREADY_BOOTED: Failure = Failure::Unavailable("NIS_ILLEGAL_STATE_ALREADY_BOOTED");
+    /// A text is no address of the network.
+    pub const BAD_ADDRESS: Failure = Failure::argument("address must be valid");
 
     /// A 400 with a fixed text.
     pub const fn argument(text: &'static str) -> Failure {
@@ -52,6 +57,12 @@ impl Failure {
     /// There is no block at this height.
     pub fn no_block(height: Height) -> Failure {
         Failure::NotFound(format!("block not found in the db '{height}' (org.nem.core.model.Block)"))
+    }
+
+    /// There is no mosaic of this name.
+    pub fn no_mosaic(id: &MosaicId) -> Failure {
+        let kind = "org.nem.core.model.ncc.MosaicIdSupplyPair";
+        Failure::NotFound(format!("mosaic id {id} is unknown '{id}' ({kind})"))
     }
 
     /// Status of the answer.

@@ -182,15 +182,6 @@ pub fn text_type(accept: Option<&str>) -> Cow<'static, str> {
     }
 }
 
-/// The type of a body as the refusal of a route names it that can read none.
-pub fn undecodable(content_type: Option<&str>) -> Cow<'static, str> {
-    match content_type.unwrap_or_default() {
-        "application/json" => "Content type 'application/json;charset=UTF-8' not supported".into(),
-        "" => "Content type 'application/octet-stream' not supported".into(),
-        other => format!("Content type '{other}' not supported").into(),
-    }
-}
-
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }

@@ -35,7 +35,7 @@ mod tests;
 mod unfinished;
 pub mod views;
 
-pub use actions::Actions;
+pub use actions::{Actions, BootRequest};
 pub use budget::Budget;
 pub use call::Now;
 pub use chain_view::{BlockCursor, BlockReader, ChainView, Page, RawTransaction};
@@ -44,8 +44,8 @@ pub use long::{AccountWriter, BlockWriter, LongView, Sheet};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
 pub use views::{
-    AccountInfo, AccountMeta, ClockState, ErrorObject, MultisigInfo, NodeDescription, NodeStatus, RemoteStatus,
-    UnlockedInfo,
+    AccountInfo, AccountMeta, ClockState, Endpoint, ErrorObject, MultisigInfo, NodeDescription, NodeStatus,
+    RemoteStatus, UnlockedInfo,
 };
 
 use budget::cost;
@@ -75,11 +75,6 @@ impl Api {
     /// The interface with these settings.
     pub fn new(settings: Settings) -> Api {
         Api { settings, routes: RouteMap::new(ROUTES), json: JsonSink::default(), unfinished: Unfinished::default() }
-    }
-
-    /// What the node tells of itself.
-    pub fn node(&self) -> &NodeDescription {
-        &self.settings.node
     }
 
     /// Bytes that the body of a request may have.

@@ -14,6 +14,8 @@ const COMMON_HEADERS: [(&str, &str); 3] = [
     ("Allow", "GET, HEAD, POST, OPTIONS"),
 ];
 const CONTENT_TYPE: &str = "Content-Type";
+/// Bytes that an answer with a secret takes at most.
+const SECRET_BYTES: usize = 1024;
 const NO_CACHE: &str = "must-revalidate,no-cache,no-store";
 
 /// Fills the answer to one request, in the format that the client wants.
@@ -41,6 +43,15 @@ impl Writer<'_> {
         }
     }
 
+    /// A successful answer that holds a secret.
+    pub fn secret(&mut self, view: &impl View) {
+        self.reply.body.reserve(SECRET_BYTES);
+        self.json.reserve(SECRET_BYTES);
+        self.view(view);
+        self.json.wipe();
+        self.reply.is_secret = true;
+    }
+
     /// The head of a successful answer; `None` if the client takes neither format.
     pub fn begin(&mut self) -> Option<Format> {
         let format = self.wanted.format?;
@@ -51,6 +62,11 @@ impl Writer<'_> {
     /// Where the body goes.
     pub fn sheet(&mut self, format: Format) -> Sheet<'_> {
         Sheet { format, body: &mut self.reply.body, json: self.json }
+    }
+
+    /// Whether anything was written: what has no answer but success has no body.
+    pub fn has_body(&self) -> bool {
+        !self.reply.body.is_empty() || self.reply.pieces
     }
 
     /// Ends a body.

@@ -15,11 +15,16 @@ const SEED_BYTES: usize = 32;
 /// `{"value": hex}`: a big-endian number of any length.
 impl Readable for PrivateKey {
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let bytes = Wiped(source.need_bytes("value").map(Cow::into_owned)?);
-        let mut seed = Zeroizing::new([0; SEED_BYTES]);
-        for (place, byte) in seed.iter_mut().zip(bytes.iter().rev()) {
-            *place = *byte;
-        }
-        Ok(PrivateKey::from_seed(&seed))
+        read_key(source, "value")
     }
+}
+
+/// Reads a private key.
+pub fn read_key<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<PrivateKey, ReadError> {
+    let bytes = Wiped(source.need_bytes(label).map(Cow::into_owned)?);
+    let mut seed = Zeroizing::new([0; SEED_BYTES]);
+    for (place, byte) in seed.iter_mut().zip(bytes.iter().rev()) {
+        *place = *byte;
+    }
+    Ok(PrivateKey::from_seed(&seed))
 }

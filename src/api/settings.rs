@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::views::NodeDescription;
 use crate::model::Address;
 
 /// Optional parts of the interface (`nis.optionalFeatures`).
@@ -34,8 +33,6 @@ pub struct Settings {
     pub compress: bool,
     /// Optional parts.
     pub features: Features,
-    /// What the node tells of itself.
-    pub node: NodeDescription,
     /// Whether the address of a caller counts as local: the loopback addresses and `nis.additionalLocalIps`.
     pub is_local: Box<dyn Fn(IpAddr) -> bool>,
     /// Names and addresses by which this machine is known, besides the loopback ones: a browser that names one of them
@@ -62,7 +59,6 @@ impl fmt::Debug for Settings {
             .field("context_path", &self.context_path)
             .field("compress", &self.compress)
             .field("features", &self.features)
-            .field("node", &self.node)
             .field("forgets_hashes", &self.forgets_hashes)
             .field("host_names", &self.host_names)
             .field("allowed_harvesters", &self.allowed_harvesters)

@@ -15,7 +15,7 @@ pub struct BinarySink {
     bytes: Vec<u8>,
     /// Where the lengths of the entities stand that are being written.
     open: Vec<usize>,
-    gap: Option<Gap>,
+    gaps: Vec<Gap>,
 }
 
 /// A list whose elements are put in afterwards.
@@ -43,20 +43,26 @@ impl Gap {
         add(&self.at, elements);
         self.lengths.iter().for_each(|place| add(place, size));
     }
+
+    /// Takes note that so many bytes were put in at a place before the gap.
+    pub fn shift(&mut self, place: usize, size: usize) {
+        let behind = self.lengths.iter_mut().chain([&mut self.at]).filter(|at| **at >= place);
+        behind.for_each(|at| *at += size);
+    }
 }
 
 impl BinarySink {
-    /// Appends an entity to `out`. Tells where its [`Sink::gap`] is, if it has one.
-    pub fn append_to(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) -> Option<Gap> {
+    /// Appends an entity to `out`. Tells where its [`Sink::gap`]s are, in their order.
+    pub fn append_to(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) -> Vec<Gap> {
         let mut sink = BinarySink { bytes: std::mem::take(out), ..BinarySink::default() };
         write(&mut sink);
         *out = sink.bytes;
-        sink.gap
+        sink.gaps
     }
 
-    /// Appends an entity with its length, as it stands in a list.
-    pub fn append_element(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) {
-        Self::append_to(out, |sink| sink.sized(write));
+    /// The same with its length before it, as it stands in a list.
+    pub fn append_element(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) -> Vec<Gap> {
+        Self::append_to(out, |sink| sink.sized(write))
     }
 
     /// What was written.
@@ -124,7 +130,7 @@ impl Sink for BinarySink {
     }
 
     fn gap(&mut self, _: &'static str) {
-        self.gap = Some(Gap { at: self.bytes.len(), lengths: self.open.clone() });
+        self.gaps.push(Gap { at: self.bytes.len(), lengths: self.open.clone() });
         self.length(0);
     }
 }

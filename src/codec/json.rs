@@ -61,6 +61,18 @@ impl JsonSink {
         std::mem::swap(&mut self.out, out);
     }
 
+    /// Makes room, so that what is written does not have to move for so many bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.out.reserve(bytes);
+        self.scratch.reserve(bytes);
+    }
+
+    /// Wipes what was written.
+    pub fn wipe(&mut self) {
+        wipe::bytes(&mut self.out);
+        wipe::bytes(&mut self.scratch);
+    }
+
     fn finish(&mut self, start: usize, first: usize) {
         let members = &mut self.members[first..];
         members.sort_by_key(|member| member.bucket);

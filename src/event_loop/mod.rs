@@ -108,7 +108,7 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
     stop(reactor, node)
 }
 
-/// Goes round until a signal tells the node to stop.
+/// Goes round until a signal or a request tells the node to stop.
 fn go_round(reactor: &mut Reactor, node: &mut Node<'_>, signals: &mut Signals) -> Result<(), NodeError> {
     let (mut slices, mut took) = (Slices::new(), Duration::ZERO);
     loop {
@@ -118,7 +118,8 @@ fn go_round(reactor: &mut Reactor, node: &mut Node<'_>, signals: &mut Signals) -
             slices.took(took);
         }
         logging::flush();
-        if turn.is_ready(SIGNALS) && signals.pending().next().is_some() {
+        let is_told = turn.is_ready(SIGNALS) && signals.pending().next().is_some();
+        if is_told || node.is_to_end(reactor.moment()) {
             return Ok(());
         }
     }

@@ -158,6 +158,10 @@ impl Input {
         let bytes = sent + out.len() - waiting;
         let status = if tools.reply.upgrade.is_some() { 101 } else { tools.reply.status };
         Answered { request: &request, caller, status, bytes, since }.log();
+        if tools.reply.is_secret {
+            connection.output.wipe_when_sent();
+            tools.reply.reset();
+        }
         if tools.reply.upgrade.take().is_some() {
             let mut websocket = WsConnection::new();
             websocket.receive(reader.rest());

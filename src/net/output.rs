@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::mem;
 use std::time::{Duration, Instant};
 
+use zeroize::Zeroize;
+
 use super::shared::Shared;
 
 /// Slices handed to the system in one call.
@@ -47,6 +49,14 @@ pub(super) struct Output {
     marks: VecDeque<Mark>,
     /// End of the last piece that was sent whole.
     boundary: u64,
+    /// What is pending holds a secret.
+    is_secret: bool,
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.wipe();
+    }
 }
 
 /// How far [`Output::write_to`] got.
@@ -79,12 +89,17 @@ impl Output {
 
     /// Where to append own bytes.
     pub fn queue(&mut self) -> &mut Vec<u8> {
-        if self.own_sent > 0 && 2 * self.own_sent >= self.own.len() {
+        if self.own_sent > 0 && 2 * self.own_sent >= self.own.len() && !self.is_secret {
             self.own.drain(..self.own_sent);
             self.own_removed += self.own_sent as u64;
             self.own_sent = 0;
         }
         &mut self.own
+    }
+
+    /// Wipes the own bytes once all are sent, or given up.
+    pub fn wipe_when_sent(&mut self) {
+        self.is_secret = true;
     }
 
     /// Appends shared bytes.
@@ -214,7 +229,14 @@ impl Output {
             self.boundary = self.sent;
             self.own_removed = self.own_end();
             self.own_sent = 0;
+            self.wipe();
             self.own.clear();
+        }
+    }
+
+    fn wipe(&mut self) {
+        if mem::take(&mut self.is_secret) {
+            self.own.zeroize();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Requests, handed to the interfaces.
 
-use super::{Desk, HTTP, Node, UNITS_PER_SHARE};
+use super::{Desk, FAREWELL, HTTP, Node, UNITS_PER_SHARE};
 use crate::api::{Budget, ChainView, Now};
 use crate::net::machine::{ConnectionId, Effects, Exchange, Moment, Taken};
 use crate::push;
@@ -29,7 +29,7 @@ impl Node<'_> {
             return Taken::Parked;
         }
         let status = self.status();
-        let Node { reader, network, height, api, unconfirmed, harvester, reading, .. } = self;
+        let Node { reader, network, height, api, unconfirmed, harvester, identity, randomness, reading, .. } = self;
         let snapshot = match reader.snapshot() {
             Ok(snapshot) => snapshot,
             Err(error) => {
@@ -39,9 +39,18 @@ impl Node<'_> {
             }
         };
         let view = ChainView { snapshot, network, height: *height, status };
-        let mut desk = Desk { unconfirmed, unlocked: &mut harvester.unlocked, view, time: moment.network };
+        let time = moment.network;
+        let mut desk = Desk { unconfirmed, harvester, identity, randomness, is_to_end: false, view, time };
         let mut budget = Budget::new(UNITS_PER_SHARE);
         let taken = api.answer(&mut exchange, &view, &mut desk, moment, &mut budget);
+        if desk.is_to_end && self.ends_at.is_none() {
+            log::info!("told to end by a request");
+            self.ends_at = Some(now.running + FAREWELL);
+        }
+        // One that has just joined its network, or is to end, looks anew when it has something to do.
+        if (self.status(), self.ends_at.is_some()) != (status, false) {
+            effects.wake_at(now.running);
+        }
         effects.charge(connection, budget.used());
         taken
     }

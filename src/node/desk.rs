@@ -1,31 +1,39 @@
 //! Pool, harvester and chain as the interfaces use them, on top of one commit.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::harvester::Harvester;
+use super::identity::Identity;
+use super::randomness::Randomness;
 use super::unconfirmed::Unconfirmed;
 use crate::api::media::Format;
 use crate::api::views::UnlockedInfo;
-use crate::api::{AccountWriter, Actions, Budget, ChainView, Failure, LongView, Sheet};
-use crate::chain::harvest::{UnlockResult, Unlocked};
+use crate::api::{AccountWriter, Actions, BootRequest, Budget, ChainView, Failure, LongView, NodeDescription, Sheet};
+use crate::chain::harvest::UnlockResult;
 use crate::codec::json::JsonSink;
-use crate::crypto::KeyPair;
-use crate::model::{Address, Height, MosaicId, Timestamp, Transaction};
+use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::model::{Address, Hash256, Height, MosaicId, Timestamp, Transaction};
 use crate::net::machine::Taken;
-use crate::pool::Confirmed;
+use crate::pool::{Confirmed, ShortId};
 use crate::push::{AccountText, BlockText, Facts, FactsError};
-use crate::rules::Verdict;
+use crate::rules::{ValidationResult, Verdict};
 use crate::store::StoreError;
 
 /// What the interfaces have to do with.
-pub struct Desk<'a> {
+pub struct Desk<'a, 's> {
     pub unconfirmed: &'a mut Unconfirmed,
-    pub unlocked: &'a mut Unlocked,
+    pub harvester: &'a mut Harvester<'s>,
+    pub identity: &'a mut Identity,
+    pub randomness: &'a mut Randomness,
+    /// Somebody asks the node to end.
+    pub is_to_end: bool,
     pub view: ChainView<'a>,
     pub time: Timestamp,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Desk<'a, '_> {
     fn confirmed(&self) -> Confirmed<'a> {
         let ChainView { snapshot, network, height, .. } = self.view;
         Confirmed { snapshot, network, height, now: self.time }
@@ -38,10 +46,18 @@ impl<'a> Desk<'a> {
     }
 }
 
-impl Actions for Desk<'_> {
+impl Actions for Desk<'_, '_> {
     fn announce(&mut self, transaction: Transaction) -> Verdict {
         let confirmed = self.confirmed();
         self.unconfirmed.announce(transaction, &confirmed)
+    }
+
+    fn note_early(&mut self, hash: &Hash256) -> Option<ValidationResult> {
+        self.unconfirmed.pool.note_early(hash, self.time)
+    }
+
+    fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
+        self.unconfirmed.pool.unknown_to(known)
     }
 
     fn unconfirmed(&self, account: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
@@ -58,23 +74,47 @@ impl Actions for Desk<'_> {
 
     fn unlock(&mut self, pair: Box<KeyPair>) -> Result<UnlockResult, StoreError> {
         let ChainView { snapshot, network, height, .. } = self.view;
-        self.unlocked.unlock(pair, height, snapshot, network)
+        self.harvester.unlocked.unlock(pair, height, snapshot, network)
     }
 
     fn lock(&mut self, address: &Address) {
-        self.unlocked.lock(address);
+        self.harvester.unlocked.lock(address);
     }
 
     fn is_unlocked(&self, address: &Address) -> bool {
-        self.unlocked.contains(address)
+        self.harvester.unlocked.contains(address)
     }
 
     fn unlocked_info(&self) -> UnlockedInfo {
-        UnlockedInfo { max: self.unlocked.limit(), count: self.unlocked.count() as i32 }
+        UnlockedInfo { max: self.harvester.unlocked.limit(), count: self.harvester.unlocked.count() as i32 }
+    }
+
+    fn node(&self) -> &NodeDescription {
+        &self.identity.description
+    }
+
+    fn sign_challenge(&self, challenge: &[u8]) -> Signature {
+        self.identity.sign_challenge(challenge)
+    }
+
+    fn new_key(&mut self) -> PrivateKey {
+        PrivateKey::from_seed(&self.randomness.draw())
+    }
+
+    fn boot(&mut self, request: BootRequest) -> Result<(), StoreError> {
+        let confirmed = self.confirmed();
+        self.harvester.unlock_configured(Some(&request.private_key), &confirmed)?;
+        self.identity.boot(request);
+        log::info!("joined the network as {}", self.identity.description.public_key);
+        Ok(())
+    }
+
+    fn shut_down(&mut self) {
+        self.is_to_end = true;
     }
 }
 
-impl Facts for Desk<'_> {
+impl Facts for Desk<'_, '_> {
     fn height(&self) -> Height {
         self.view.height
     }

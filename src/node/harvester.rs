@@ -20,6 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Accounts that harvest, and the block in the making.
 pub struct Harvester<'s> {
     store: &'s Store,
+    settings: &'s Settings,
     network: &'s Network,
     /// The accounts.
     pub unlocked: Unlocked,
@@ -34,25 +35,43 @@ enum Work<'s> {
 }
 
 impl<'s> Harvester<'s> {
-    /// Harvests with the accounts of the configuration, each as soon as it may.
-    pub fn new(
-        store: &'s Store,
-        settings: &'s Settings,
+    /// Harvests with no account yet.
+    pub fn new(store: &'s Store, settings: &'s Settings) -> Harvester<'s> {
+        let unlocked = Unlocked::new(settings.unlocked_limit);
+        Harvester { store, settings, network: &settings.network, unlocked, next: FIRST_TICK, work: Work::Nothing }
+    }
+
+    /// Harvests with the accounts of the configuration, each as soon as it may, now that the node joins its network: with
+    /// that of `boot_key`, or else of the boot key of the configuration, first.
+    pub fn unlock_configured(
+        &mut self,
+        boot_key: Option<&PrivateKey>,
         confirmed: &Confirmed<'_>,
-    ) -> Result<Harvester<'s>, StoreError> {
-        let mut unlocked = Unlocked::new(settings.unlocked_limit);
-        let keys = settings.boot.key.iter().chain(&settings.harvester_keys);
-        for secret in keys.filter(|_| settings.boot.auto_harvest) {
+    ) -> Result<(), StoreError> {
+        let settings = self.settings;
+        if !settings.boot.auto_harvest {
+            return Ok(());
+        }
+        if let Some(key) = boot_key {
+            self.unlock(key, confirmed)?;
+        }
+        let configured = settings.boot.key.iter().filter(|_| boot_key.is_none());
+        for secret in configured.chain(&settings.harvester_keys) {
             // The configuration holds hex digits only.
             let Ok(private) = PrivateKey::from_hex(secret.expose_hex()) else { continue };
-            let pair = Box::new(KeyPair::new(&private));
-            let address = Address::from_public_key(&pair.public(), settings.network.byte);
-            match unlocked.unlock_configured(pair, confirmed.height, confirmed.snapshot, &settings.network)? {
-                UnlockResult::Success => log::info!("{address} harvests"),
-                other => log::warn!("{address} does not harvest yet: {}", other.name()),
-            }
+            self.unlock(&private, confirmed)?;
         }
-        Ok(Harvester { store, network: &settings.network, unlocked, next: FIRST_TICK, work: Work::Nothing })
+        Ok(())
+    }
+
+    fn unlock(&mut self, key: &PrivateKey, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
+        let pair = Box::new(KeyPair::new(key));
+        let address = Address::from_public_key(&pair.public(), self.network.byte);
+        match self.unlocked.unlock_configured(pair, confirmed.height, confirmed.snapshot, self.network)? {
+            UnlockResult::Success => log::info!("{address} harvests"),
+            other => log::warn!("{address} does not harvest yet: {}", other.name()),
+        }
+        Ok(())
     }
 
     /// When the next tick is due, in the node's running time.

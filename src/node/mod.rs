@@ -18,6 +18,7 @@ mod desk;
 mod harvester;
 mod identity;
 mod import;
+mod randomness;
 mod trouble;
 mod turn;
 mod unconfirmed;
@@ -29,11 +30,14 @@ pub use self::import::{BATCH_BLOCKS, BATCH_STEPS, Import};
 use self::clock_watch::ClockWatch;
 use self::desk::Desk;
 use self::harvester::Harvester;
+use self::identity::Identity;
+use self::randomness::Randomness;
 use self::trouble::Trouble;
 use self::unconfirmed::Unconfirmed;
 use crate::api::{self, Api, NodeStatus};
 use crate::clock::NetworkClock;
 use crate::config::{LocalAddresses, Settings};
+use crate::crypto::PrivateKey;
 use crate::model::{Height, Network, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
@@ -49,6 +53,8 @@ pub const WEBSOCKET: ListenerId = ListenerId(1);
 pub const REQUESTS_PER_SECOND: usize = 50;
 /// Bytes of the body of a request on the websocket port, where nothing reads one.
 const PORT_BODY_LIMIT: usize = 8 * 1024;
+/// From a request to end the node to its end, so that it can be answered.
+const FAREWELL: Duration = Duration::from_millis(200);
 /// Units of work for one share of a request.
 const UNITS_PER_SHARE: u32 = 300;
 
@@ -75,8 +81,7 @@ pub struct Node<'s> {
     height: Height,
     /// Time of the last block.
     tip_time: Timestamp,
-    /// Whether the node has joined its network.
-    is_booted: bool,
+    identity: Identity,
     unconfirmed: Unconfirmed,
     harvester: Harvester<'s>,
     import: Option<Import<'s>>,
@@ -93,6 +98,9 @@ pub struct Node<'s> {
     most_body_bytes: usize,
     /// Fresh each time it is asked for.
     entropy: u64,
+    randomness: Randomness,
+    /// When the node is to end, if somebody has asked for it.
+    ends_at: Option<Duration>,
     /// Released at the beginning of each turn, so that the store can use old pages again.
     reader: Reader<'s>,
 }
@@ -103,21 +111,27 @@ impl<'s> Node<'s> {
         let Start { now, seed, local, shared, import } = start;
         let clock = NetworkClock::new(settings.clock, now.running.as_millis() as u64);
         let time = clock.now(now.unix_millis, now.running.as_millis() as u64);
-        let is_booted = settings.boot.auto || settings.boot.key.is_some();
+        let mut randomness = Randomness::new(seed);
+        let identity = Identity::new(settings, PrivateKey::from_seed(&randomness.draw()), time);
         let snapshot = store.snapshot()?;
         let tip = tip(&snapshot)?.ok_or(StoreError::Empty)?;
         let network = &settings.network;
         let confirmed = Confirmed { snapshot: &snapshot, network, height: tip.height, now: time };
-        let harvester = Harvester::new(store, settings, &confirmed)?;
-        let (half, _) = seed.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let mut harvester = Harvester::new(store, settings);
+        if identity.is_booted {
+            harvester.unlock_configured(None, &confirmed)?;
+        }
+        let entropy = randomness.draw();
+        let (entropy, _) = entropy.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let entropy = u64::from_le_bytes(*entropy);
         Ok(Node {
             network,
             clock,
-            api: Api::new(api_settings(settings, seed, local, time)),
+            api: Api::new(api_settings(settings, local)),
             broker: Broker::new(push_settings(settings), network.byte, shared),
             height: tip.height,
             tip_time: tip.timestamp,
-            is_booted,
+            identity,
             unconfirmed: Unconfirmed::default(),
             harvester,
             import,
@@ -127,7 +141,9 @@ impl<'s> Node<'s> {
             reading: Trouble::default(),
             writing: Trouble::default(),
             most_body_bytes: settings.limits.body_size,
-            entropy: u64::from_le_bytes(*half),
+            entropy,
+            randomness,
+            ends_at: None,
             reader: Reader::new(store),
         })
     }
@@ -147,6 +163,11 @@ impl<'s> Node<'s> {
         self.import.take().map_or(Ok(()), |mut import| import.commit())
     }
 
+    /// Whether somebody has asked the node to end, and has been answered.
+    pub fn is_to_end(&self, now: Moment) -> bool {
+        self.ends_at.is_some_and(|end| now.running >= end)
+    }
+
     /// Network time.
     fn time(&self, now: Moment) -> Timestamp {
         self.clock.now(now.unix_millis, now.running.as_millis() as u64)
@@ -159,7 +180,7 @@ impl<'s> Node<'s> {
 
     fn status(&self) -> NodeStatus {
         // It has no partners yet.
-        if self.is_booted { NodeStatus::NoRemoteNode } else { NodeStatus::Running }
+        if self.identity.is_booted { NodeStatus::NoRemoteNode } else { NodeStatus::Running }
     }
 }
 
@@ -196,12 +217,11 @@ impl Machine for Node<'_> {
     }
 }
 
-fn api_settings(settings: &Settings, seed: &[u8; 32], local: LocalAddresses, now: Timestamp) -> api::Settings {
+fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
     api::Settings {
         context_path: settings.http.context.clone(),
         compress: settings.http.gzip,
         features: settings.features,
-        node: identity::describe(settings, seed, now),
         is_local: Box::new(move |caller| local.contains(caller)),
         host_names: settings.host_names.clone(),
         allowed_harvesters: settings.allowed_harvesters.clone(),

@@ -95,7 +95,7 @@ impl Node<'_> {
     /// Works on the next block of this node.
     fn harvest(&mut self, mut budget: Budget, now: Moment) -> Result<(), StoreError> {
         let time = self.time(now);
-        while self.is_booted && !budget.is_spent() {
+        while self.identity.is_booted && !budget.is_spent() {
             budget.spend(UNITS_PER_STEP);
             let Node { reader, network, height, unconfirmed, harvester, .. } = self;
             let confirmed = confirmed(reader, network, *height, time)?;
@@ -154,9 +154,9 @@ impl Node<'_> {
         if !self.broker.has_work(tells_blocks) {
             return Ok(());
         }
-        let Node { reader, network, height, broker, unconfirmed, harvester, .. } = self;
+        let Node { reader, network, height, broker, unconfirmed, harvester, identity, randomness, .. } = self;
         let view = ChainView { snapshot: reader.snapshot()?, network, height: *height, status };
-        let desk = Desk { unconfirmed, unlocked: &mut harvester.unlocked, view, time };
+        let desk = Desk { unconfirmed, harvester, identity, randomness, is_to_end: false, view, time };
         broker.work(tells_blocks, &desk, now.running, time, &mut { budget }, effects);
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Node<'_> {
     /// When the node wants its next turn.
     fn next_turn(&self, now: Moment) -> Duration {
         let tells_blocks = !self.unconfirmed.has_work();
-        let tick = if self.is_booted { self.harvester.due() } else { Duration::MAX };
+        let tick = if self.identity.is_booted { self.harvester.due() } else { Duration::MAX };
         let changes_chain = self.import.is_some() || self.harvester.has_work();
         let for_chain = if changes_chain { now.running } else { tick }.max(self.writing.until());
         let is_busy = self.unconfirmed.has_work()
@@ -172,7 +172,7 @@ impl Node<'_> {
             || (self.may_announce() && !self.waiting.is_empty());
         let due = self.unconfirmed.due().min(self.broker.next_due().unwrap_or(Duration::MAX));
         let for_rest = if is_busy { now.running } else { due };
-        for_chain.min(for_rest).max(self.reading.until())
+        for_chain.min(for_rest).max(self.reading.until()).min(self.ends_at.unwrap_or(Duration::MAX))
     }
 
     /// Looks whether the system's clock can be believed, and whether the chain is ahead of it.

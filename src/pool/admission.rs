@@ -7,7 +7,7 @@ use super::root::Root;
 use super::{Confirmed, Pool, PoolContent};
 use crate::crypto::Verifier;
 use crate::model::transaction::{Hashes, wire_network};
-use crate::model::{Body, Height, Transaction};
+use crate::model::{Body, Hash256, Height, Timestamp, Transaction};
 use crate::rules::{self, Case, Exception, Purpose, Refusal, ValidationResult, Verdict, check_transaction};
 use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::Overlay;
@@ -36,6 +36,16 @@ impl Pool {
             Err(_) => {}
         }
         outcome
+    }
+
+    /// What a transaction was answered that comes when none are taken in; if it has never come, it is remembered as
+    /// neutral from now on.
+    pub fn note_early(&mut self, hash: &Hash256, now: Timestamp) -> Option<ValidationResult> {
+        let answer = self.memory.answer(hash, now);
+        if answer.is_none() {
+            self.memory.remember(*hash, now);
+        }
+        answer
     }
 
     /// Takes in a transaction. Work that a change of the chain has left is done first.

@@ -63,15 +63,16 @@ impl Pool {
     }
 
     /// Transactions, and attached cosignatures by themselves, that a node does not know which knows these.
-    pub fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Transaction> {
+    pub fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
         let mut unknown = Vec::new();
         for root in self.content.roots.values() {
             if !known.contains(&short_id(&root.hashes.own)) {
-                unknown.push((*root.transaction).clone());
+                unknown.push(Rc::clone(&root.transaction));
             }
             if let Body::Multisig(multisig) = &root.transaction.body {
                 let pairs = multisig.cosignatures.iter().zip(&root.hashes.children);
-                unknown.extend(pairs.filter(|(_, hash)| !known.contains(&short_id(hash))).map(|(one, _)| one.clone()));
+                let unknown_ones = pairs.filter(|(_, hash)| !known.contains(&short_id(hash)));
+                unknown.extend(unknown_ones.map(|(one, _)| Rc::new(one.clone())));
             }
         }
         unknown

@@ -272,8 +272,10 @@ fn log_value(state: &impl Read) -> Result<Value, StoreError> {
     for height in heights {
         each_expired(state, Height(height), |expired| {
             let mut balances = Vec::new();
-            expired.each_balance(state, None, |_, address, quantity| {
-                balances.push((address, quantity));
+            expired.each_balance(state, None, |account, quantity| {
+                if quantity > 0 {
+                    balances.push((account.address(state)?, quantity));
+                }
                 Ok(true)
             })?;
             let (id, balances) = (expired.id.to_string(), balances_value(balances));

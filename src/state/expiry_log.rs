@@ -6,7 +6,8 @@
 use super::bytes::{ByteReader, ByteWriter};
 use super::mosaics::{self, Edition, MosaicNumber};
 use super::namespaces::{Stand, Tenure};
-use crate::model::{Address, Height, MosaicId};
+use super::numbers::AccountNumber;
+use crate::model::{Height, MosaicId};
 use crate::store::{Read, StoreError, Table, Write};
 
 /// Why a mosaic is in the log.
@@ -135,17 +136,76 @@ pub struct ExpiredMosaic {
 }
 
 impl ExpiredMosaic {
-    /// Balances at that time by account number, none of them 0: those of the accounts after one, or the first, until
-    /// `visit` says `false`.
+    /// Balances at that time by account number: those of the accounts after one, or the first, until `visit` says
+    /// `false`. Of accounts that had some at another time only, it is called with 0.
     pub fn each_balance(
         &self,
         state: &impl Read,
-        after: Option<super::AccountNumber>,
-        mut visit: impl FnMut(super::AccountNumber, Address, u64) -> Result<bool, StoreError>,
+        after: Option<AccountNumber>,
+        visit: impl FnMut(AccountNumber, u64) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        mosaics::each_balance(state, self.edition, self.stand, after, |number, quantity| {
-            visit(number, number.address(state)?, quantity)
-        })
+        mosaics::each_balance(state, self.edition, self.stand, after, visit)
+    }
+}
+
+/// A walk over the mosaics that expired or came back at a height, in the order in which they did. It looks at one row at a
+/// time and holds nothing of the store, so that it can be kept while the chain goes on.
+#[derive(Clone, Debug)]
+pub struct ExpiredWalk {
+    height: Height,
+    /// The entry of the log that is looked at.
+    entry: u32,
+    /// The last mosaic of its tenure that was.
+    after: Option<MosaicId>,
+}
+
+/// What an [`ExpiredWalk`] finds in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpiredRow {
+    /// A mosaic.
+    Mosaic(ExpiredMosaic),
+    /// Nothing that was there at that height.
+    Nothing,
+    /// There is no further row.
+    End,
+}
+
+impl ExpiredWalk {
+    /// The mosaics at a height.
+    pub fn new(height: Height) -> ExpiredWalk {
+        ExpiredWalk { height, entry: 0, after: None }
+    }
+
+    /// Looks at the next row.
+    pub fn step(&mut self, state: &impl Read) -> Result<ExpiredRow, StoreError> {
+        let key = [self.height.0.to_be_bytes().as_slice(), &self.entry.to_be_bytes()].concat();
+        let Some(value) = state.get(Table::ExpiredMosaics, &key)? else { return Ok(ExpiredRow::End) };
+        let LogEntry { kind, stand, subject } = LogEntry::from_bytes(value)?;
+        let (id, edition) = match subject {
+            Subject::Mosaic(id, edition) => {
+                self.entry += 1;
+                (id, Some(edition))
+            }
+            Subject::Tenure(tenure) => {
+                let Some((id, number)) = mosaics::mosaic_after(state, tenure, self.after.as_ref())? else {
+                    (self.entry, self.after) = (self.entry + 1, None);
+                    return Ok(ExpiredRow::Nothing);
+                };
+                self.after = Some(id.clone());
+                (id, mosaics::edition_at(state, number, self.last_defined(kind))?)
+            }
+        };
+        Ok(edition
+            .map_or(ExpiredRow::Nothing, |edition| ExpiredRow::Mosaic(ExpiredMosaic { kind, id, edition, stand })))
+    }
+
+    /// The last height whose definitions count.
+    fn last_defined(&self, kind: ExpiryKind) -> Height {
+        match kind {
+            ExpiryKind::Expired => self.height,
+            // What comes back does so before the block can define anything in the namespace.
+            ExpiryKind::Restored => Height(self.height.0.saturating_sub(1)),
+        }
     }
 }
 
@@ -156,22 +216,16 @@ pub fn each_expired(
     height: Height,
     mut visit: impl FnMut(ExpiredMosaic) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    state.each(Table::ExpiredMosaics, &height.0.to_be_bytes(), |_, value| {
-        let LogEntry { kind, stand, subject } = LogEntry::from_bytes(value)?;
-        match subject {
-            Subject::Mosaic(id, edition) => visit(ExpiredMosaic { kind, id, edition, stand }),
-            Subject::Tenure(tenure) => {
-                // What comes back does so before the block can define anything in the namespace.
-                let last = if kind == ExpiryKind::Expired { height } else { Height(height.0.saturating_sub(1)) };
-                let mut goes_on = true;
-                mosaics::each_of(state, tenure, |id, number| {
-                    if let Some(edition) = mosaics::edition_at(state, number, last)? {
-                        goes_on = visit(ExpiredMosaic { kind, id, edition, stand })?;
-                    }
-                    Ok(goes_on)
-                })?;
-                Ok(goes_on)
+    let mut walk = ExpiredWalk::new(height);
+    loop {
+        match walk.step(state)? {
+            ExpiredRow::Mosaic(mosaic) => {
+                if !visit(mosaic)? {
+                    return Ok(());
+                }
             }
+            ExpiredRow::Nothing => {}
+            ExpiredRow::End => return Ok(()),
         }
-    })
+    }
 }

@@ -34,7 +34,7 @@ pub use dump::dump;
 pub use effects::{Effect, effects, effects_by};
 pub use error::StateError;
 pub use expiry::Expiry;
-pub use expiry_log::{ExpiredMosaic, ExpiryKind, each_expired};
+pub use expiry_log::{ExpiredMosaic, ExpiredRow, ExpiredWalk, ExpiryKind, each_expired};
 pub use hashes::{
     Era, HashComparison, HashEntry, HashPacking, TOTALS_KEY as HASH_TOTALS_KEY, begin_eras, begin_eras_like, find_hash,
     hash_entry, hash_era, insert_hashes, remembered_from,
@@ -51,8 +51,8 @@ pub use numbers::{AccountNumber, AccountTotals};
 pub use outlinks::Outlink;
 pub use pruning::Pruning;
 pub use queries::{
-    account, account_at, cosignatories, cosignatory_of, cosignatory_of_after, holdings_after, mosaic_definition,
-    owned_mosaic, public_key, put_account,
+    account, account_at, cosignatories, cosignatory_of, cosignatory_of_after, each_account_after, each_harvest_before,
+    holdings_after, mosaic_definition, owned_mosaic, public_key, put_account,
 };
 pub use trail::{Direction, Place, Trail, TrailWalk, transaction_id};
 pub use vesting::{MAX_BALANCE, VestedBalance};

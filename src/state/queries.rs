@@ -1,11 +1,12 @@
 //! What is asked of the state.
 
 use super::account::Account;
+use super::importances::{AccountImportance, chunk_after, last_recalculation};
 use super::mosaics::{self, HoldingsPart};
 use super::numbers::{AccountNumber, AccountTotals};
 use crate::crypto::PublicKey;
-use crate::model::{Address, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
-use crate::store::{Read, StoreError, Table, Write};
+use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
+use crate::store::{Read, StoreError, Table, Write, block_key};
 
 /// The account of an address; an unknown one has the default state.
 pub fn account(state: &impl Read, address: &Address) -> Result<Account, StoreError> {
@@ -50,6 +51,55 @@ pub fn cosignatories(state: &impl Read, account: &Address) -> Result<Vec<Address
 /// For whom an account may sign, by address.
 pub fn cosignatory_of(state: &impl Read, account: &Address) -> Result<Vec<Address>, StoreError> {
     linked(state, Table::CosignatoryOf, account)
+}
+
+/// Calls `visit` with the heights below one of the blocks that an account harvested, or another for it, the last first,
+/// until it says `false`.
+pub fn each_harvest_before(
+    state: &impl Read,
+    account: AccountNumber,
+    before: Height,
+    mut visit: impl FnMut(Height) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    let end = [account.key().as_slice(), &block_key(before)].concat();
+    state.each_before(Table::Harvests, &account.key(), &end, |key, _| {
+        let (_, height) = AccountNumber::split_key(key)?;
+        let height = height.try_into().map_err(|_| StoreError::Damaged("the height of a harvested block"))?;
+        visit(Height(u64::from_be_bytes(height)))
+    })
+}
+
+/// Calls `visit` with all accounts that have a number, by number, those after one or the first, until it says `false`:
+/// with the address of each, and its entry in the list of the last recalculation, if it has one.
+pub fn each_account_after(
+    state: &impl Read,
+    after: Option<AccountNumber>,
+    mut visit: impl FnMut(AccountNumber, Address, Option<AccountImportance>) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)).map(AccountNumber) else { return Ok(()) };
+    let (mut list, mut behind) = (last_recalculation(state)?.map(|last| last.height), after);
+    let mut importances = Vec::new().into_iter().peekable();
+    let mut walk = state.walk(Table::Identities)?;
+    let mut entry = walk.seek(&first.key())?;
+    while let Some((key, value)) = entry {
+        let (number, _) = AccountNumber::split_key(key)?;
+        let address = value.first_chunk().map(Address::from_raw).ok_or(StoreError::Damaged("an account's address"))?;
+        if importances.len() == 0
+            && let Some(height) = list
+        {
+            importances = chunk_after(state, height, behind)?.into_iter().peekable();
+            // Of a list that is at its end nothing more is read.
+            list = list.filter(|_| importances.len() > 0);
+        }
+        while importances.next_if(|one: &AccountImportance| one.account < number).is_some() {}
+        let importance = importances.next_if(|one| one.account == number);
+        if !visit(number, address, importance)? {
+            return Ok(());
+        }
+        behind = Some(number);
+        entry = walk.next()?;
+    }
+    Ok(())
 }
 
 /// Accounts for which an account may sign, by address: those after an address, or the first, and at most so many.

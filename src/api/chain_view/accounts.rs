@@ -3,9 +3,9 @@
 use super::ChainView;
 use crate::api::views::{AccountInfo, MultisigInfo, RemoteStatus};
 use crate::crypto::PublicKey;
-use crate::model::{Address, Amount, Mosaic, MosaicId};
-use crate::state::{self, Account, HoldingsPart, LinkPhase};
-use crate::store::StoreError;
+use crate::model::{Address, Amount, Height, Mosaic, MosaicId};
+use crate::state::{self, Account, AccountImportance, AccountNumber, AccountTotals, HoldingsPart, LinkPhase, LinkRole};
+use crate::store::{StoreError, StoredBlock, stored_header};
 
 impl ChainView<'_> {
     /// The account of an address, as the state has it.
@@ -76,6 +76,41 @@ impl ChainView<'_> {
     /// The key of an account, once the chain has it.
     pub fn public_key(&self, address: &Address) -> Result<Option<PublicKey>, StoreError> {
         state::public_key(self.snapshot, address)
+    }
+
+    /// Whose account a remote one harvests for, or is to; `None` if it is none.
+    pub fn linked_owner(&self, address: &Address) -> Result<Option<Address>, StoreError> {
+        let account = self.stored_account(address)?;
+        Ok(account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.other))
+    }
+
+    /// How many accounts there are.
+    pub fn account_count(&self) -> Result<u32, StoreError> {
+        Ok(AccountTotals::of(self.snapshot)?.numbered)
+    }
+
+    /// As [`state::each_account_after`].
+    pub fn each_account_after(
+        &self,
+        after: Option<AccountNumber>,
+        visit: impl FnMut(AccountNumber, Address, Option<AccountImportance>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        state::each_account_after(self.snapshot, after, visit)
+    }
+
+    /// Calls `visit` with the blocks below a height that an account harvested, or another for it, the last first, until
+    /// it says `false`.
+    pub fn each_harvest_before(
+        &self,
+        address: &Address,
+        before: Height,
+        mut visit: impl FnMut(StoredBlock) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(account) = AccountNumber::of(self.snapshot, address)? else { return Ok(()) };
+        state::each_harvest_before(self.snapshot, account, before, |height| {
+            let block = stored_header(self.snapshot, height)?;
+            visit(block.ok_or(StoreError::Damaged("a harvested block"))?.0)
+        })
     }
 
     /// What an account has of `nem:xem`.

@@ -17,9 +17,19 @@ impl ChainView<'_> {
         Ok(stored_block(self.snapshot, height, self.context())?.map(|(_, block)| block))
     }
 
+    /// Score of the chain.
+    pub fn score(&self) -> Result<i128, StoreError> {
+        Ok(stored_header(self.snapshot, self.height)?.ok_or(DAMAGED)?.0.score)
+    }
+
     /// Whether the chain has a block at a height.
     pub fn has_block(&self, height: Height) -> bool {
         (1..=self.height.0).contains(&height.0)
+    }
+
+    /// What is known of the block at a height, if there is one.
+    pub fn header(&self, height: Height) -> Result<Option<StoredBlock>, StoreError> {
+        Ok(stored_header(self.snapshot, height)?.map(|(header, _)| header))
     }
 
     /// The block at a height without its transactions, and what reads them.

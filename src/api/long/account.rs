@@ -1,23 +1,34 @@
 //! Accounts, which may sign for any number of others: these are not asked.
 
+use std::collections::VecDeque;
+use std::vec;
+
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::actions::Actions;
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
-use crate::api::views::{AccountInfo, AccountMeta, AccountPair, AccountWithGap, RemoteStatus};
+use crate::api::views::{AccountInfo, AccountMeta, AccountPair, AccountWithGap, DataGap, MetaWithGap, RemoteStatus};
 use crate::crypto::PublicKey;
 use crate::model::Address;
 use crate::net::machine::Taken;
 
 /// Accounts that are looked for at a time.
 const CHUNK: usize = 32;
+/// Accounts of a batch that are read before they are written.
+const READ_AHEAD: usize = 16;
+/// Memory that an account which was read takes, with most of its cosignatories, roughly.
+const ACCOUNT_BYTES: usize = 1024;
+/// The same of the text of an address.
+const NAME_BYTES: usize = 64;
 
 /// Writes an account with what goes with it ([`AccountPair`]), as chain, pool and harvester have it together.
 pub struct AccountWriter {
     address: Address,
     /// All but the accounts that it signs for, until it is written.
     head: Option<Box<(AccountInfo, AccountMeta)>>,
+    /// Only what goes with the account is written.
+    is_meta_only: bool,
     list: Option<OpenList>,
     /// The last account that was written of those that it signs for.
     after: Option<Address>,
@@ -43,7 +54,8 @@ impl AccountWriter {
             cosignatory_of: Vec::new(),
             cosignatories: cosignatories.iter().map(|one| view.account(one)).collect::<Result<_, _>>()?,
         };
-        Ok(AccountWriter { address, head: Some(Box::new((account, meta))), list: None, after: None })
+        let head = Some(Box::new((account, meta)));
+        Ok(AccountWriter { address, head, is_meta_only: false, list: None, after: None })
     }
 
     /// The same, shown with a key whether or not the chain has it.
@@ -52,6 +64,19 @@ impl AccountWriter {
             head.0.public_key = Some(key);
         }
         self
+    }
+
+    /// The same without the account itself.
+    pub fn meta_only(self) -> AccountWriter {
+        AccountWriter { is_meta_only: true, ..self }
+    }
+
+    /// Begins to write it, as an element of a list.
+    fn begin_in(&mut self, outer: &mut OpenList, sheet: &mut Sheet<'_>) {
+        if let Some(head) = self.head.take() {
+            let pair = AccountPair { account: &head.0, meta: &head.1 };
+            self.list = Some(outer.open_element(sheet, &AccountWithGap(pair)));
+        }
     }
 }
 
@@ -68,7 +93,10 @@ impl LongView for AccountWriter {
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
         if let Some(head) = self.head.take() {
             let pair = AccountPair { account: &head.0, meta: &head.1 };
-            self.list = Some(OpenList::open(sheet, &AccountWithGap(pair)));
+            self.list = Some(match self.is_meta_only {
+                true => OpenList::open(sheet, &MetaWithGap(&head.1)),
+                false => OpenList::open(sheet, &AccountWithGap(pair)),
+            });
         }
         let Some(list) = &mut self.list else { return Ok(Taken::Done) };
         loop {
@@ -91,5 +119,76 @@ impl LongView for AccountWriter {
 
     fn held_bytes(&self) -> usize {
         held_by(&self.list)
+    }
+}
+
+/// Writes accounts, each with what goes with it. First all are looked at, so that the answer fails as a whole if one
+/// cannot be shown, then they are written.
+pub struct AccountBatch {
+    /// Those that have not been looked at.
+    names: vec::IntoIter<String>,
+    found: VecDeque<Address>,
+    /// Those that are written next.
+    read: VecDeque<AccountWriter>,
+    list: Option<OpenList>,
+}
+
+impl AccountBatch {
+    /// The accounts of these addresses, in this order.
+    pub fn new(names: Vec<String>) -> AccountBatch {
+        AccountBatch { names: names.into_iter(), found: VecDeque::new(), read: VecDeque::new(), list: None }
+    }
+
+    fn check(&mut self, view: &ChainView<'_>, actions: &dyn Actions, budget: &mut Budget) -> Result<(), Failure> {
+        for name in self.names.by_ref() {
+            let address = Address::parse(&name, view.network.byte).ok_or(Failure::BAD_ADDRESS)?;
+            budget.spend(cost::ADDRESS);
+            if actions.has_importance_transfer(&address)? {
+                budget.spend(cost::ACCOUNT);
+                shown_status(view.remote_status(&address)?, true)?;
+            }
+            self.found.push_back(address);
+            if budget.is_spent() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LongView for AccountBatch {
+    fn look(&mut self, view: &ChainView<'_>, actions: &mut dyn Actions, budget: &mut Budget) -> Result<(), Failure> {
+        self.check(view, actions, budget)?;
+        if self.names.len() == 0 {
+            while self.read.is_empty() || (self.read.len() < READ_AHEAD && !budget.is_spent()) {
+                let Some(address) = self.found.pop_front() else { break };
+                self.read.push_back(AccountWriter::new(view, actions, address, budget)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        if self.names.len() > 0 {
+            return Ok(Taken::Unfinished);
+        }
+        let list = self.list.get_or_insert_with(|| OpenList::open(sheet, &DataGap));
+        while let Some(account) = self.read.front_mut() {
+            account.begin_in(list, sheet);
+            if account.write_on(view, sheet, budget)? == Taken::Unfinished {
+                return Ok(Taken::Unfinished);
+            }
+            self.read.pop_front();
+        }
+        if !self.found.is_empty() {
+            return Ok(Taken::Unfinished);
+        }
+        list.close(sheet);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        let names = self.names.len() * NAME_BYTES + self.found.len() * size_of::<Address>();
+        held_by(&self.list) + names + self.read.len() * ACCOUNT_BYTES
     }
 }

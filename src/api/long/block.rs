@@ -5,7 +5,8 @@ use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::{BlockCursor, BlockReader, ChainView};
 use crate::api::failure::Failure;
 use crate::api::media::Format;
-use crate::api::views::BlockWithGap;
+use crate::api::views::{BlockWithGap, Signed};
+use crate::crypto::Signature;
 use crate::model::Height;
 use crate::net::machine::Taken;
 
@@ -16,6 +17,8 @@ pub(super) const REPLACED: Failure = Failure::Unavailable("the block was replace
 /// if the block leaves the chain before it is written.
 pub struct BlockWriter {
     height: Height,
+    /// The signature of another node's challenge, if one asks.
+    signature: Option<Signature>,
     /// How far it has come.
     begun: Option<(BlockCursor, OpenList)>,
 }
@@ -23,25 +26,56 @@ pub struct BlockWriter {
 impl BlockWriter {
     /// The block at a height.
     pub fn new(height: Height) -> BlockWriter {
-        BlockWriter { height, begun: None }
+        BlockWriter { height, signature: None, begun: None }
+    }
+
+    /// The same as the answer to a challenge that was signed.
+    pub fn signed(self, signature: Signature) -> BlockWriter {
+        BlockWriter { signature: Some(signature), ..self }
+    }
+
+    /// Its height.
+    pub(super) fn height(&self) -> Height {
+        self.height
+    }
+
+    /// Goes on with it, as an element of a list.
+    pub(super) fn write_in(
+        &mut self,
+        outer: &mut OpenList,
+        view: &ChainView<'_>,
+        sheet: &mut Sheet<'_>,
+        budget: &mut Budget,
+    ) -> Result<Taken, Failure> {
+        self.go_on(Some(outer), view, sheet, budget)
     }
 
     fn begin<'v>(
         &self,
+        outer: Option<&mut OpenList>,
         view: &'v ChainView<'_>,
         sheet: &mut Sheet<'_>,
     ) -> Result<(BlockReader<'v>, OpenList), Failure> {
         let (head, reader) = view.open_block(self.height)?.ok_or_else(|| Failure::no_block(self.height))?;
-        let list = OpenList::open_counted(sheet, &BlockWithGap(&head), reader.count());
+        let block = BlockWithGap(&head);
+        let list = match (outer, self.signature) {
+            (Some(outer), _) => outer.open_element(sheet, &block),
+            (None, Some(signature)) => OpenList::open(sheet, &Signed(&block, signature)),
+            (None, None) => OpenList::open_counted(sheet, &block, reader.count()),
+        };
         Ok((reader, list))
     }
-}
 
-impl LongView for BlockWriter {
-    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+    fn go_on(
+        &mut self,
+        outer: Option<&mut OpenList>,
+        view: &ChainView<'_>,
+        sheet: &mut Sheet<'_>,
+        budget: &mut Budget,
+    ) -> Result<Taken, Failure> {
         let (mut reader, mut list) = match self.begun.take() {
             Some((cursor, list)) => (view.reopen_block(cursor)?.ok_or(REPLACED)?, list),
-            None => self.begin(view, sheet)?,
+            None => self.begin(outer, view, sheet)?,
         };
         while let Some(raw) = reader.next_raw()? {
             match sheet.format {
@@ -57,12 +91,18 @@ impl LongView for BlockWriter {
         list.close(sheet);
         Ok(Taken::Done)
     }
+}
+
+impl LongView for BlockWriter {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        self.go_on(None, view, sheet, budget)
+    }
 
     fn held_bytes(&self) -> usize {
         self.begun.as_ref().map_or(0, |(_, list)| list.held_bytes())
     }
 
-    fn can_be_cut(&self, _: Format) -> bool {
-        true
+    fn can_be_cut(&self, format: Format) -> bool {
+        format == Format::Json || self.signature.is_none()
     }
 }

@@ -5,20 +5,37 @@
 
 mod account;
 mod block;
+mod chain_part;
+mod expired;
+mod explorer;
+mod harvests;
+mod history;
+mod importances;
 mod names;
 mod owned;
 mod pages;
+mod supply;
 mod transaction;
 mod transfers;
 
-pub use account::AccountWriter;
+pub use account::{AccountBatch, AccountWriter};
 pub use block::BlockWriter;
+pub use chain_part::{ChainPartWriter, HashList, PartLimits};
+pub use expired::ExpiredMosaics;
+pub use explorer::{ExplorerBlocks, ExplorerWriter};
+pub use harvests::HarvestPage;
+pub use history::{HistoryPoints, HistoryWriter};
+pub use importances::ImportanceList;
 pub use names::RentedNames;
 pub use owned::{OwnedDefinitions, OwnedMosaics};
 pub use pages::{DefinitionRows, PageWriter, RootRows};
-pub use transaction::{FoundTransaction, UnconfirmedList};
+pub use supply::{SupplyAtHeight, SupplyBatch};
+pub use transaction::{FoundTransaction, SignedTransactions, UnconfirmedList};
 pub use transfers::{TransferRows, Transfers};
 
+use std::collections::VecDeque;
+
+use super::actions::Actions;
 use super::budget::Budget;
 use super::chain_view::ChainView;
 use super::failure::Failure;
@@ -34,6 +51,11 @@ pub trait LongView {
     /// Writes on until the budget is spent ([`Taken::Unfinished`]) or all is written ([`Taken::Done`]). Some progress is
     /// made with any budget. After a failure it must not be called again, and what is on the sheet is worthless.
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure>;
+
+    /// Looks at what only the node's memory knows, before each step, for as long as the budget lasts.
+    fn look(&mut self, _: &ChainView<'_>, _: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Bytes of memory that it holds between two steps, roughly.
     fn held_bytes(&self) -> usize;
@@ -64,19 +86,40 @@ impl Sheet<'_> {
     }
 }
 
-/// A list whose elements are written one after another into the [`crate::codec::Sink::gap`] of a view.
+/// A list whose elements are written one after another into the [`crate::codec::Sink::gap`] of a view. A view may have
+/// several such lists, which are written in the order in which they stand in the format.
 #[derive(Debug)]
 pub struct OpenList {
     count: usize,
     /// What follows the last element.
     tail: Vec<u8>,
-    /// What is to be corrected once the elements are there; in the binary format only.
-    gap: Option<Gap>,
+    /// What is to be corrected once the elements of this list and of those behind it are there; in the binary format
+    /// only.
+    gaps: VecDeque<Gap>,
 }
 
 impl OpenList {
-    /// Writes a view up to its gap.
+    /// Writes a view up to its first gap.
     pub fn open(sheet: &mut Sheet<'_>, view: &impl View) -> OpenList {
+        OpenList::open_as(sheet, view, false)
+    }
+
+    /// The same for a list that ends its view and whose length is known: nothing is to be corrected later.
+    pub fn open_counted(sheet: &mut Sheet<'_>, view: &impl View, count: usize) -> OpenList {
+        let mut list = OpenList::open(sheet, view);
+        if let Some(gap) = list.gaps.pop_front() {
+            gap.fill(sheet.body, count, 0);
+        }
+        list
+    }
+
+    /// Writes an element up to its first gap.
+    pub fn open_element(&mut self, sheet: &mut Sheet<'_>, element: &impl View) -> OpenList {
+        self.separate(sheet);
+        OpenList::open_as(sheet, element, true)
+    }
+
+    fn open_as(sheet: &mut Sheet<'_>, view: &impl View, is_element: bool) -> OpenList {
         let start = sheet.body.len();
         match sheet.format {
             Format::Json => {
@@ -85,38 +128,35 @@ impl OpenList {
                 let gap = gap.map_or(sheet.body.len(), |gap| start + gap);
                 let tail = sheet.body.get(gap + 1..).unwrap_or_default().to_vec();
                 sheet.body.truncate(gap);
-                OpenList { count: 0, tail, gap: None }
+                OpenList { count: 0, tail, gaps: VecDeque::new() }
             }
             Format::Binary => {
-                let gap = BinarySink::append_to(sheet.body, |sink| view.write(sink));
-                let end = gap.as_ref().map_or(sheet.body.len(), Gap::start);
+                let gaps = match is_element {
+                    true => BinarySink::append_element(sheet.body, |sink| view.write(sink)),
+                    false => BinarySink::append_to(sheet.body, |sink| view.write(sink)),
+                };
+                let end = gaps.first().map_or(sheet.body.len(), Gap::start);
                 let tail = sheet.body.split_off(end);
-                OpenList { count: 0, tail, gap }
+                OpenList { count: 0, tail, gaps: gaps.into() }
             }
         }
     }
 
-    /// The same for a list that ends its view and whose length is known: nothing is to be corrected later.
-    pub fn open_counted(sheet: &mut Sheet<'_>, view: &impl View, count: usize) -> OpenList {
-        let mut list = OpenList::open(sheet, view);
-        if let Some(gap) = list.gap.take() {
-            gap.fill(sheet.body, count, 0);
+    /// Takes note of one more element, and separates it from the one before.
+    fn separate(&mut self, sheet: &mut Sheet<'_>) {
+        if sheet.format == Format::Json && self.count > 0 {
+            sheet.body.push(b',');
         }
-        list
+        self.count += 1;
     }
 
     /// Writes an element.
     pub fn push(&mut self, sheet: &mut Sheet<'_>, element: &impl View) {
+        self.separate(sheet);
         match sheet.format {
-            Format::Json => {
-                if self.count > 0 {
-                    sheet.body.push(b',');
-                }
-                sheet.write(element);
-            }
-            Format::Binary => BinarySink::append_element(sheet.body, |sink| element.write(sink)),
+            Format::Json => sheet.write(element),
+            Format::Binary => drop(BinarySink::append_element(sheet.body, |sink| element.write(sink))),
         }
-        self.count += 1;
     }
 
     /// Writes an element whose binary form is at hand. Only for the binary format.
@@ -126,13 +166,32 @@ impl OpenList {
         self.count += 1;
     }
 
+    /// Goes on to the next list of the view.
+    pub fn next(&mut self, sheet: &mut Sheet<'_>) {
+        self.correct(sheet);
+        let between = match sheet.format {
+            Format::Json => self.tail.iter().position(|byte| *byte == GAP),
+            Format::Binary => self.gaps.front().map(|gap| gap.start().saturating_sub(sheet.body.len())),
+        };
+        sheet.body.extend(self.tail.drain(..between.unwrap_or(self.tail.len()).min(self.tail.len())));
+        if sheet.format == Format::Json && !self.tail.is_empty() {
+            self.tail.remove(0);
+        }
+    }
+
     /// Writes what follows the list.
     pub fn close(&mut self, sheet: &mut Sheet<'_>) {
-        let end = sheet.body.len();
+        self.correct(sheet);
         sheet.body.append(&mut self.tail);
-        if let Some(gap) = self.gap.take() {
-            gap.fill(sheet.body, self.count, end.saturating_sub(gap.start()));
-        }
+    }
+
+    /// Corrects the lengths in which the elements count, now that all are there.
+    fn correct(&mut self, sheet: &mut Sheet<'_>) {
+        let count = std::mem::take(&mut self.count);
+        let Some(gap) = self.gaps.pop_front() else { return };
+        let size = sheet.body.len().saturating_sub(gap.start());
+        gap.fill(sheet.body, count, size);
+        self.gaps.iter_mut().for_each(|later| later.shift(gap.start(), size));
     }
 
     /// Bytes of memory that it holds.
@@ -196,6 +255,53 @@ mod tests {
             let mut list = OpenList::open(&mut sheet, &Around);
             [7, 8, 9].into_iter().for_each(|item| list.push(&mut sheet, &Number(item)));
             list.close(&mut sheet);
+            assert_eq!(parts, whole, "{format:?}");
+        }
+    }
+
+    /// Two lists: the one that comes first in JSON comes last in the binary format.
+    struct Two<'a>(Option<(&'a [i32], &'a [i32])>);
+
+    impl View for Two<'_> {
+        fn write(&self, sink: &mut impl Sink) {
+            let list = |sink: &mut _, items: Option<&[i32]>| write_list(sink, items);
+            sink.object("block", |sink| {
+                list(sink, self.0.map(|(first, _)| first));
+                sink.i32("n", 4);
+            });
+            sink.i32("hash", 5);
+            list(sink, self.0.map(|(_, second)| second));
+            sink.i32("totalFee", 6);
+        }
+    }
+
+    fn write_list(sink: &mut impl Sink, items: Option<&[i32]>) {
+        match items {
+            Some(items) => sink.list("txes", items, |sink, item| Number(*item).write(sink)),
+            None => sink.gap("txes"),
+        }
+    }
+
+    #[test]
+    fn elements_that_have_lists_of_their_own_are_as_ones_written_at_once() {
+        let (block, txes) = (&[7, 8][..], &[9][..]);
+        for (format, parts_in_order) in [(Format::Json, [txes, block]), (Format::Binary, [block, txes])] {
+            let (mut whole, mut parts) = (Vec::new(), Vec::new());
+            let mut json = JsonSink::default();
+            let mut sheet = Sheet { format, body: &mut whole, json: &mut json };
+            let mut outer = OpenList::open(&mut sheet, &Around);
+            (0..2).for_each(|_| outer.push(&mut sheet, &Two(Some((block, txes)))));
+            outer.close(&mut sheet);
+            let mut sheet = Sheet { format, body: &mut parts, json: &mut json };
+            let mut outer = OpenList::open(&mut sheet, &Around);
+            for _ in 0..2 {
+                let mut inner = outer.open_element(&mut sheet, &Two(None));
+                parts_in_order[0].iter().for_each(|item| inner.push(&mut sheet, &Number(*item)));
+                inner.next(&mut sheet);
+                parts_in_order[1].iter().for_each(|item| inner.push(&mut sheet, &Number(*item)));
+                inner.close(&mut sheet);
+            }
+            outer.close(&mut sheet);
             assert_eq!(parts, whole, "{format:?}");
         }
     }

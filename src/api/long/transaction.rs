@@ -8,7 +8,8 @@ use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::{BlockCursor, ChainView};
 use crate::api::failure::Failure;
-use crate::api::views::{DataGap, TransactionMeta, TransactionPair, Unconfirmed};
+use crate::api::views::{DataGap, Signed, TransactionMeta, TransactionPair, Unconfirmed};
+use crate::crypto::Signature;
 use crate::model::{Hash256, Height, Transaction};
 use crate::net::machine::Taken;
 use crate::state::IdCount;
@@ -103,6 +104,41 @@ impl LongView for UnconfirmedList {
         for transaction in self.waiting.by_ref() {
             let start = sheet.body.len();
             list.push(sheet, &Unconfirmed(&transaction));
+            budget.spend(cost::TRANSACTION + cost::bytes(sheet.body.len() - start));
+            if budget.is_spent() {
+                return Ok(Taken::Unfinished);
+            }
+        }
+        list.close(sheet);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        held_by(&self.list) + self.waiting.len() * TRANSACTION_BYTES
+    }
+}
+
+/// Writes transactions of the pool, signed for another node.
+pub struct SignedTransactions {
+    waiting: vec::IntoIter<Rc<Transaction>>,
+    signature: Signature,
+    list: Option<OpenList>,
+}
+
+impl SignedTransactions {
+    /// These transactions, in this order.
+    pub fn new(transactions: Vec<Rc<Transaction>>, signature: Signature) -> SignedTransactions {
+        SignedTransactions { waiting: transactions.into_iter(), signature, list: None }
+    }
+}
+
+impl LongView for SignedTransactions {
+    fn write_on(&mut self, _: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        let SignedTransactions { waiting, signature, list } = self;
+        let list = list.get_or_insert_with(|| OpenList::open(sheet, &Signed(&DataGap, *signature)));
+        for transaction in waiting {
+            let start = sheet.body.len();
+            list.push(sheet, &*transaction);
             budget.spend(cost::TRANSACTION + cost::bytes(sheet.body.len() - start));
             if budget.is_spent() {
                 return Ok(Taken::Unfinished);

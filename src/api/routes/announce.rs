@@ -1,7 +1,9 @@
 //! Transactions on their way into the pool.
 
-use crate::api::budget::cost;
+use crate::api::actions::Actions;
+use crate::api::budget::{Budget, cost};
 use crate::api::call::{Call, Readable};
+use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
 use crate::api::long::UnconfirmedList;
 use crate::api::views::{AnnounceResult, Data};
@@ -101,15 +103,26 @@ pub fn prepare_announce(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// Answers with what became of a transaction, which is a success whatever it is. A node that has not joined its network
-/// takes in none of it.
+/// takes in none of it, but remembers that it has come.
 fn offer(call: &mut Call<'_>, transaction: Transaction) -> Result<(), Failure> {
-    if wire_network(transaction.version) == call.view.network.byte {
-        call.need_network()?;
-    }
     let (hash, inner_hash) = (transaction.hash(), transaction.inner().map(Transaction::hash));
-    call.budget.spend(cost::ANNOUNCEMENT);
-    let result = result_of(call.actions.announce(transaction))?;
+    let result = take_in(transaction, call.view, call.actions, call.budget)?;
     call.send(&AnnounceResult { result, hash, inner_hash })
+}
+
+/// What becomes of a transaction that was announced or pushed.
+pub fn take_in(
+    transaction: Transaction,
+    view: &ChainView<'_>,
+    actions: &mut dyn Actions,
+    budget: &mut Budget,
+) -> Result<ValidationResult, Failure> {
+    let is_ours = wire_network(transaction.version) == view.network.byte;
+    if is_ours && !view.is_booted() {
+        return actions.note_early(&transaction.hash()).ok_or(Failure::NOT_BOOTED);
+    }
+    budget.spend(cost::ANNOUNCEMENT);
+    result_of(actions.announce(transaction))
 }
 
 /// `POST /transaction/prepare`: judges a transaction by the confirmed state, as if it were in the next block.

@@ -1,10 +1,14 @@
 //! Chain and blocks.
 
-use crate::api::call::{Call, Readable};
+use crate::api::call::{Call, Readable, positive_height};
 use crate::api::failure::Failure;
-use crate::api::long::BlockWriter;
+use crate::api::long::{BlockWriter, ExplorerBlocks, ExplorerWriter};
+use crate::api::views::Score;
 use crate::codec::{ReadError, Source};
 use crate::model::Height;
+
+/// Blocks that an explorer gets at a time.
+const MOST_BLOCKS: u64 = 10;
 
 /// `{"height": n}`.
 impl Readable for Height {
@@ -16,6 +20,12 @@ impl Readable for Height {
 /// `GET /chain/height`
 pub fn height(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&call.view.height)
+}
+
+/// `GET /chain/score`
+pub fn score(call: &mut Call<'_>) -> Result<(), Failure> {
+    let score = call.view.score()?;
+    call.send(&Score(score))
 }
 
 /// `GET /chain/last-block`
@@ -34,4 +44,22 @@ fn send_block(call: &mut Call<'_>, height: Height) -> Result<(), Failure> {
         return Err(Failure::no_block(height));
     }
     call.send_long(BlockWriter::new(height))
+}
+
+/// `POST /local/block/at`
+pub fn explorer_block(call: &mut Call<'_>) -> Result<(), Failure> {
+    let height = call.body()?;
+    if !call.view.has_block(height) {
+        return Err(Failure::Internal(format!("there is no block at height {height}").into()));
+    }
+    call.send_long(ExplorerWriter::new(height))
+}
+
+/// `POST /local/chain/blocks-after`
+pub fn explorer_blocks(call: &mut Call<'_>) -> Result<(), Failure> {
+    let Height(after) = call.body()?;
+    // The height after the last one there can be is a negative one to NIS1.
+    let first = positive_height((after as i64).wrapping_add(1))?;
+    let last = Height(after.saturating_add(MOST_BLOCKS)).min(call.view.height);
+    call.send_long(ExplorerBlocks::new(first, last))
 }

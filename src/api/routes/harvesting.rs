@@ -1,13 +1,29 @@
 //! Accounts that harvest on this node.
 
 use crate::api::budget::cost;
-use crate::api::call::Call;
+use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
-use crate::api::media;
 use crate::api::views::RemoteStatus;
 use crate::chain::harvest::UnlockResult;
+use crate::codec::wipe::Wiped;
+use crate::codec::{ReadError, Source, limits};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Address;
+
+/// `{"account": address}`, or `value` instead. Somebody may have sent a private key by mistake.
+struct Unlocked(Address);
+
+impl Readable for Unlocked {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let text = match source.string("account", limits::TEXT_UNITS)? {
+            Some(text) => text,
+            None => source.need_string("value", limits::TEXT_UNITS)?,
+        };
+        let text = Wiped(text.into_owned());
+        let address = Address::parse(&text, source.context().network);
+        address.map(Unlocked).ok_or_else(|| ReadError::Argument("address must be valid".to_owned()))
+    }
+}
 
 /// `POST /account/unlock`
 pub fn unlock(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -28,13 +44,18 @@ pub fn lock(call: &mut Call<'_>) -> Result<(), Failure> {
 /// `POST /local/account/isunlocked`
 pub fn is_unlocked(call: &mut Call<'_>) -> Result<(), Failure> {
     let (_, address) = key_of_caller(call)?;
-    let text = if call.actions.is_unlocked(&address) { "ok" } else { "nope" };
-    call.send_text(text)
+    send_unlocked(call, &address)
 }
 
-/// `POST /account/isunlocked`: has never been able to read its body.
-pub fn is_unlocked_broken(call: &mut Call<'_>) -> Result<(), Failure> {
-    Err(Failure::Internal(media::undecodable(call.request.header("Content-Type"))))
+/// `POST /account/isunlocked`, which has never worked in NIS1.
+pub fn is_address_unlocked(call: &mut Call<'_>) -> Result<(), Failure> {
+    let Unlocked(address) = call.body()?;
+    send_unlocked(call, &address)
+}
+
+fn send_unlocked(call: &mut Call<'_>, address: &Address) -> Result<(), Failure> {
+    let text = if call.actions.is_unlocked(address) { "ok" } else { "nope" };
+    call.send_text(text)
 }
 
 /// `POST /account/unlocked/info`

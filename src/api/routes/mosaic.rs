@@ -4,8 +4,11 @@ use std::collections::HashSet;
 
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
-use crate::api::long::{DefinitionRows, OwnedDefinitions, OwnedMosaics, PageWriter};
+use crate::api::long::{
+    DefinitionRows, ExpiredMosaics, OwnedDefinitions, OwnedMosaics, PageWriter, SupplyAtHeight, SupplyBatch,
+};
 use crate::api::views::MosaicSupply;
+use crate::codec::mosaic::read_mosaic_id;
 use crate::codec::{ReadError, Source, limits};
 use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
 
@@ -33,6 +36,18 @@ impl Readable for Accounts {
             Ok(())
         })?;
         Ok(Accounts(accounts))
+    }
+}
+
+/// `{"data": [{"namespaceId": text, "name": text}]}`, each mosaic once.
+struct MosaicIds(Vec<MosaicId>);
+
+impl Readable for MosaicIds {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let mut seen = HashSet::new();
+        let mut ids = source.need_list("data", |source| read_mosaic_id(source))?;
+        ids.retain(|id| seen.insert(id.clone()));
+        Ok(MosaicIds(ids))
     }
 }
 
@@ -115,8 +130,28 @@ pub fn owned_definitions_of_all(call: &mut Call<'_>) -> Result<(), Failure> {
 /// `GET /mosaic/supply`
 pub fn supply(call: &mut Call<'_>) -> Result<(), Failure> {
     let id = call.mosaic_id()?;
-    let kind = "org.nem.core.model.ncc.MosaicIdSupplyPair";
-    let unknown = || Failure::NotFound(format!("mosaic id {id} is unknown '{id}' ({kind})"));
-    let supply = call.view.supply(&id)?.ok_or_else(unknown)?;
+    let supply = call.view.supply(&id)?.ok_or_else(|| Failure::no_mosaic(&id))?;
     call.send(&MosaicSupply { id: &id, supply })
+}
+
+/// `POST /mosaic/supply/batch`, which has never worked in NIS1.
+pub fn supplies(call: &mut Call<'_>) -> Result<(), Failure> {
+    let MosaicIds(ids) = call.body()?;
+    call.send_long(SupplyBatch::new(ids))
+}
+
+/// `GET /local/mosaic/definition/supply`
+pub fn supply_at(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (id, height) = (call.mosaic_id()?, call.height()?);
+    let supply = SupplyAtHeight::new(call.view, &id, height)?;
+    call.send_long(supply)
+}
+
+/// `GET /local/mosaics/expired`
+pub fn expired(call: &mut Call<'_>) -> Result<(), Failure> {
+    if !call.settings.features.track_expired_mosaics {
+        return Err(Failure::internal("this node does not support tracking expired mosaics"));
+    }
+    let height = call.height()?;
+    call.send_long(ExpiredMosaics::new(height))
 }

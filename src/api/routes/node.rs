@@ -1,19 +1,113 @@
-//! The node about itself.
+//! The node about itself and its life.
 
-use crate::api::call::Call;
+use std::net::IpAddr;
+
+use crate::api::actions::BootRequest;
+use crate::api::budget::cost;
+use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
-use crate::api::views::{ExtendedInfo, NetworkTime, NodeClock};
+use crate::api::views::{
+    AuditedRequests, Endpoint, ExtendedInfo, NetworkTime, NewKey, NoData, NodeClock, NodeDescription, NodeLists,
+};
+use crate::codec::{ReadError, Source, limits};
+use crate::crypto::{KeyPair, PrivateKey};
+use crate::model::Height;
+
+/// The protocols for which NIS1 knows an address to be well-formed.
+const PROTOCOLS: [&str; 5] = ["http", "https", "ftp", "file", "jar"];
+const LONGEST_HOST: usize = 253;
+
+impl Readable for Endpoint {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let protocol = source.need_string("protocol", limits::TEXT_UNITS)?;
+        let host = source.need_string("host", limits::TEXT_UNITS)?.into_owned();
+        let port = source.need_i32("port")?;
+        let protocol = PROTOCOLS.into_iter().find(|known| *known == protocol).filter(|_| port >= -1);
+        let protocol = protocol.ok_or_else(|| ReadError::Internal("url is malformed".to_owned()))?;
+        match may_be_host(&host) {
+            true => Ok(Endpoint { protocol, host, port }),
+            false => Err(ReadError::Internal("host is unknown".to_owned())),
+        }
+    }
+}
+
+/// Whether a text can be the address or the name of a host. A name is not looked up: that would take long.
+fn may_be_host(text: &str) -> bool {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    bare.parse::<IpAddr>().is_ok() || (name.len() <= LONGEST_HOST && name.split('.').all(is_label))
+}
+
+/// Who the node is to be, in a request to boot it.
+struct PrivateIdentity {
+    private_key: PrivateKey,
+    name: Option<String>,
+}
+
+impl Readable for PrivateIdentity {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let private_key = crate::api::secret::read_key(source, "private-key")?;
+        Ok(PrivateIdentity { private_key, name: read_text(source, "name")? })
+    }
+}
+
+fn read_text<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<Option<String>, ReadError> {
+    Ok(source.string(label, limits::TEXT_UNITS)?.map(|text| text.into_owned()))
+}
+
+impl Readable for BootRequest {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let PrivateIdentity { private_key, name } = source.need_object("identity", PrivateIdentity::read)?;
+        let endpoint = source.need_object("endpoint", Endpoint::read)?;
+        let application = source.need_object("metaData", |source| read_text(source, "application"))?;
+        Ok(BootRequest { private_key, name, endpoint, application })
+    }
+}
+
+/// `POST /node/boot`
+pub fn boot(call: &mut Call<'_>) -> Result<(), Failure> {
+    let request: BootRequest = call.body()?;
+    if call.view.is_booted() {
+        return Err(Failure::ALREADY_BOOTED);
+    }
+    call.budget.spend(cost::KEY);
+    Ok(call.actions.boot(request)?)
+}
+
+/// `GET /shutdown`
+pub fn shut_down(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.actions.shut_down();
+    Ok(())
+}
+
+/// `GET /account/generate`
+pub fn new_key(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.budget.spend(cost::KEY);
+    let private_key = call.actions.new_key();
+    let public_key = KeyPair::new(&private_key).public();
+    let address = call.address_of(&public_key);
+    call.send_secret(&NewKey { private_key: &private_key.printed(), public_key, address })
+}
+
+/// What the node tells of itself, once it has joined its network.
+pub fn description(call: &Call<'_>) -> Result<NodeDescription, Failure> {
+    call.need_network()?;
+    Ok(call.actions.node().clone())
+}
 
 /// `GET /node/info`
 pub fn info(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    call.send(&call.settings.node)
+    let node = description(call)?;
+    call.send(&node)
 }
 
 /// `GET /node/extended-info`
 pub fn extended_info(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    call.send(&ExtendedInfo { node: &call.settings.node, now: call.now.network })
+    let node = description(call)?;
+    call.send(&ExtendedInfo { node: &node, now: call.now.network })
 }
 
 /// `GET /node/clock`, which NIS1 does not have: whether the clock can be believed.
@@ -24,4 +118,32 @@ pub fn clock(call: &mut Call<'_>) -> Result<(), Failure> {
 /// `GET /time-sync/network-time`
 pub fn network_time(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&NetworkTime { millis: call.now.network_millis })
+}
+
+/// `GET /node/peer-list/all`
+pub fn known_nodes(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    call.send(&NodeLists)
+}
+
+/// Any list of what a node knows that has joined its network, and that this one does not yet.
+pub fn nothing_in_network(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    call.send(&NoData)
+}
+
+/// `GET /node/active-peers/max-chain-height`: 1 if there is nobody to ask.
+pub fn most_height(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    call.send(&Height::NEMESIS)
+}
+
+/// `GET /debug/timers`: NIS1's timers are not in this node.
+pub fn timers(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.send(&NoData)
+}
+
+/// `GET /debug/connections/incoming` and `outgoing`
+pub fn connections(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.send(&AuditedRequests)
 }

@@ -184,8 +184,21 @@ fn accounts_are_unlocked_and_locked_by_their_keys() {
     assert_eq!(ask("/account/lock"), nothing);
     assert_eq!(ask("/account/lock"), nothing);
     assert_eq!(ask("/account/unlocked/info"), info(0));
-    let (status, text, _) = ask("/account/isunlocked");
-    assert!(status == 500 && text.contains("'application\\/json;charset=UTF-8' not supported"), "{text}");
+}
+
+#[test]
+fn whether_an_address_is_unlocked_can_be_asked_by_anybody() {
+    let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
+    node.unlocked.push(address(1));
+    for (member, byte, word) in [("account", 1, "ok"), ("value", 1, "ok"), ("account", 2, "nope")] {
+        let body = format!("{{\"{member}\":\"{}\"}}", address(byte));
+        let sent = Sent::new("POST /account/isunlocked").json(&body).from([192, 0, 2, 1]);
+        let reply = sent.at(&mut api, &scene, &mut node);
+        assert_eq!((reply.status, text_of(&reply)), (200, word.to_owned()), "{body}");
+    }
+    let sent = Sent::new("POST /account/isunlocked");
+    assert_eq!(sent.json("{\"value\":\"T\"}").fails(&scene), (400, "address must be valid".to_owned()));
+    assert_eq!(sent.json("{}").fails(&scene).0, 500);
 }
 
 /// A chain on which the account of the key is a remote one, and how high it is.

@@ -281,12 +281,22 @@ fn lookup_by_hash_can_be_switched_off() {
 }
 
 #[test]
-fn routes_of_other_nodes_answer_as_if_the_network_were_not_joined() {
-    let (scene, sent) = (Scene::new(), Sent::new("POST /chain/height"));
-    let refused = (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned());
-    assert_eq!(sent.json("{\"data\":\"00\"}").fails(&scene), refused);
+fn other_nodes_get_signed_answers_from_a_node_that_has_joined_its_network() {
+    let scene = Scene::new();
     let missing = "expected value for property data, but none was found".to_owned();
     assert_eq!(Sent::new("POST /chain/last-block").json("{}").fails(&scene), (500, missing));
+    let signature = "09".repeat(64);
+    for (line, entity) in [
+        ("POST /chain/height", r#"{"height":1}"#),
+        ("POST /chain/score", r#"{"score":"00"}"#),
+        ("POST /node/peer-list/active", r#"{"data":[]}"#),
+    ] {
+        let expected = format!("{{\"signature\":\"{signature}\",\"entity\":{entity}}}\r\n");
+        assert_eq!(Sent::new(line).json("{\"data\":\"00\"}").says(&scene), (200, expected), "{line}");
+        let unbooted = Scene { status: NodeStatus::Running, ..Scene::new() };
+        let refused = (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned());
+        assert_eq!(Sent::new(line).json("{\"data\":\"00\"}").fails(&unbooted), refused, "{line}");
+    }
 }
 
 proptest! {

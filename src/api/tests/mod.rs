@@ -7,3 +7,4 @@ mod objects;
 mod scene;
 mod secrets;
 mod transfers;
+mod wide;

@@ -1,16 +1,20 @@
 //! A small chain in a store, and requests to the interface over it.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use tempfile::TempDir;
 
 use crate::api::views::ClockState;
-use crate::api::{Actions, Api, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo};
+use crate::api::{
+    Actions, Api, BootRequest, Budget, ChainView, Endpoint, Features, NodeDescription, NodeStatus, Now, Settings,
+    UnlockedInfo,
+};
 use crate::chain::apply;
 use crate::chain::harvest::UnlockResult;
-use crate::crypto::{KeyPair, PublicKey, Signature};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::model::network::test_network;
 use crate::model::transaction::{
     Cosignature, LinkMode, MosaicDefinitionCreation, Multisig, ProvisionNamespace, Transfer, wire_version,
@@ -21,6 +25,7 @@ use crate::model::{
 };
 use crate::net::http::{Reply, RequestReader};
 use crate::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
+use crate::pool::ShortId;
 use crate::rules::{self, Refusal, ValidationResult};
 use crate::state::{
     Account, AccountImportance, AccountNumber, Ledger, LinkRole, ListWriter, RecalculationRecord, RemoteLink,
@@ -329,6 +334,8 @@ pub struct TestNode {
     pub unlocked: Vec<Address>,
     /// The largest number of transactions that was asked for.
     pub limit: Cell<usize>,
+    pub description: NodeDescription,
+    pub is_shut_down: bool,
 }
 
 impl TestNode {
@@ -340,6 +347,8 @@ impl TestNode {
             is_linking: false,
             unlocked: Vec::new(),
             limit: Cell::new(0),
+            description: description(),
+            is_shut_down: false,
         }
     }
 }
@@ -358,6 +367,14 @@ impl Actions for TestNode {
             Answers::Result(result) => Err(Refusal::Result(result)),
             Answers::Exception(exception) => Err(Refusal::Exception(exception)),
         }
+    }
+
+    fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {
+        None
+    }
+
+    fn unknown_to(&self, _: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
+        self.waiting.clone()
     }
 
     fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
@@ -388,26 +405,53 @@ impl Actions for TestNode {
     fn unlocked_info(&self) -> UnlockedInfo {
         UnlockedInfo { max: 1, count: self.unlocked.len() as i32 }
     }
+
+    fn node(&self) -> &NodeDescription {
+        &self.description
+    }
+
+    fn sign_challenge(&self, _: &[u8]) -> Signature {
+        Signature([9; 64])
+    }
+
+    fn new_key(&mut self) -> PrivateKey {
+        PrivateKey::from_seed(&[5; 32])
+    }
+
+    fn boot(&mut self, request: BootRequest) -> Result<(), StoreError> {
+        let BootRequest { private_key, name, endpoint, application } = request;
+        let public_key = KeyPair::new(&private_key).public();
+        self.description = NodeDescription { public_key, name, endpoint, application, ..self.description.clone() };
+        Ok(())
+    }
+
+    fn shut_down(&mut self) {
+        self.is_shut_down = true;
+    }
+}
+
+const FEATURES: Features =
+    Features { transaction_hash_lookup: true, historical_account_data: false, track_expired_mosaics: false };
+
+fn description() -> NodeDescription {
+    NodeDescription {
+        public_key: key(1),
+        name: Some("n/".to_owned()),
+        endpoint: Endpoint { protocol: "http", host: "127.0.0.1".to_owned(), port: 7890 },
+        platform: "p".to_owned(),
+        application: None,
+        features: FEATURES.bits(),
+        network: NETWORK,
+        started: Timestamp(3000),
+    }
 }
 
 pub fn settings() -> Settings {
-    let features = Features { transaction_hash_lookup: true, ..Features::default() };
-    let node = NodeDescription {
-        public_key: key(1),
-        name: "n/".to_owned(),
-        protocol: "http",
-        host: "127.0.0.1".to_owned(),
-        port: 7890,
-        platform: "p".to_owned(),
-        features: features.bits(),
-        network: NETWORK,
-        started: Timestamp(3000),
-    };
+    let features = FEATURES;
     Settings {
         context_path: String::new(),
         compress: true,
         features,
-        node,
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
         host_names: Vec::new(),
         allowed_harvesters: Vec::new(),

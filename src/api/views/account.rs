@@ -136,6 +136,16 @@ impl View for AccountWithGap<'_> {
     }
 }
 
+/// What goes with an account, and a [`Sink::gap`] for the multisig accounts that it signs for.
+#[derive(Clone, Copy, Debug)]
+pub struct MetaWithGap<'a>(pub &'a AccountMeta);
+
+impl View for MetaWithGap<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        self.0.write_with(sink, |sink| sink.gap("cosignatoryOf"));
+    }
+}
+
 /// How many accounts harvest on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnlockedInfo {

@@ -1,18 +1,30 @@
 //! Objects of the interface, written in either format. The push room writes the bodies of its messages with them too.
 
 mod account;
+mod explorer;
+mod history;
 mod mosaic;
 mod node;
 mod transaction;
 
-pub use account::{AccountInfo, AccountMeta, AccountPair, AccountWithGap, MultisigInfo, RemoteStatus, UnlockedInfo};
-pub use mosaic::{DefinitionAndSupply, MosaicSupply, Namespace, Numbered};
-pub use node::{ClockState, ExtendedInfo, NetworkTime, NodeClock, NodeDescription, NodeStatus};
+pub use account::{
+    AccountInfo, AccountMeta, AccountPair, AccountWithGap, MetaWithGap, MultisigInfo, RemoteStatus, UnlockedInfo,
+};
+pub use explorer::{ExplorerEntry, ExplorerWithGaps};
+pub use history::{HarvestInfo, HistoryPoint, ImportanceEntry};
+pub use mosaic::{
+    DefinitionAndSupply, ExpiredBalance, ExpiredWithGap, ExpiringDefinition, MosaicSupply, Namespace, Numbered,
+};
+pub use node::{
+    AuditedRequests, ClockState, Endpoint, Experiences, ExtendedInfo, NetworkTime, NodeClock, NodeDescription,
+    NodeLists, NodeStatus,
+};
 pub use transaction::{AnnounceResult, BlockWithGap, TransactionMeta, TransactionPair, Unconfirmed};
 
 use crate::codec::text::cut_units;
 use crate::codec::{Sink, limits};
-use crate::model::{Height, Timestamp};
+use crate::crypto::{PublicKey, Signature};
+use crate::model::{Address, Height, Timestamp};
 
 /// Something the interface shows. Fields are written in definition order.
 pub trait View {
@@ -72,6 +84,58 @@ impl View for Data<'_> {
     }
 }
 
+/// `{"score": hex}`: a number that is never negative, as NIS1 writes those of any size.
+#[derive(Clone, Copy, Debug)]
+pub struct Score(pub i128);
+
+impl View for Score {
+    fn write(&self, sink: &mut impl Sink) {
+        let bytes = self.0.to_be_bytes();
+        // As few bytes as show that it is not negative.
+        let first = bytes.windows(2).position(|pair| pair[0] != 0 || pair[1] & 0x80 != 0);
+        sink.bytes("score", bytes.get(first.unwrap_or(bytes.len() - 1)..));
+    }
+}
+
+/// `{"data": []}`.
+#[derive(Clone, Copy, Debug)]
+pub struct NoData;
+
+impl View for NoData {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.list::<()>("data", &[], |_, ()| {});
+    }
+}
+
+/// The answer to a challenge of another node, which proves by whom it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Signed<'a, V>(pub &'a V, pub Signature);
+
+impl<V: View> View for Signed<'_, V> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("entity", |sink| self.0.write(sink));
+        sink.bytes("signature", Some(&self.1.0));
+    }
+}
+
+/// A new key pair.
+pub struct NewKey<'a> {
+    /// The private key as NIS1 prints it.
+    pub private_key: &'a str,
+    /// Its public key.
+    pub public_key: PublicKey,
+    /// Its address.
+    pub address: Address,
+}
+
+impl View for NewKey<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.string("privateKey", Some(self.private_key));
+        sink.string("publicKey", Some(&self.public_key.to_string()));
+        sink.string("address", Some(self.address.as_str()));
+    }
+}
+
 /// `{"data": [...]}`, with a [`Sink::gap`] for what is listed.
 #[derive(Clone, Copy, Debug)]
 pub struct DataGap;
@@ -120,6 +184,16 @@ fn reason_phrase(status: u16) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::codec::json::JsonSink;
+
+    #[test]
+    fn a_score_has_as_few_bytes_as_show_that_it_is_not_negative() {
+        for (score, text) in
+            [(0, "00"), (127, "7f"), (128, "0080"), (255, "00ff"), (0x7fff, "7fff"), (0x8000, "008000")]
+        {
+            let written = JsonSink::document(|sink| Score(score).write(sink));
+            assert_eq!(String::from_utf8(written).unwrap(), format!("{{\"score\":\"{text}\"}}"));
+        }
+    }
 
     #[test]
     fn a_message_is_cut_at_128_units() {

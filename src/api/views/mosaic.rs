@@ -4,6 +4,7 @@ use super::View;
 use crate::codec::Sink;
 use crate::codec::mosaic::{cut_name, write_definition, write_mosaic, write_mosaic_id};
 use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, NamespaceId};
+use crate::state::ExpiredMosaic;
 
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,5 +89,52 @@ impl View for DefinitionAndSupply<'_> {
     fn write(&self, sink: &mut impl Sink) {
         sink.object("mosaicDefinition", |sink| self.definition.write(sink));
         sink.u64("supply", self.supply);
+    }
+}
+
+/// A definition with the supply at a height, and when its namespace ends.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpiringDefinition<'a> {
+    /// The definition.
+    pub definition: &'a MosaicDefinition,
+    /// Whole units.
+    pub supply: u64,
+    /// Height at which the namespace ends.
+    pub expiration: Height,
+}
+
+impl View for ExpiringDefinition<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("mosaicDefinition", |sink| self.definition.write(sink));
+        sink.u64("supply", self.supply);
+        sink.u64("expirationHeight", self.expiration.0);
+    }
+}
+
+/// A mosaic that expired or came back, with a [`Sink::gap`] for the balances at that time.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpiredWithGap<'a>(pub &'a ExpiredMosaic);
+
+impl View for ExpiredWithGap<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("mosaicId", |sink| write_mosaic_id(sink, &self.0.id));
+        sink.i32("expiredMosaicType", self.0.kind.code().into());
+        sink.gap("balances");
+    }
+}
+
+/// What an account had of such a mosaic.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpiredBalance {
+    /// The account.
+    pub address: Address,
+    /// Smallest units.
+    pub quantity: u64,
+}
+
+impl View for ExpiredBalance {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.string("address", Some(self.address.as_str()));
+        sink.u64("quantity", self.quantity);
     }
 }

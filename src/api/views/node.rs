@@ -6,21 +6,30 @@ use crate::codec::{Sink, limits};
 use crate::crypto::PublicKey;
 use crate::model::{NetworkByte, Timestamp};
 
+/// Where a node is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// How.
+    pub protocol: &'static str,
+    /// Host name or address.
+    pub host: String,
+    /// Port of the HTTP interface.
+    pub port: i32,
+}
+
 /// What the node tells of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDescription {
     /// The key that it is known by.
     pub public_key: PublicKey,
     /// What people call it.
-    pub name: String,
-    /// `http` or `https`.
-    pub protocol: &'static str,
-    /// Host name or address.
-    pub host: String,
-    /// Port of the HTTP interface.
-    pub port: u16,
+    pub name: Option<String>,
+    /// Where it is reached.
+    pub endpoint: Endpoint,
     /// What it runs on.
     pub platform: String,
+    /// What whoever booted it calls the program.
+    pub application: Option<String>,
     /// Bits of the optional features ([`crate::api::Features::bits`]).
     pub features: u32,
     /// Its network.
@@ -62,26 +71,67 @@ impl NodeStatus {
     }
 }
 
+impl View for Endpoint {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.string("protocol", Some(self.protocol));
+        sink.string("host", Some(&cut_units(&self.host, limits::TEXT_UNITS)));
+        sink.i32("port", self.port);
+    }
+}
+
 /// The node as others see it.
 impl View for NodeDescription {
     fn write(&self, sink: &mut impl Sink) {
+        let cut = |text: &Option<String>| text.as_ref().map(|text| cut_units(text, limits::TEXT_UNITS).into_owned());
         sink.object("identity", |sink| {
             sink.bytes("public-key", Some(&self.public_key.0));
-            sink.string("name", Some(&cut_units(&self.name, limits::TEXT_UNITS)));
+            sink.string("name", cut(&self.name).as_deref());
         });
-        sink.object("endpoint", |sink| {
-            sink.string("protocol", Some(self.protocol));
-            sink.string("host", Some(&cut_units(&self.host, limits::TEXT_UNITS)));
-            sink.i32("port", self.port.into());
-        });
+        sink.object("endpoint", |sink| self.endpoint.write(sink));
         sink.object("metaData", |sink| {
             sink.string("version", Some(NodeDescription::PROTOCOL_VERSION));
             sink.string("platform", Some(&self.platform));
-            sink.string("application", None);
+            sink.string("application", cut(&self.application).as_deref());
             sink.i32("features", self.features as i32);
             sink.i32("networkId", i32::from(self.network.0 as i8));
         });
     }
+}
+
+/// The nodes that are known, by what is known of them. There are none yet.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeLists;
+
+impl View for NodeLists {
+    fn write(&self, sink: &mut impl Sink) {
+        ["active", "busy", "inactive", "failure"].into_iter().for_each(|label| no_list(sink, label));
+    }
+}
+
+/// What the node has experienced with others. There is nothing yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiences<'a>(pub &'a NodeDescription);
+
+impl View for Experiences<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("node", |sink| self.0.write(sink));
+        no_list(sink, "experiences");
+    }
+}
+
+/// Requests that are being answered, and the last ones that were. None are noted yet.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditedRequests;
+
+impl View for AuditedRequests {
+    fn write(&self, sink: &mut impl Sink) {
+        no_list(sink, "outstanding");
+        no_list(sink, "most-recent");
+    }
+}
+
+fn no_list(sink: &mut impl Sink, label: &'static str) {
+    sink.list::<()>(label, &[], |_, ()| {});
 }
 
 /// The node, and the program that it runs.

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use zeroize::Zeroize;
+
 use super::error::reason_phrase;
 use super::gzip::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, accepts_gzip};
 use super::{HttpError, Request};
@@ -9,6 +11,9 @@ use crate::net::websocket::Upgrade;
 
 /// A body buffer larger than this is given back to the system after the answer.
 const BODY_KEPT_BYTES: usize = 256 * 1024;
+
+/// Bytes that the head of an answer with a secret takes at most.
+const SECRET_ROOM: usize = 4096;
 
 /// An answer being put together. One instance serves all requests of a reactor; [`reset`] keeps its
 /// memory.
@@ -36,6 +41,8 @@ pub struct Reply {
     pub upgrade: Option<Upgrade>,
     /// May be sent gzip-compressed if the client accepts it and it pays.
     pub compress: bool,
+    /// The body holds a secret: it is sent as it is, and wiped wherever it was.
+    pub is_secret: bool,
 }
 
 impl Reply {
@@ -48,6 +55,10 @@ impl Reply {
     pub fn reset(&mut self) {
         self.status = 200;
         self.headers.clear();
+        if self.is_secret {
+            self.body.zeroize();
+            self.is_secret = false;
+        }
         self.body.clear();
         if self.body.capacity() > BODY_KEPT_BYTES {
             self.body = Vec::new();
@@ -77,7 +88,11 @@ impl Reply {
             (false, false) => "",
         };
         let is_head = request.method == "HEAD";
-        let may_shrink = self.may_shrink(request, is_head);
+        let may_shrink = !self.is_secret && self.may_shrink(request, is_head);
+        if self.is_secret {
+            // Once the body is there, nothing may move it.
+            out.reserve(self.body.len() + SECRET_ROOM);
+        }
         self.write_start(out);
         if may_shrink {
             out.extend_from_slice(b"Vary: Accept-Encoding\r\n");

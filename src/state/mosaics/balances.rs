@@ -40,8 +40,8 @@ impl BalanceKey {
     }
 }
 
-/// Calls `visit` with the balances under an edition, as they were up to a stand, by account number, none of them 0: those
-/// of the accounts after one, or the first, until it says `false`.
+/// Calls `visit` with the balances under an edition, as they were up to a stand, by account number: those of the accounts
+/// after one, or the first, until it says `false`. An account whose rows are all of other editions or stands has 0.
 pub(in crate::state) fn each_balance(
     state: &impl Read,
     edition: Edition,
@@ -52,33 +52,31 @@ pub(in crate::state) fn each_balance(
     let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)) else { return Ok(()) };
     let mut walk = state.walk(Table::Balances)?;
     let mut entry = walk.seek(&[edition.mosaic.key(), first.to_be_bytes()].concat())?;
-    let mut last: Option<(AccountNumber, u64)> = None;
+    let mut present: Option<(AccountNumber, u64)> = None;
     while let Some((key, value)) = entry.filter(|(key, _)| key.starts_with(&edition.mosaic.key())) {
         let row = BalanceKey::from_bytes(key)?;
-        if let Some((account, quantity)) = last.take_if(|(account, _)| *account != row.account)
-            && quantity > 0
+        if let Some((account, quantity)) = present.take_if(|(account, _)| *account != row.account)
             && !visit(account, quantity)?
         {
             return Ok(());
         }
-        let counts = (edition.first..=edition.number).contains(&row.definition) && row.stand <= stand;
-        if counts {
+        let (_, quantity) = present.get_or_insert((row.account, 0));
+        if (edition.first..=edition.number).contains(&row.definition) && row.stand <= stand {
             // The newest comes last.
-            last = Some((row.account, read_quantity(value)?));
+            *quantity = read_quantity(value)?;
         }
         entry = walk.next()?;
     }
-    match last.filter(|(_, quantity)| *quantity > 0) {
-        Some((account, quantity)) => visit(account, quantity).map(drop),
-        None => Ok(()),
-    }
+    present.map_or(Ok(()), |(account, quantity)| visit(account, quantity).map(drop))
 }
 
 /// Balances under one definition of a mosaic, by account number; none of them is 0.
 pub fn balances(state: &impl Read, edition: Edition) -> Result<Vec<(Address, u64)>, StoreError> {
     let mut balances = Vec::new();
     each_balance(state, edition, Stand(u32::MAX), None, |account, quantity| {
-        balances.push((account.address(state)?, quantity));
+        if quantity > 0 {
+            balances.push((account.address(state)?, quantity));
+        }
         Ok(true)
     })?;
     Ok(balances)

@@ -193,17 +193,35 @@ pub(super) fn edition_at(
     Ok(found)
 }
 
+/// The first mosaic of a tenure by text that comes after another, or the first of all.
+pub(super) fn mosaic_after(
+    state: &impl Read,
+    tenure: Tenure,
+    after: Option<&MosaicId>,
+) -> Result<Option<(MosaicId, MosaicNumber)>, StoreError> {
+    let from = match after {
+        // With one byte more the key is behind that of the mosaic itself.
+        Some(after) => [name_key(tenure, after).as_slice(), &[0]].concat(),
+        None => tenure.key().to_vec(),
+    };
+    let entry = state.walk(Table::MosaicNumbers)?.seek(&from)?;
+    let entry = entry.filter(|(key, _)| key.starts_with(&tenure.key()));
+    entry.map(|(key, value)| Ok((read_name(key)?, read_number(value)?))).transpose()
+}
+
 /// Calls `visit` with all mosaics of a tenure by text, until it says `false`.
 pub(super) fn each_of(
     state: &impl Read,
     tenure: Tenure,
     mut visit: impl FnMut(MosaicId, MosaicNumber) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    state.each(Table::MosaicNumbers, &tenure.key(), |key, value| {
-        let text = key.get(4..).and_then(|text| std::str::from_utf8(text).ok());
-        let id = text.and_then(|text| MosaicId::parse(text).ok()).ok_or(StoreError::Damaged("a mosaic's key"))?;
-        visit(id, read_number(value)?)
-    })
+    state.each(Table::MosaicNumbers, &tenure.key(), |key, value| visit(read_name(key)?, read_number(value)?))
+}
+
+/// The mosaic in a key that begins with its tenure.
+fn read_name(key: &[u8]) -> Result<MosaicId, StoreError> {
+    let text = key.get(4..).and_then(|text| std::str::from_utf8(text).ok());
+    text.and_then(|text| MosaicId::parse(text).ok()).ok_or(StoreError::Damaged("a mosaic's key"))
 }
 
 impl Current {

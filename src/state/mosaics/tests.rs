@@ -293,8 +293,10 @@ impl World<'_, '_> {
         for height in heights {
             each_expired(self.batch, Height(height), |expired| {
                 let mut balances = Balances::new();
-                expired.each_balance(self.batch, None, |_, who, has| {
-                    balances.insert(numbers[&who], has);
+                expired.each_balance(self.batch, None, |account, has| {
+                    if has > 0 {
+                        balances.insert(numbers[&account.address(self.batch)?], has);
+                    }
                     Ok(true)
                 })?;
                 found.push((height, expired.kind, balances));

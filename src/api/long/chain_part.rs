@@ -1,0 +1,187 @@
+//! Parts of the chain, for other nodes.
+
+use super::block::BlockWriter;
+use super::{LongView, OpenList, Sheet, held_by};
+use crate::api::budget::{Budget, cost};
+use crate::api::chain_view::{BlockCursor, ChainView};
+use crate::api::failure::Failure;
+use crate::api::views::{Data, DataGap, Signed};
+use crate::crypto::Signature;
+use crate::model::Height;
+use crate::model::transaction::kind;
+use crate::net::machine::Taken;
+
+/// Transactions that are counted for one unit.
+const COUNTED_PER_STEP: usize = 8;
+
+/// Writes the hashes of blocks, one after the other, signed for another node.
+pub struct HashList {
+    next: Height,
+    /// The last of them.
+    last: Height,
+    signature: Signature,
+    list: Option<OpenList>,
+}
+
+impl HashList {
+    /// Those from a height up to another that the chain has; none if that is lower.
+    pub fn new(first: Height, last: Height, signature: Signature) -> HashList {
+        HashList { next: first, last, signature, list: None }
+    }
+}
+
+impl LongView for HashList {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        let HashList { next, last, signature, list } = self;
+        let list = list.get_or_insert_with(|| OpenList::open(sheet, &Signed(&DataGap, *signature)));
+        while next <= last {
+            // The chain may have become shorter meanwhile.
+            let Some(block) = view.header(*next)? else { break };
+            list.push(sheet, &Data(&block.hash.0));
+            *next = next.next();
+            budget.spend(cost::HEADER);
+            if budget.is_spent() {
+                return Ok(Taken::Unfinished);
+            }
+        }
+        list.close(sheet);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        held_by(&self.list)
+    }
+}
+
+/// How many blocks another node wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartLimits {
+    /// Blocks that are looked at first, and so many more as often as there is room.
+    pub first_query: u64,
+    /// Blocks at most.
+    pub blocks: u64,
+    /// Transactions at most, as NIS1 counts them.
+    pub transactions: u64,
+}
+
+/// Blocks that are looked at after the first ones.
+const NEXT_QUERY: u64 = 100;
+
+/// Writes blocks, one after the other, signed for another node: so many that their transactions are not more than it
+/// wants. First these are counted, then the blocks are written.
+pub struct ChainPartWriter {
+    limits: PartLimits,
+    signature: Signature,
+    count: Count,
+    present: BlockWriter,
+    list: Option<OpenList>,
+}
+
+/// The transactions that are counted.
+struct Count {
+    /// The block that is looked at, and how far in it.
+    next: Height,
+    cursor: Option<BlockCursor>,
+    /// Those of the block that were counted.
+    block: u64,
+    /// Those of the blocks before.
+    total: u64,
+    /// The same with each multisig transaction once, as NIS1 counts them again for every further query.
+    plain: u64,
+    /// The last block of the present query.
+    query_end: Height,
+    /// All are counted; `next` is the first block that is not wanted.
+    is_done: bool,
+}
+
+impl ChainPartWriter {
+    /// The blocks after a height.
+    pub fn new(after: Height, limits: PartLimits, signature: Signature) -> ChainPartWriter {
+        let first = after.next();
+        let query_end = after.plus(limits.first_query);
+        let count =
+            Count { next: first, cursor: None, block: 0, total: 0, plain: 0, query_end, is_done: first.0 <= after.0 };
+        ChainPartWriter { limits, signature, count, present: BlockWriter::new(first), list: None }
+    }
+
+    /// Goes on counting; whether all are counted.
+    fn count(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<bool, Failure> {
+        let first = self.present.height();
+        while !self.count.is_done {
+            let taken = self.count.next.0 - first.0;
+            if taken >= self.limits.blocks || !view.has_block(self.count.next) {
+                self.count.is_done = true;
+            } else if !self.count.count_block(view, budget)? {
+                return Ok(false);
+            } else {
+                self.count.take_block(self.limits.transactions);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Count {
+    /// Goes on counting the transactions of a block; whether all are counted.
+    fn count_block(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<bool, Failure> {
+        let reader = match self.cursor.take() {
+            Some(cursor) => view.reopen_block(cursor)?,
+            None => view.open_block(self.next)?.map(|(_, reader)| reader),
+        };
+        let mut reader = reader.ok_or(super::block::REPLACED)?;
+        budget.spend(cost::HEADER);
+        while let Some(raw) = reader.next_raw()? {
+            self.block += match raw.multisig_outline()? {
+                Some(outline) if raw.kind()? == kind::MULTISIG => 2 + outline.cosignatures as u64,
+                _ => 1,
+            };
+            if reader.index() % COUNTED_PER_STEP == 0 {
+                budget.spend(cost::STEP);
+                if budget.is_spent() {
+                    self.cursor = Some(reader.into_cursor());
+                    return Ok(false);
+                }
+            }
+        }
+        self.plain += reader.count() as u64;
+        Ok(true)
+    }
+
+    /// Takes the block whose transactions were counted, if there is room for them.
+    fn take_block(&mut self, most: u64) {
+        self.total += std::mem::take(&mut self.block);
+        if self.total > most {
+            self.is_done = true;
+            return;
+        }
+        if self.next == self.query_end {
+            self.query_end = self.next.plus(NEXT_QUERY);
+            self.total = self.plain;
+        }
+        self.next = self.next.next();
+    }
+}
+
+impl LongView for ChainPartWriter {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        if !self.count(view, budget)? {
+            return Ok(Taken::Unfinished);
+        }
+        let list = self.list.get_or_insert_with(|| OpenList::open(sheet, &Signed(&DataGap, self.signature)));
+        while self.present.height() < self.count.next {
+            if self.present.write_in(list, view, sheet, budget)? == Taken::Unfinished {
+                return Ok(Taken::Unfinished);
+            }
+            self.present = BlockWriter::new(self.present.height().next());
+            if budget.is_spent() {
+                return Ok(Taken::Unfinished);
+            }
+        }
+        list.close(sheet);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        held_by(&self.list) + self.present.held_bytes()
+    }
+}

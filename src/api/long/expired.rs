@@ -1,0 +1,82 @@
+//! Mosaics that expired or came back, which anybody may have had.
+
+use super::{LongView, OpenList, Sheet, held_by};
+use crate::api::budget::{Budget, cost};
+use crate::api::chain_view::ChainView;
+use crate::api::failure::Failure;
+use crate::api::views::{DataGap, ExpiredBalance, ExpiredWithGap};
+use crate::model::Height;
+use crate::net::machine::Taken;
+use crate::state::{AccountNumber, ExpiredMosaic, ExpiredRow, ExpiredWalk};
+
+/// Writes the mosaics that expired or came back at a height, each with all balances at that time.
+pub struct ExpiredMosaics {
+    walk: ExpiredWalk,
+    /// The one that is written, and the last account of it.
+    present: Option<(ExpiredMosaic, Option<AccountNumber>)>,
+    outer: Option<OpenList>,
+    list: Option<OpenList>,
+}
+
+impl ExpiredMosaics {
+    /// Those at a height.
+    pub fn new(height: Height) -> ExpiredMosaics {
+        ExpiredMosaics { walk: ExpiredWalk::new(height), present: None, outer: None, list: None }
+    }
+}
+
+impl LongView for ExpiredMosaics {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        let ExpiredMosaics { walk, present, outer, list } = self;
+        let outer = outer.get_or_insert_with(|| OpenList::open(sheet, &DataGap));
+        loop {
+            if let (Some((mosaic, after)), Some(balances)) = (&mut *present, &mut *list) {
+                if !write_balances(mosaic, after, balances, view, sheet, budget)? {
+                    return Ok(Taken::Unfinished);
+                }
+                balances.close(sheet);
+                *present = None;
+            }
+            budget.spend(cost::MOSAIC);
+            match walk.step(view.snapshot)? {
+                ExpiredRow::Mosaic(mosaic) => {
+                    *list = Some(outer.open_element(sheet, &ExpiredWithGap(&mosaic)));
+                    *present = Some((mosaic, None));
+                }
+                ExpiredRow::Nothing => {}
+                ExpiredRow::End => break,
+            }
+            if budget.is_spent() {
+                return Ok(Taken::Unfinished);
+            }
+        }
+        outer.close(sheet);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        held_by(&self.outer) + held_by(&self.list)
+    }
+}
+
+/// Goes on with the balances of a mosaic behind an account; whether all are written.
+fn write_balances(
+    mosaic: &ExpiredMosaic,
+    after: &mut Option<AccountNumber>,
+    balances: &mut OpenList,
+    view: &ChainView<'_>,
+    sheet: &mut Sheet<'_>,
+    budget: &mut Budget,
+) -> Result<bool, Failure> {
+    let mut is_interrupted = false;
+    mosaic.each_balance(view.snapshot, *after, |account, quantity| {
+        *after = Some(account);
+        budget.spend(cost::BALANCE);
+        if quantity > 0 {
+            balances.push(sheet, &ExpiredBalance { address: account.address(view.snapshot)?, quantity });
+        }
+        is_interrupted = budget.is_spent();
+        Ok(!is_interrupted)
+    })?;
+    Ok(!is_interrupted)
+}

@@ -1,0 +1,49 @@
+//! The blocks that an account has harvested.
+
+use super::{LongView, OpenList, Sheet, held_by};
+use crate::api::budget::{Budget, cost};
+use crate::api::chain_view::{ChainView, Page};
+use crate::api::failure::Failure;
+use crate::api::views::{DataGap, HarvestInfo};
+use crate::model::{Address, Height};
+use crate::net::machine::Taken;
+
+/// Writes a page of the blocks that an account has harvested, or another for it, the last first.
+pub struct HarvestPage {
+    account: Address,
+    before: Height,
+    left: usize,
+    list: Option<OpenList>,
+}
+
+impl HarvestPage {
+    /// A page of those of an account. Blocks are numbered by their heights.
+    pub fn new(account: Address, page: Page) -> HarvestPage {
+        HarvestPage { account, before: Height(page.before), left: page.size, list: None }
+    }
+}
+
+impl LongView for HarvestPage {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        let HarvestPage { account, before, left, list } = self;
+        let list = list.get_or_insert_with(|| OpenList::open(sheet, &DataGap));
+        let mut is_interrupted = false;
+        view.each_harvest_before(account, *before, |block| {
+            *before = block.height;
+            *left -= 1;
+            list.push(sheet, &HarvestInfo(&block));
+            budget.spend(cost::HEADER);
+            is_interrupted = *left > 0 && budget.is_spent();
+            Ok(*left > 0 && !is_interrupted)
+        })?;
+        if is_interrupted {
+            return Ok(Taken::Unfinished);
+        }
+        list.close(sheet);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        held_by(&self.list)
+    }
+}

@@ -1,0 +1,50 @@
+//! Blocks as explorers want them.
+
+use super::View;
+use crate::codec::{self, Form, Sink};
+use crate::model::{Address, Block, Hash256, Transaction};
+use crate::store::StoredBlock;
+
+/// A transaction of a block with its hashes.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplorerEntry<'a> {
+    /// The transaction.
+    pub transaction: &'a Transaction,
+    /// Its hash.
+    pub hash: Hash256,
+    /// Hash of the inner transaction of a multisig transaction.
+    pub inner_hash: Option<Hash256>,
+}
+
+impl View for ExplorerEntry<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("tx", |sink| codec::transaction::write(sink, self.transaction, Form::Verifiable));
+        sink.bytes("hash", Some(&self.hash.0));
+        if let Some(hash) = &self.inner_hash {
+            sink.bytes("innerHash", Some(&hash.0));
+        }
+    }
+}
+
+/// A block with what is known of it, and two [`Sink::gap`]s: for its transactions as they are in the block, and for the
+/// same with their hashes. In JSON the latter come first.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplorerWithGaps<'a> {
+    /// The block.
+    pub block: &'a Block,
+    /// What is known of it.
+    pub header: &'a StoredBlock,
+    /// Who received its fees.
+    pub beneficiary: Address,
+}
+
+impl View for ExplorerWithGaps<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("block", |sink| codec::block::write_with_gap(sink, self.block));
+        sink.bytes("hash", Some(&self.header.hash.0));
+        sink.u64("difficulty", self.header.difficulty);
+        sink.gap("txes");
+        sink.string("beneficiary", Some(self.beneficiary.as_str()));
+        sink.u64("totalFee", self.header.total_fee.0);
+    }
+}

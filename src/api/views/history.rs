@@ -1,0 +1,69 @@
+//! Harvested blocks, importances, and what accounts had.
+
+use super::View;
+use crate::codec::Sink;
+use crate::model::{Address, Height};
+use crate::state::{AccountImportance, HistoryEntry};
+use crate::store::StoredBlock;
+
+/// A harvested block.
+#[derive(Clone, Copy, Debug)]
+pub struct HarvestInfo<'a>(pub &'a StoredBlock);
+
+impl View for HarvestInfo<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        let block = self.0;
+        sink.u64("id", block.height.0);
+        sink.u64("height", block.height.0);
+        sink.i32("timeStamp", block.timestamp.0);
+        sink.u64("totalFee", block.total_fee.0);
+        sink.u64("difficulty", block.difficulty);
+    }
+}
+
+/// An account with its importance.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportanceEntry {
+    /// Its address.
+    pub address: Address,
+    /// Of the last recalculation in which it took part; `None` if there is none.
+    pub importance: Option<AccountImportance>,
+}
+
+impl View for ImportanceEntry {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.string("address", Some(self.address.as_str()));
+        sink.object("importance", |sink| {
+            sink.i32("isSet", self.importance.is_some().into());
+            if let Some(importance) = &self.importance {
+                sink.f64("score", importance.importance);
+                sink.f64("ev", importance.page_rank);
+                sink.u64("height", importance.height.0);
+            }
+        });
+    }
+}
+
+/// What an account had at a height.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryPoint {
+    /// The height.
+    pub height: Height,
+    /// The account.
+    pub address: Address,
+    /// What it had.
+    pub entry: HistoryEntry,
+}
+
+impl View for HistoryPoint {
+    fn write(&self, sink: &mut impl Sink) {
+        let HistoryEntry { balance, importance, page_rank } = self.entry;
+        sink.u64("height", self.height.0);
+        sink.string("address", Some(self.address.as_str()));
+        sink.u64("balance", balance.total());
+        sink.u64("vestedBalance", balance.vested);
+        sink.u64("unvestedBalance", balance.unvested);
+        sink.f64("importance", importance);
+        sink.f64("pageRank", page_rank);
+    }
+}

@@ -1,0 +1,42 @@
+//! Random numbers that nobody can foresee, from a seed that the loop has got from the system.
+
+use zeroize::Zeroizing;
+
+use crate::crypto::hash::keccak512;
+
+/// Makes random bytes. What it has made cannot be found out from what it holds later, nor the other way round.
+pub struct Randomness(Zeroizing<[u8; 32]>);
+
+impl Randomness {
+    /// What follows from a seed.
+    pub fn new(seed: &[u8; 32]) -> Randomness {
+        Randomness(Zeroizing::new(*seed))
+    }
+
+    /// The next bytes.
+    pub fn draw(&mut self) -> Zeroizing<[u8; 32]> {
+        let (mut drawn, hash) = (Zeroizing::new([0; 32]), Zeroizing::new(keccak512(self.0.as_slice())));
+        let (kept, given) = hash.split_at(32);
+        self.0.copy_from_slice(kept);
+        drawn.copy_from_slice(given);
+        drawn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes_and_none_of_them_twice() {
+        let draw = |seed| {
+            let mut randomness = Randomness::new(&[seed; 32]);
+            (0..100).map(|_| *randomness.draw()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        let all: BTreeSet<_> = draw(1).into_iter().chain(draw(2)).chain([[1; 32], [2; 32]]).collect();
+        assert_eq!(all.len(), 202);
+    }
+}
