@@ -18,6 +18,7 @@ mod desk;
 mod harvester;
 mod identity;
 mod import;
+mod teller;
 mod trouble;
 mod turn;
 mod unconfirmed;

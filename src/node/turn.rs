@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::import::Imported;
+use super::teller::Teller;
 use super::{Desk, Node};
 use crate::api::views::ClockState;
 use crate::api::{Budget, ChainView};
@@ -154,10 +155,11 @@ impl Node<'_> {
         if !self.broker.has_work(tells_blocks) {
             return Ok(());
         }
-        let Node { reader, network, height, broker, unconfirmed, harvester, .. } = self;
+        let Node { reader, network, height, broker, unconfirmed, harvester, api, .. } = self;
         let view = ChainView { snapshot: reader.snapshot()?, network, height: *height, status };
         let desk = Desk { unconfirmed, unlocked: &mut harvester.unlocked, view, time };
-        broker.work(tells_blocks, &desk, now.running, time, &mut { budget }, effects);
+        let teller = Teller { desk, node: api.node() };
+        broker.work(tells_blocks, &teller, now.running, time, &mut { budget }, effects);
         Ok(())
     }
 

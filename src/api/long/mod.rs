@@ -5,6 +5,7 @@
 
 mod account;
 mod block;
+mod items;
 mod names;
 mod owned;
 mod pages;
@@ -13,6 +14,7 @@ mod transfers;
 
 pub use account::AccountWriter;
 pub use block::BlockWriter;
+pub use items::{Found, Items, ListWriter};
 pub use names::RentedNames;
 pub use owned::{OwnedDefinitions, OwnedMosaics};
 pub use pages::{DefinitionRows, PageWriter, RootRows};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
-use crate::api::long::{DefinitionRows, OwnedDefinitions, OwnedMosaics, PageWriter};
+use crate::api::long::{DefinitionRows, ListWriter, OwnedDefinitions, OwnedMosaics, PageWriter};
 use crate::api::views::MosaicSupply;
 use crate::codec::{ReadError, Source, limits};
 use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
@@ -91,25 +91,25 @@ fn is_active(call: &Call<'_>, namespace: &NamespaceId) -> Result<bool, Failure> 
 
 /// Answers with a list of nothing.
 fn send_nothing(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send_long(OwnedDefinitions::new(Vec::new()))
+    call.send_long(ListWriter::new(OwnedDefinitions::new(Vec::new())))
 }
 
 /// `GET /account/mosaic/owned`
 pub fn owned(call: &mut Call<'_>) -> Result<(), Failure> {
     let account = call.address()?;
-    call.send_long(OwnedMosaics::new(account))
+    call.send_long(ListWriter::new(OwnedMosaics::new(account)))
 }
 
 /// `GET /account/mosaic/owned/definition`
 pub fn owned_definitions(call: &mut Call<'_>) -> Result<(), Failure> {
     let account = call.address()?;
-    call.send_long(OwnedDefinitions::new(vec![account]))
+    call.send_long(ListWriter::new(OwnedDefinitions::new(vec![account])))
 }
 
 /// `POST /account/mosaic/owned/definition/batch`
 pub fn owned_definitions_of_all(call: &mut Call<'_>) -> Result<(), Failure> {
     let Accounts(accounts) = call.body()?;
-    call.send_long(OwnedDefinitions::new(accounts))
+    call.send_long(ListWriter::new(OwnedDefinitions::new(accounts)))
 }
 
 /// `GET /mosaic/supply`
