@@ -22,8 +22,8 @@ const QUERY_UNITS: u32 = 5;
 /// Time until a session that had too much to take is looked at again.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
 
-/// Answers that wait for sessions which have too much to take: those of all sessions, those of one caller, and what they
-/// hold together. Others go on, and the session is closed if it takes nothing for too long.
+/// Answers that wait, since their sessions have too much to take or it is the turn of others: those of all sessions,
+/// those of one caller, and what they hold together. Further ones are told to their end.
 const MAX_PAUSED: usize = 256;
 const MAX_PAUSED_OF_CALLER: usize = 8;
 const MAX_PAUSED_BYTES: usize = 16 << 20;
@@ -34,7 +34,7 @@ pub struct Answering {
     turns: Turns,
     /// What is told just now, and to whom.
     current: Option<(SessionId, Walk)>,
-    /// What is told to sessions that had too much to take before everything was.
+    /// Answers of which a part was told.
     paused: BTreeMap<SessionId, (Payer, Walk)>,
     /// Sessions that have too much to take, and when to look at them again.
     held_back: BTreeSet<(Payer, SessionId)>,
@@ -119,11 +119,15 @@ impl Answering {
         let Some(state) = means.hub.session(session) else { return };
         let (payer, connection) = (state.payer, state.transport.connection());
         if !walk.work(means, budget) {
-            match means.effects.backlog(connection) >= means.settings.limits.query_backlog_bytes
-                && self.may_pause(payer, walk.held_bytes())
-            {
-                true => self.pause(payer, session, walk, means.now),
-                false => self.current = Some((session, walk)),
+            let is_full = means.effects.backlog(connection) >= means.settings.limits.query_backlog_bytes;
+            if !(is_full || self.turns.has_others(payer)) || !self.may_pause(payer, walk.held_bytes()) {
+                self.current = Some((session, walk));
+                return;
+            }
+            self.paused.insert(session, (payer, walk));
+            match is_full {
+                true => self.hold_back(payer, session, means.now),
+                false => self.turns.enter(payer, session),
             }
         } else if let Some(failure) = walk.into_failure() {
             tell_failure(session, &failure, means);
@@ -135,12 +139,6 @@ impl Answering {
         let held: usize = self.paused.values().map(|(_, walk)| walk.held_bytes()).sum();
         let of_caller = self.paused.values().filter(|(other, _)| *other == payer).count();
         self.paused.len() < MAX_PAUSED && of_caller < MAX_PAUSED_OF_CALLER && held + bytes <= MAX_PAUSED_BYTES
-    }
-
-    /// Has an answer wait until its session has taken what it was told.
-    fn pause(&mut self, payer: Payer, session: SessionId, walk: Walk, now: Duration) {
-        self.paused.insert(session, (payer, walk));
-        self.hold_back(payer, session, now);
     }
 
     fn hold_back(&mut self, payer: Payer, session: SessionId, now: Duration) {

@@ -249,6 +249,18 @@ fn a_long_answer_waits_until_its_session_has_taken_a_part_and_nobody_waits_with_
 }
 
 #[test]
+fn others_need_not_wait_for_the_end_of_a_long_answer() {
+    let mut bench = with_long_answer();
+    bench.receive(2, &send("account/get", A1));
+    bench.slice(100);
+    bench.slice(100);
+    let sent = topics(&bench.effects.drain());
+    assert!(sent.contains(&format!("2 /account/{A1}")), "{sent:?}");
+    let rest = bench.work();
+    assert!(sent.len() < 100 && rest.len() > 800 && rest.last().unwrap().contains("{\"number\":500}"));
+}
+
+#[test]
 fn an_answer_that_waits_is_forgotten_with_its_session() {
     let mut bench = with_long_answer();
     bench.effects.backlogs.insert(1, 64 * 1024);
