@@ -34,28 +34,19 @@ enum Change {
     Says(&'static str, u64, &'static [&'static str]),
     /// In this step of a conversation this is said after what was recorded.
     Adds(&'static str, u64, &'static [&'static str]),
+    /// In this step of a conversation the message comes for these subscriptions in this order.
+    For(&'static str, u64, &'static [&'static str]),
     /// A message of an error that begins so reads like that.
     Reads(&'static str, &'static str),
     /// The answer to a request with an `Origin` names it.
     NamesOrigin,
-    /// A request by SEND that is answered by an error, as it is not known yet.
-    NotYet(&'static str),
-    /// Nothing is published on topics that begin so.
-    Silent(&'static str),
 }
 
-use Change::{Adds, NamesOrigin, NotYet, Reads, Says, Silent, Skip};
+use Change::{Adds, For, NamesOrigin, Reads, Says, Skip};
 
 /// All that may differ from the recordings, and why.
-const DIFFERENCES: [(Change, &str); 23] = [
+const DIFFERENCES: [(Change, &str); 19] = [
     (Skip("sockjs-"), "sessions of SockJS are not there yet"),
-    (NotYet("node/info"), "this request is not there yet"),
-    (NotYet("account/transfers/all"), "this request is not there yet"),
-    (NotYet("account/mosaic/owned"), "this request is not there yet"),
-    (NotYet("account/mosaic/owned/definition"), "this request is not there yet"),
-    (NotYet("account/namespace/owned"), "this request is not there yet"),
-    (Silent("/account/mosaic/owned/"), "this topic is not there yet"),
-    (Silent("/account/namespace/owned/"), "this topic is not there yet"),
     (NamesOrigin, "browsers want their origin by name to send credentials, as newer versions of SockJS do"),
     (Says("connect-v10", 1, &["CONNECTED\nversion:1.0\nheart-beat:0,0\n\n"]), "forgiving: 1.0 alone is answered"),
     (
@@ -96,6 +87,15 @@ const DIFFERENCES: [(Change, &str); 23] = [
         "a frame that cannot fit is refused at once, and the session is closed instead of left unusable",
     ),
     (Says("subscribe-all", 72, &[]), "nobody but the node publishes: what clients send to topics is dropped"),
+    (
+        For("subscription-semantics", 13, &["a", PATTERN]),
+        "subscriptions are served in the order in which they were made",
+    ),
+    (For("subscription-semantics", 19, &["a", PATTERN, "sel"]), "no client uses selectors, and they are ignored"),
+    (
+        For("subscription-semantics", 21, &["a", PATTERN, "sel", "ackc"]),
+        "no client uses selectors, and they are ignored",
+    ),
     (Says("other-session", 3, &[]), "answers go to the session that asked"),
     (Reads("Could not resolve method parameter", "unexpected data: null"), "the text names classes of the platform"),
     (Reads("class java.lang.Integer", WRONG_TYPE), "the text names classes of the platform"),
@@ -105,9 +105,9 @@ const DIFFERENCES: [(Change, &str); 23] = [
     (Reads("class net.minidev.json.JSONObject", WRONG_TYPE), "the text names classes of the platform"),
 ];
 
+/// The id of a subscription to `/node/*`.
+const PATTERN: &str = "c\\cd\\nx\\\\";
 const WRONG_TYPE: &str = "property account has an incompatible value";
-/// What a session that listens to `/errors` hears of a request that is not there yet.
-const NOT_YET: &str = "this node does not answer this request yet";
 
 /// Texts that the recording cut, by conversation, and what was behind the repeated last character.
 const ENDS: [(&str, &str); 4] =
@@ -142,12 +142,27 @@ fn expected(conversation: &str, step: &Step) -> Vec<Said> {
             Adds(name, number, texts) if (*name, *number) == (conversation, step.number) => {
                 all.append(&mut short(texts))
             }
+            For(name, number, subscriptions) if (*name, *number) == (conversation, step.number) => {
+                all = for_subscriptions(&all, subscriptions);
+            }
             Reads(recorded, ours) => all.iter_mut().for_each(|said| reword(said, recorded, ours)),
             NamesOrigin => name_origin(&mut all, step),
             _ => {}
         }
     }
     all
+}
+
+/// The first message for each of these subscriptions.
+fn for_subscriptions(all: &[Said], subscriptions: &[&str]) -> Vec<Said> {
+    let Some(Said::Stomp(first)) = all.first() else { panic!("no message") };
+    let message = |subscription: &&str| {
+        let mut message = first.clone();
+        let header = message.headers.iter_mut().find(|(name, _)| name == "subscription");
+        header.expect("the header").1 = (*subscription).to_owned();
+        Said::Stomp(message)
+    };
+    subscriptions.iter().map(message).collect()
 }
 
 fn is_last(step: &Step) -> bool {
@@ -173,22 +188,6 @@ fn name_origin(all: &mut [Said], step: &Step) {
             answer.headers.push(("Vary".to_owned(), "Origin".to_owned()));
         }
     }
-}
-
-/// The request of a step that is not there yet, if it was answered as one that is.
-fn not_yet(step: &Step) -> Option<&'static str> {
-    let is_error = step.heard.iter().any(|line| Said::from_line(line).topic() == Some("/errors"));
-    let asks = |path: &str| {
-        let head = format!("SEND\ndestination:/w/api/{path}\n");
-        step.sent.iter().any(|line| line.data.starts_with(&head))
-    };
-    let names = DIFFERENCES.iter().filter_map(|(change, _)| if let NotYet(name) = change { Some(*name) } else { None });
-    names.into_iter().find(|name| !is_error && asks(name))
-}
-
-/// Whether nothing is published on a topic.
-fn is_silent(topic: &str) -> bool {
-    DIFFERENCES.iter().any(|(change, _)| matches!(change, Silent(start) if topic.starts_with(start)))
 }
 
 /// What came of some conversations.
@@ -246,13 +245,11 @@ struct Session {
     name: String,
     wire: Wire,
     ids: BTreeSet<String>,
-    /// It has subscribed to `/errors`.
-    hears_errors: bool,
 }
 
 impl Session {
     fn new(name: &str, address: SocketAddr) -> Session {
-        Session { name: name.to_owned(), wire: Wire::connect(address), ids: BTreeSet::new(), hears_errors: false }
+        Session { name: name.to_owned(), wire: Wire::connect(address), ids: BTreeSet::new() }
     }
 
     /// Does what the client did in a step, and compares what is said.
@@ -265,24 +262,11 @@ impl Session {
             }
             self.wire.send(line, &bytes(line));
         }
-        self.hears_errors |= step.sent.iter().any(|line| line.data.contains("destination:/errors\n"));
         let place = format!("{} step {}", self.name, step.number);
         let expected = expected(&self.name, step);
-        match not_yet(step) {
-            None => {
-                let got = self.wire.hear_all(expected.len(), patience, is_last(step));
-                self.check(&place, &got, report);
-                report.compare(&place, &expected, &got);
-            }
-            Some(request) => {
-                report.skip(format!("SEND to /w/api/{request}, which is not there yet"));
-                let ends: Vec<Said> = expected.into_iter().filter(|said| said.topic().is_none()).collect();
-                let count = ends.len() + usize::from(self.hears_errors);
-                let mut got = self.wire.hear_all(count, patience, is_last(step));
-                got.retain(|said| !is_not_yet(said));
-                report.compare(&place, &ends, &got);
-            }
-        }
+        let got = self.wire.hear_all(expected.len(), patience, is_last(step));
+        self.check(&place, &got, report);
+        report.compare(&place, &expected, &got);
     }
 
     /// Checks what holds for every frame.
@@ -290,10 +274,6 @@ impl Session {
         let frames = got.iter().filter_map(|said| if let Said::Stomp(frame) = said { Some(frame) } else { None });
         report.note(place, frames.filter_map(|frame| check_frame(frame, &mut self.ids)).collect());
     }
-}
-
-fn is_not_yet(said: &Said) -> bool {
-    matches!(said, Said::Stomp(frame) if frame.body.contains(NOT_YET))
 }
 
 /// Has whole conversations one after the other, but for one that happens while another one waits.
@@ -365,23 +345,6 @@ fn topics_and_requests_are_answered_as_recorded() {
 #[test]
 fn plain_http_is_answered_as_recorded() {
     replay_file("http.jsonl", PATIENCE, &[]);
-}
-
-/// The recording shows it with a request that is not there yet. Here is the same with another one.
-#[test]
-fn answers_go_to_the_session_that_asked() {
-    let Some(path) = shared("data/websocket/topics.jsonl") else { return };
-    let Some((node, _store)) = start(CLOCK, &[]) else { return };
-    let mut lines = read_file(&path);
-    lines.retain(|line| line.conversation.starts_with("other-session"));
-    for line in &mut lines {
-        let account = format!("SEND\ndestination:/w/api/account/get\n\n{{'account':'{}'}}\0", live::ALICE);
-        line.data = line.data.replace("SEND\ndestination:/w/api/node/info\n\n\0", &account);
-        line.data = line.data.replace("destination:/node/info\n", &format!("destination:/account/{}\n", live::ALICE));
-    }
-    let mut report = Report::default();
-    replay(&conversations(&lines), node.websocket, PATIENCE, &mut report);
-    report.conclude("other-session with account/get");
 }
 
 /// The recording waits for 300 seconds, this test for the least that can be set.

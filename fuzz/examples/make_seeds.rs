@@ -44,6 +44,7 @@ fn main() {
     stored_values(&tiny);
     key_files();
     interfaces(&vectors);
+    lists();
     announcements();
 }
 
@@ -179,6 +180,21 @@ fn stomp() {
             ('8', &request),
             ('0', &get),
             ('8', "UNSUBSCRIBE\nid:sub-1\n\n\0DISCONNECT\nreceipt:77\n\n\0"),
+        ]),
+    );
+    let owned = |request: &str, topic: &str| {
+        let subscribe = format!("SUBSCRIBE\nid:{topic}\ndestination:{topic}/{ADDRESS}\n\n\0");
+        format!("{subscribe}SEND\ndestination:/w/api/{request}\n\n{json}\0")
+    };
+    seeds.add(
+        "explorer",
+        &records(&[
+            ('0', "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:n\ndestination:/node/info\n\n\0"),
+            ('0', "SEND\ndestination:/w/api/node/info\n\n\0"),
+            ('0', &owned("account/mosaic/owned", "/account/mosaic/owned")),
+            ('0', &owned("account/mosaic/owned/definition", "/account/mosaic/owned/definition")),
+            ('0', &owned("account/namespace/owned", "/account/namespace/owned")),
+            ('0', &owned("account/transfers/all", "/recenttransactions")),
         ]),
     );
     seeds.add(
@@ -627,6 +643,21 @@ fn key_files() {
     }
 }
 
+fn lists() {
+    let seeds = Seeds::of("lists");
+    let records = |records: &[(u8, &str)]| {
+        let bytes = records.iter().map(|(list, parameters)| [&[*list], parameters.as_bytes()].concat());
+        bytes.collect::<Vec<_>>().join(&nisd_fuzz::lists::SEPARATOR)
+    };
+    seeds.add("first-pages", &records(&[0, 1, 2, 3, 5, 6, 7, 8, 9].map(|list| (list, "pageSize=100"))));
+    seeds.add("later-pages", &records(&[(0, "id=60"), (1, "pageSize=7&id=30"), (2, "id=60&hash="), (5, "id=3")]));
+    seeds.add("of-a-namespace", &records(&[(4, "namespace=alpha&id=9"), (6, "parent=alpha"), (7, "parent=alpha")]));
+    seeds.add(
+        "wrong",
+        &records(&[(0, "id=&pageSize=x"), (0, "hash=zz&id=1"), (1, "pageSize=40000"), (2, "id=9223372036854775808")]),
+    );
+}
+
 /// Every route once, by callers with and without rights, and requests with keys.
 fn interfaces(vectors: &Value) {
     const OWNER: &str = "TDJBL52U7T7OFQM7ZVVOZNDULZORAV672XP43BBM";
@@ -651,6 +682,15 @@ fn interfaces(vectors: &Value) {
                 "/account/unconfirmedTransactions?address=",
                 "/account/mosaic/owned?address=",
                 "/account/mosaic/owned/definition?address=",
+            ],
+        ),
+        (
+            "transfers",
+            [
+                "/account/transfers/all?address=",
+                "/account/transfers/incoming?pageSize=100&address=",
+                "/account/transfers/outgoing?id=60&address=",
+                "/account/transfers/all?id=20&pageSize=7&address=",
             ],
         ),
         (
@@ -683,6 +723,10 @@ fn interfaces(vectors: &Value) {
         "harvesting",
         &records(&[(0, unlock.clone() + &is_unlocked + &info), (interface::LATER, post("/account/lock", "", &value))]),
     );
+    let page = |more: &str| format!(r#"{{"value":"{}"{more}}}"#, key("user0"));
+    let by_key = ["", r#","id":"60","pageSize":"5""#, r#","hash":"","id":"","pageSize":"""#];
+    let by_key = by_key.map(|more| post("/local/account/transfers/all", "", &page(more)));
+    seeds.add("transfers-by-key", &records(&[(0, by_key.concat()), (interface::REMOTE, by_key[0].clone())]));
     let foreign = post("/local/account/isunlocked", "Origin: http://a.example\r\n", &value);
     seeds.add("foreign", &records(&[(interface::REMOTE, unlock), (interface::FORWARDED, is_unlocked), (0, foreign)]));
     let remote = format!(r#"{{"value":"{}"}}"#, key("remote"));

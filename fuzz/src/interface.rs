@@ -88,6 +88,20 @@ pub fn check(data: &[u8]) -> usize {
     })
 }
 
+/// Status and body of the answer to a local caller's GET, which are the same however small the steps are in which it is
+/// made; `None` if it cannot be read as a request.
+pub fn get(target: &str) -> Option<(u16, Vec<u8>)> {
+    GROUND.with(|ground| {
+        let scene = Scene::new(ground);
+        let mut reader = RequestReader::new(0);
+        reader.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        let caller = Caller { listener: HTTP, address: Ipv4Addr::LOCALHOST.into(), is_forwarded: false };
+        let request = scene.next(&mut reader, caller).ok()??;
+        let answer = scene.compare(&request, caller, 0);
+        Some((answer.status, answer.body))
+    })
+}
+
 impl Ground {
     fn new() -> Ground {
         let mut settings = tiny::settings();
@@ -340,7 +354,7 @@ impl<'g> Scene<'g> {
     }
 
     /// At once and in the smallest steps an interface gives the same answer.
-    fn compare(&self, request: &Request<'_>, caller: Caller, flags: u8) {
+    fn compare(&self, request: &Request<'_>, caller: Caller, flags: u8) -> Answer {
         let Ground { store, settings, .. } = self.ground;
         let snapshot = store.snapshot().expect("a snapshot");
         let height = self.node.height();
@@ -350,6 +364,7 @@ impl<'g> Scene<'g> {
         let at_once = self.whole(request, caller, flags, &view, &mut quiet, u32::MAX);
         let in_steps = self.whole(request, caller, flags, &view, &mut quiet, 1);
         assert_eq!(at_once, in_steps, "{} {}", request.method, request.path);
+        at_once
     }
 
     fn whole(

@@ -20,6 +20,7 @@ pub mod invariants;
 pub mod json_transaction_and_block;
 pub mod key_files;
 pub mod lax_json;
+pub mod lists;
 pub mod pieces;
 pub mod response;
 pub mod stomp;
@@ -31,7 +32,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 16] = [
+pub const TARGETS: [(&str, Check); 17] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -48,4 +49,5 @@ pub const TARGETS: [(&str, Check); 16] = [
     ("key_files", key_files::check),
     ("interface", interface::check),
     ("announcements", announcements::check),
+    ("lists", lists::check),
 ];

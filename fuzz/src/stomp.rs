@@ -1,9 +1,11 @@
 //! STOMP: the broker with the limits of production, the decoder and the encoder.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use nisd::api::long::Found;
 use nisd::api::views::View;
 use nisd::codec::json::{JsonSink, JsonSource};
 use nisd::codec::{self, Form, lax_json};
@@ -12,7 +14,7 @@ use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Taken};
 use nisd::push::stomp::{Command, DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, encoder};
-use nisd::push::{AccountText, BlockText, Broker, Facts, FactsError, Figures, Limits, Settings};
+use nisd::push::{AccountText, BlockText, Broker, Facts, FactsError, Figures, Limits, Owned, Settings, TransfersText};
 
 /// Separates the records of an input: each is a byte that says whose message it is and what happens besides, and the
 /// message.
@@ -130,7 +132,7 @@ impl Conversation {
             broker: Broker::new(settings, NetworkByte::TESTNET, SharedPool::default()),
             limits: settings.limits,
             client: Client::default(),
-            chain: Chain { height: Height(1), transaction: transaction() },
+            chain: Chain { height: Height(1), transaction: transaction(), asked: Cell::new(0) },
             taken: BTreeMap::new(),
             now: Duration::ZERO,
             received: 0,
@@ -259,6 +261,8 @@ impl Conversation {
 struct Chain {
     height: Height,
     transaction: Rc<Transaction>,
+    /// How often it was asked for what accounts own: every third time there is no more.
+    asked: Cell<u32>,
 }
 
 impl Facts for Chain {
@@ -295,6 +299,31 @@ impl Facts for Chain {
         }
         account.text = br#"{"account":{},"meta":{}}"#.to_vec();
         Ok(true)
+    }
+
+    fn write_transfers(&self, transfers: &mut TransfersText, _: &mut u32) -> Result<bool, FactsError> {
+        transfers.text = br#"{"data":[]}"#.to_vec();
+        Ok(true)
+    }
+
+    fn next_owned(&self, owned: &mut Owned, budget: &mut u32) -> Result<Found<Vec<u8>>, FactsError> {
+        if owned.address == address_of(BROKEN) {
+            return Err(FactsError("it is broken".into()));
+        }
+        self.asked.set(self.asked.get() + 1);
+        match self.asked.get() % 3 {
+            0 => return Ok(Found::End),
+            1 => *budget = budget.saturating_sub(1),
+            _ => {
+                *budget = 0;
+                return Ok(Found::NotYet);
+            }
+        }
+        Ok(Found::One(br#"{"quantity":1}"#.to_vec()))
+    }
+
+    fn node_info(&self) -> Result<Vec<u8>, FactsError> {
+        Ok(br#"{"metaData":{}}"#.to_vec())
     }
 
     fn levy_recipient(&self, _: &MosaicId) -> Result<Option<Address>, FactsError> {

@@ -222,7 +222,9 @@ fn supply_in_pieces(state: &Batch<'_>) -> impl FnOnce(Option<SupplyWalk>) -> Res
 
 fn walk_trail(state: &Batch<'_>, account: &Address, direction: Direction) -> Result<(), StoreError> {
     let mut walk = TrailWalk::new(state, account, direction, u64::MAX)?;
-    while walk.step(state)?.is_some() {}
+    while walk.peek().is_some() {
+        walk.pass(state)?;
+    }
     Ok(())
 }
 

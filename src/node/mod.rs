@@ -19,6 +19,7 @@ mod harvester;
 mod identity;
 mod import;
 mod randomness;
+mod teller;
 mod trouble;
 mod turn;
 mod unconfirmed;

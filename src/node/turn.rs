@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::import::Imported;
+use super::teller::Teller;
 use super::{Desk, Node};
 use crate::api::views::ClockState;
 use crate::api::{Budget, ChainView};
@@ -157,7 +158,8 @@ impl Node<'_> {
         let Node { reader, network, height, broker, unconfirmed, harvester, identity, randomness, .. } = self;
         let view = ChainView { snapshot: reader.snapshot()?, network, height: *height, status };
         let desk = Desk { unconfirmed, harvester, identity, randomness, is_to_end: false, view, time };
-        broker.work(tells_blocks, &desk, now.running, time, &mut { budget }, effects);
+        let teller = Teller { desk };
+        broker.work(tells_blocks, &teller, now.running, time, &mut { budget }, effects);
         Ok(())
     }
 

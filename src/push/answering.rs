@@ -1,6 +1,6 @@
 //! Answers to what sessions ask for, told to those who asked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::books::Payer;
@@ -10,7 +10,7 @@ use super::publication::Audience;
 use super::topics::ERRORS;
 use super::turns::Turns;
 use super::walk::{Means, Walk};
-use super::{FactsError, Query, SessionId};
+use super::{FactsError, Ownership, Query, SessionId};
 use crate::model::{Height, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::Effects;
@@ -22,12 +22,20 @@ const QUERY_UNITS: u32 = 5;
 /// Time until a session that had too much to take is looked at again.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
 
+/// Answers that wait, since their sessions have too much to take or it is the turn of others: those of all sessions,
+/// those of one caller, and what they hold together. Further ones are told to their end.
+const MAX_PAUSED: usize = 256;
+const MAX_PAUSED_OF_CALLER: usize = 8;
+const MAX_PAUSED_BYTES: usize = 16 << 20;
+
 /// The sessions that wait for answers. The queries themselves lie in the sessions; one is answered at a time.
 #[derive(Default)]
 pub struct Answering {
     turns: Turns,
     /// What is told just now, and to whom.
     current: Option<(SessionId, Walk)>,
+    /// Answers of which a part was told.
+    paused: BTreeMap<SessionId, (Payer, Walk)>,
     /// Sessions that have too much to take, and when to look at them again.
     held_back: BTreeSet<(Payer, SessionId)>,
     retry_at: Duration,
@@ -45,6 +53,7 @@ impl Answering {
     pub fn leave(&mut self, payer: Payer, session: SessionId) {
         self.turns.leave(payer, session);
         self.held_back.remove(&(payer, session));
+        self.paused.remove(&session);
         if self.current.as_ref().is_some_and(|(current, _)| *current == session) {
             self.current = None;
         }
@@ -53,12 +62,14 @@ impl Answering {
     /// The chain is the same only up to `common`: what is told of a block that has been replaced is told anew, of the one
     /// that is the last then.
     pub fn chain_changed(&mut self, common: Height, hub: &mut Hub) {
-        let replaced = self.current.take_if(|(_, walk)| walk.height().is_some_and(|height| height > common));
-        if let Some((session, _)) = replaced
-            && let Some(state) = hub.session_mut(session)
-        {
-            state.queries.push_front(Query::LastBlock);
-            self.turns.enter(state.payer, session);
+        let is_replaced = |walk: &Walk| walk.height().is_some_and(|height| height > common);
+        let current = self.current.take_if(|(_, walk)| is_replaced(walk)).map(|(session, _)| session);
+        let paused = self.paused.extract_if(.., |_, (_, walk)| is_replaced(walk)).map(|(session, _)| session);
+        for session in paused.chain(current) {
+            if let Some(state) = hub.session_mut(session) {
+                state.queries.push_front(Query::LastBlock);
+                self.turns.enter(state.payer, session);
+            }
         }
     }
 
@@ -105,31 +116,54 @@ impl Answering {
 
     /// Goes on with an answer, if there is still somebody who waits for it.
     fn go_on(&mut self, session: SessionId, mut walk: Walk, means: &mut Means<'_>, budget: &mut u32) {
-        if means.hub.session(session).is_none() {
-            return;
-        }
+        let Some(state) = means.hub.session(session) else { return };
+        let (payer, connection) = (state.payer, state.transport.connection());
         if !walk.work(means, budget) {
-            self.current = Some((session, walk));
+            let is_full = means.effects.backlog(connection) >= means.settings.limits.query_backlog_bytes;
+            if !(is_full || self.turns.has_others(payer)) || !self.may_pause(payer, walk.held_bytes()) {
+                self.current = Some((session, walk));
+                return;
+            }
+            self.paused.insert(session, (payer, walk));
+            match is_full {
+                true => self.hold_back(payer, session, means.now),
+                false => self.turns.enter(payer, session),
+            }
         } else if let Some(failure) = walk.into_failure() {
             tell_failure(session, &failure, means);
         }
     }
 
-    /// Takes up the next query of a session.
+    /// Whether there is room for one more answer that waits.
+    fn may_pause(&self, payer: Payer, bytes: usize) -> bool {
+        let held: usize = self.paused.values().map(|(_, walk)| walk.held_bytes()).sum();
+        let of_caller = self.paused.values().filter(|(other, _)| *other == payer).count();
+        self.paused.len() < MAX_PAUSED && of_caller < MAX_PAUSED_OF_CALLER && held + bytes <= MAX_PAUSED_BYTES
+    }
+
+    fn hold_back(&mut self, payer: Payer, session: SessionId, now: Duration) {
+        self.turns.leave(payer, session);
+        if self.held_back.is_empty() {
+            self.retry_at = now + BACKLOG_PAUSE;
+        }
+        self.held_back.insert((payer, session));
+    }
+
+    /// Takes up what a session waits for, or its next query.
     fn begin(&mut self, payer: Payer, session: SessionId, means: &mut Means<'_>) {
         let Some(state) = means.hub.session_mut(session) else { return self.turns.leave(payer, session) };
         let connection = state.transport.connection();
         if means.effects.backlog(connection) >= means.settings.limits.query_backlog_bytes {
-            self.turns.leave(payer, session);
-            if self.held_back.is_empty() {
-                self.retry_at = means.now + BACKLOG_PAUSE;
-            }
-            self.held_back.insert((payer, session));
-            return;
+            return self.hold_back(payer, session, means.now);
         }
-        let query = state.queries.pop_front();
+        let paused = self.paused.remove(&session).map(|(_, walk)| walk);
+        let query = if paused.is_none() { state.queries.pop_front() } else { None };
         if state.queries.is_empty() {
             self.turns.leave(payer, session);
+        }
+        if let Some(walk) = paused {
+            self.current = Some((session, walk));
+            return;
         }
         if std::mem::take(&mut state.is_parked) {
             means.effects.resume(connection);
@@ -150,12 +184,15 @@ fn walk_of(query: Query, session: SessionId, means: &Means<'_>) -> Result<Walk, 
         Query::UnconfirmedTransfers(address) => {
             Ok(Walk::unconfirmed(means.facts.unconfirmed(&address, MAX_UNCONFIRMED_TOLD)?, audience))
         }
+        Query::Transfers(address) => {
+            let unconfirmed = means.facts.unconfirmed(&address, MAX_UNCONFIRMED_TOLD)?;
+            Ok(Walk::transfers(address, unconfirmed, audience, means))
+        }
+        Query::Mosaics(address) => Ok(Walk::owned(Ownership::Mosaics, address, audience)),
+        Query::MosaicDefinitions(address) => Ok(Walk::owned(Ownership::Definitions, address, audience)),
+        Query::Namespaces(address) => Ok(Walk::owned(Ownership::Namespaces, address, audience)),
+        Query::NodeInfo => Ok(Walk::node(audience, means)),
         Query::LastBlock => Ok(Walk::block(means.facts.height(), audience)),
-        Query::Transfers(_)
-        | Query::Mosaics(_)
-        | Query::MosaicDefinitions(_)
-        | Query::Namespaces(_)
-        | Query::NodeInfo => Err(FactsError("this node does not answer this request yet".into())),
     }
 }
 

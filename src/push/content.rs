@@ -52,6 +52,11 @@ impl Content {
         self.bare.as_ref().filter(|_| is_bare).unwrap_or(&self.usual)
     }
 
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.usual.len()
+    }
+
     /// Units of work that it took to make it.
     pub fn units(&self) -> u32 {
         units_of(self.usual.len())

@@ -43,7 +43,7 @@ mod turns;
 mod walk;
 
 pub use broker::{Broker, Figures};
-pub use facts::{AccountText, BlockText, Facts, FactsError};
+pub use facts::{AccountText, BlockText, Facts, FactsError, Owned, Ownership, Possessions, TransfersText};
 pub use query::Query;
 pub use session::{SessionId, Transport};
 pub use settings::{BlocksNewBody, Limits, Settings};

@@ -27,6 +27,8 @@ pub struct Publication {
     last_pattern: Option<Rc<str>>,
     /// Sessions subscribed to a pattern that the topic matches.
     by_pattern: BTreeSet<SessionId>,
+    /// The first session that may have to be told.
+    first: SessionId,
     /// The first session that may still have to be told.
     next: SessionId,
     /// The last session that is told.
@@ -40,7 +42,15 @@ impl Publication {
             Audience::Everybody => (SessionId(0), hub.last_session()),
             Audience::Only(session) => (session, session),
         };
-        Publication { topic: Rc::from(topic), audience, last_pattern: None, by_pattern: BTreeSet::new(), next, last }
+        Publication {
+            topic: Rc::from(topic),
+            audience,
+            last_pattern: None,
+            by_pattern: BTreeSet::new(),
+            first: next,
+            next,
+            last,
+        }
     }
 
     /// Looks for receivers until the units in `budget` are used up; says whether there are any once that is known.
@@ -75,6 +85,11 @@ impl Publication {
             self.next = SessionId(session.0 + 1);
         }
         true
+    }
+
+    /// Begins anew with another message on the same topic.
+    pub fn again(&mut self) {
+        self.next = self.first;
     }
 
     /// The next session to be told.

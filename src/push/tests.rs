@@ -1,6 +1,7 @@
 mod books;
 mod implicit_subscriptions;
 mod memory;
+mod owned;
 mod publishing;
 mod queries;
 mod registration;

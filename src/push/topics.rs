@@ -21,6 +21,17 @@ pub const UNCONFIRMED_OF: &str = "/unconfirmed/";
 /// What the topics of accounts begin with.
 pub const ACCOUNT_OF: &str = "/account/";
 
+/// What the topics of an account's newest transactions begin with.
+pub const RECENT_OF: &str = "/recenttransactions/";
+/// What the topics of an account's namespaces begin with.
+pub const NAMESPACES_OF: &str = "/account/namespace/owned/";
+/// What the topics of an account's mosaics begin with, and those of their definitions.
+pub const MOSAICS_OF: &str = "/account/mosaic/owned/";
+/// What the topics of the definitions of an account's mosaics begin with.
+pub const DEFINITIONS_OF: &str = "/account/mosaic/owned/definition/";
+/// The topic of the local node.
+pub const NODE_INFO: &str = "/node/info";
+
 /// A client may subscribe to destinations with these prefixes, compared as plain text.
 const BROKER_PREFIXES: [&str; 7] =
     ["/blocks", "/unconfirmed", "/errors", "/account", "/transactions", "/recenttransactions", "/node"];
@@ -87,6 +98,12 @@ impl Topics {
         self.patterns.range((after, Bound::Unbounded)).next()
     }
 
+    /// Whether anybody may be subscribed to a topic that begins so.
+    pub fn has_below(&self, start: &str) -> bool {
+        let first = self.exact.range((Rc::from(start), SessionId(0))..).next();
+        !self.patterns.is_empty() || first.is_some_and(|(topic, _)| topic.starts_with(start))
+    }
+
     /// Number of pairs of session and topic; patterns do not count.
     pub fn len(&self) -> usize {
         self.exact.len()
@@ -125,6 +142,18 @@ mod tests {
         }
         let from = |first| topics.subscribed(&text("/blocks"), SessionId(first)).map(|id| id.0).collect::<Vec<_>>();
         assert_eq!((from(0), from(4), from(10)), (vec![3, 7, 9], vec![7, 9], vec![]));
+    }
+
+    #[test]
+    fn whether_there_are_topics_that_begin_so_is_known() {
+        let mut topics = Topics::default();
+        topics.add(&text("/account/mosaic/x"), SessionId(1));
+        let below = |topics: &Topics| {
+            ["/account/", "/account/mosaic/", "/account/n", "/z"].map(|start| topics.has_below(start))
+        };
+        assert_eq!(below(&topics), [true, true, false, false]);
+        topics.add(&text("/b*"), SessionId(1));
+        assert_eq!(below(&topics), [true; 4], "a pattern may stand for anything");
     }
 
     #[test]

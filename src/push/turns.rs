@@ -49,6 +49,11 @@ impl Turns {
         line.last.map(|session| (payer, session))
     }
 
+    /// Whether sessions of other callers wait.
+    pub fn has_others(&self, payer: Payer) -> bool {
+        self.waiting.keys().any(|other| *other != payer)
+    }
+
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

@@ -8,9 +8,10 @@ use std::time::Duration;
 use super::content::Content;
 use super::hub::Hub;
 use super::publication::{Audience, Publication};
-use super::{AccountText, BlockText, Facts, FactsError, Settings, topics};
+use super::{AccountText, BlockText, Facts, FactsError, Owned, Ownership, SessionId, Settings, TransfersText, topics};
+use crate::api::long::Found;
 use crate::api::views::{TransactionMeta, TransactionPair};
-use crate::model::{Address, Body, Height, NetworkByte, Timestamp, Transaction};
+use crate::model::{Address, Body, Height, MosaicId, NetworkByte, Timestamp, Transaction};
 use crate::net::SharedPool;
 use crate::net::machine::Effects;
 
@@ -21,6 +22,10 @@ const UNCONFIRMED_HEIGHT: Height = Height((1 << 53) - 1);
 const TRANSACTIONS_AT_A_TIME: usize = 16;
 /// Units of work that it takes to read a transaction.
 const TRANSACTION_UNITS: u32 = 2;
+/// Memory that a walk takes besides what it makes, with transactions that were read ahead.
+const WALK_BYTES: usize = 16 * 1024;
+/// Units of work that it takes to look for the levy of a mosaic.
+const LEVY_UNITS: u32 = 4;
 
 /// What telling takes.
 pub struct Means<'a> {
@@ -54,6 +59,8 @@ pub struct Walk {
     concerned: VecDeque<Address>,
     /// The accounts that are to be told when all transactions of the block are.
     accounts: BTreeSet<Address>,
+    /// What is to be told after them of what accounts own.
+    owned: BTreeSet<(Ownership, Address)>,
     telling: Option<Telling>,
     failure: Option<FactsError>,
 }
@@ -102,6 +109,17 @@ enum Theme {
     /// The transaction in hand, with its meta data.
     Pair,
     Account(AccountText),
+    Transfers(TransfersText),
+    Node,
+    /// Each thing has a message of its own.
+    Owned(Owned),
+}
+
+/// What came of making the body of a message.
+enum Made {
+    Content(Content),
+    NotYet,
+    Nothing,
 }
 
 impl Walk {
@@ -126,6 +144,31 @@ impl Walk {
         Walk { accounts: BTreeSet::from([address]), ..Walk::new(audience, Ahead::Accounts) }
     }
 
+    /// The newest transactions of an account, and then those of the pool, for one who asks.
+    pub fn transfers(
+        address: Address,
+        unconfirmed: Vec<Rc<Transaction>>,
+        audience: Audience,
+        means: &Means<'_>,
+    ) -> Walk {
+        let mut walk = Walk::unconfirmed(unconfirmed, audience);
+        let topic = format!("{}{address}", topics::RECENT_OF);
+        walk.begin(&topic, Theme::Transfers(TransfersText::new(address)), means);
+        walk
+    }
+
+    /// What an account owns of a kind, for one who asks.
+    pub fn owned(kind: Ownership, address: Address, audience: Audience) -> Walk {
+        Walk { owned: BTreeSet::from([(kind, address)]), ..Walk::new(audience, Ahead::Accounts) }
+    }
+
+    /// The local node, for one who asks.
+    pub fn node(audience: Audience, means: &Means<'_>) -> Walk {
+        let mut walk = Walk::new(audience, Ahead::Accounts);
+        walk.begin(topics::NODE_INFO, Theme::Node, means);
+        walk
+    }
+
     fn new(audience: Audience, ahead: Ahead) -> Walk {
         Walk {
             audience,
@@ -134,6 +177,7 @@ impl Walk {
             subject: None,
             concerned: VecDeque::new(),
             accounts: BTreeSet::new(),
+            owned: BTreeSet::new(),
             telling: None,
             failure: None,
         }
@@ -167,10 +211,26 @@ impl Walk {
         self.failure
     }
 
+    /// Bytes of memory that it holds, roughly.
+    pub fn held_bytes(&self) -> usize {
+        let telling = self.telling.as_ref().map_or(0, |telling| {
+            let made = telling.content.as_ref().map_or(0, Content::len);
+            made + match &telling.theme {
+                Theme::Block(block) => block.text.capacity(),
+                Theme::Account(account) => account.text.capacity(),
+                Theme::Transfers(list) => list.text.capacity(),
+                Theme::Owned(owned) => owned.held_bytes(),
+                Theme::Height(_) | Theme::Transaction | Theme::Pair | Theme::Node => 0,
+            }
+        });
+        let accounts = self.accounts.len() + self.owned.len() + self.concerned.len();
+        WALK_BYTES + telling + accounts * 2 * size_of::<Address>()
+    }
+
     fn is_over(&self) -> bool {
         self.subject.is_none()
             && match &self.ahead {
-                Ahead::Accounts => self.accounts.is_empty(),
+                Ahead::Accounts => self.accounts.is_empty() && self.owned.is_empty(),
                 Ahead::Unconfirmed(transactions) => transactions.is_empty(),
                 Ahead::Height(_) | Ahead::Block(_) | Ahead::Transactions { .. } => false,
             }
@@ -201,6 +261,7 @@ impl Walk {
             Ahead::Transactions(remaining) => match remaining.next(means, budget) {
                 Ok(Some(transaction)) => {
                     let (height, topic) = (remaining.height, topics::TRANSACTIONS_OF);
+                    self.note_owners(&transaction, means, budget);
                     self.take_up(Subject { transaction, height, topic, content: None }, means, budget);
                     self.accounts.extend(&self.concerned);
                 }
@@ -224,6 +285,8 @@ impl Walk {
                         Theme::Account(AccountText::new(address)),
                         means,
                     );
+                } else if let Some((kind, address)) = self.owned.pop_first() {
+                    self.begin(&topic_of(kind, &address), Theme::Owned(Owned::new(kind, address)), means);
                 }
             }
         }
@@ -256,6 +319,20 @@ impl Walk {
         self.subject = Some(subject);
     }
 
+    /// Notes of whom is told at the end what they own, as a transaction changes it: registered or not, if somebody hears.
+    fn note_owners(&mut self, transaction: &Transaction, means: &Means<'_>, budget: &mut u32) {
+        if !hears_of_owners(means.hub) {
+            return;
+        }
+        let mut owners = Vec::new();
+        if let Err(failure) = owners_changed(transaction, means, budget, &mut owners) {
+            self.fail(failure);
+        }
+        *budget = budget.saturating_sub(owners.len() as u32);
+        owners.retain(|(kind, address)| is_heard(&topic_of(*kind, address), self.audience, means.hub));
+        self.owned.extend(owners);
+    }
+
     fn begin(&mut self, topic: &str, theme: Theme, means: &Means<'_>) {
         let publication = Publication::new(topic, self.audience, means.hub);
         self.telling = Some(Telling { publication, theme, content: None });
@@ -263,62 +340,84 @@ impl Walk {
 
     /// Goes on with a publication; true when it is finished.
     fn tell(&mut self, telling: &mut Telling, means: &mut Means<'_>, budget: &mut u32) -> bool {
-        if telling.content.is_none() {
-            match telling.publication.find(means.hub, budget) {
-                None => return false,
-                Some(false) => return true,
-                Some(true) => {}
-            }
-            // What may be long is written first, in steps.
-            let written = match &mut telling.theme {
-                Theme::Block(block) => means.facts.write_block(block, budget),
-                Theme::Account(account) => means.facts.write_account(account, budget),
-                Theme::Height(_) | Theme::Transaction | Theme::Pair => Ok(true),
+        loop {
+            let content = match telling.content.take() {
+                Some(content) => content,
+                None => {
+                    match telling.publication.find(means.hub, budget) {
+                        None => return false,
+                        Some(false) => return true,
+                        Some(true) => {}
+                    }
+                    match self.make(&mut telling.theme, means, budget) {
+                        Ok(Made::Content(content)) => content,
+                        Ok(Made::NotYet) => return false,
+                        Ok(Made::Nothing) => return true,
+                        Err(failure) => {
+                            self.fail(failure);
+                            return true;
+                        }
+                    }
+                }
             };
-            match written {
-                Ok(true) => {}
-                Ok(false) => return false,
-                Err(failure) => {
-                    self.fail(failure);
-                    return true;
-                }
+            if !telling.publication.deliver(&content, means.hub, means.effects, budget) {
+                telling.content = Some(content);
+                return false;
             }
-            match self.content(&mut telling.theme, means, budget) {
-                Ok(None) => return true,
-                Ok(content) => telling.content = content,
-                Err(failure) => {
-                    self.fail(failure);
-                    return true;
-                }
+            if !matches!(telling.theme, Theme::Owned(_)) {
+                return true;
+            }
+            telling.publication.again();
+            if *budget == 0 {
+                return false;
             }
         }
-        let Some(content) = &telling.content else { return true };
-        telling.publication.deliver(content, means.hub, means.effects, budget)
     }
 
-    /// The body of a message.
-    fn content(
-        &mut self,
-        theme: &mut Theme,
-        means: &Means<'_>,
-        budget: &mut u32,
-    ) -> Result<Option<Content>, FactsError> {
-        let pool = means.pool;
-        let content = match theme {
-            Theme::Height(height) => Content::height(*height, means.settings.blocks_new, pool),
-            Theme::Block(block) => Content::of(std::mem::take(&mut block.text), pool),
-            Theme::Account(account) => Content::of(std::mem::take(&mut account.text), pool),
-            Theme::Transaction | Theme::Pair => {
-                let Some(subject) = &mut self.subject else { return Ok(None) };
-                match (&theme, &subject.content) {
-                    (Theme::Transaction, _) => Content::view(&*subject.transaction, pool),
-                    (_, Some(content)) => return Ok(Some(content.clone())),
-                    (_, None) => subject.content.insert(pair(&subject.transaction, subject.height, pool)).clone(),
-                }
+    /// Makes the body of a message, or of the next one. What may be long is written in steps.
+    fn make(&mut self, theme: &mut Theme, means: &Means<'_>, budget: &mut u32) -> Result<Made, FactsError> {
+        let facts = means.facts;
+        let is_written = match theme {
+            Theme::Block(block) => facts.write_block(block, budget)?,
+            Theme::Account(account) => facts.write_account(account, budget)?,
+            Theme::Transfers(list) => facts.write_transfers(list, budget)?,
+            Theme::Owned(_) | Theme::Node | Theme::Height(_) | Theme::Transaction | Theme::Pair => true,
+        };
+        if !is_written {
+            return Ok(Made::NotYet);
+        }
+        let text = match theme {
+            Theme::Block(block) => std::mem::take(&mut block.text),
+            Theme::Account(account) => std::mem::take(&mut account.text),
+            Theme::Transfers(list) => std::mem::take(&mut list.text),
+            Theme::Owned(owned) => match facts.next_owned(owned, budget)? {
+                Found::One(text) => text,
+                Found::NotYet => return Ok(Made::NotYet),
+                Found::End => return Ok(Made::Nothing),
+            },
+            Theme::Node => facts.node_info()?,
+            Theme::Height(_) | Theme::Transaction | Theme::Pair => {
+                let content = self.short_content(theme, means);
+                *budget = budget.saturating_sub(content.as_ref().map_or(0, Content::units));
+                return Ok(content.map_or(Made::Nothing, Made::Content));
             }
         };
+        let content = Content::of(text, means.pool);
         *budget = budget.saturating_sub(content.units());
-        Ok(Some(content))
+        Ok(Made::Content(content))
+    }
+
+    /// The body of a message that tells of a height or of the transaction in hand.
+    fn short_content(&mut self, theme: &Theme, means: &Means<'_>) -> Option<Content> {
+        if let Theme::Height(height) = theme {
+            return Some(Content::height(*height, means.settings.blocks_new, means.pool));
+        }
+        let subject = self.subject.as_mut()?;
+        Some(match (theme, &subject.content) {
+            (Theme::Transaction, _) => Content::view(&*subject.transaction, means.pool),
+            (_, Some(content)) => content.clone(),
+            (_, None) => subject.content.insert(pair(&subject.transaction, subject.height, means.pool)).clone(),
+        })
     }
 
     fn fail(&mut self, failure: FactsError) {
@@ -332,7 +431,7 @@ impl Walk {
 impl Remaining {
     /// The next transaction. None are read if nobody could be told of them.
     fn next(&mut self, means: &Means<'_>, budget: &mut u32) -> Result<Option<Rc<Transaction>>, FactsError> {
-        if means.hub.registry().len() == 0 {
+        if means.hub.registry().len() == 0 && !hears_of_owners(means.hub) {
             return Ok(None);
         }
         if self.read.is_empty() {
@@ -370,6 +469,69 @@ fn concern(transaction: &Transaction, means: &Means<'_>, found: &mut Vec<Address
         Body::MosaicSupplyChange(body) => found.extend(means.facts.levy_recipient(&body.mosaic)?),
         Body::Multisig(body) => concern(&body.inner, means, found)?,
         Body::ProvisionNamespace(_) | Body::Cosignature(_) => {}
+    }
+    Ok(())
+}
+
+/// The topic of what an account owns.
+fn topic_of(kind: Ownership, address: &Address) -> String {
+    let start = match kind {
+        Ownership::Namespaces => topics::NAMESPACES_OF,
+        Ownership::Definitions => topics::DEFINITIONS_OF,
+        Ownership::Mosaics => topics::MOSAICS_OF,
+    };
+    format!("{start}{address}")
+}
+
+/// Whether anybody may hear of what accounts own.
+fn hears_of_owners(hub: &Hub) -> bool {
+    [topics::NAMESPACES_OF, topics::MOSAICS_OF].iter().any(|start| hub.topics().has_below(start))
+}
+
+/// Whether anybody of an audience may hear a message on a topic.
+fn is_heard(topic: &str, audience: Audience, hub: &Hub) -> bool {
+    match audience {
+        Audience::Only(session) => hub.session(session).is_some_and(|state| state.subscriptions.matches(topic)),
+        Audience::Everybody => {
+            let topics = hub.topics();
+            topics.pattern_count() > 0 || topics.subscribed(&Rc::from(topic), SessionId(0)).next().is_some()
+        }
+    }
+}
+
+/// Appends who owns something else since a confirmed transaction, and of which kind.
+fn owners_changed(
+    transaction: &Transaction,
+    means: &Means<'_>,
+    budget: &mut u32,
+    found: &mut Vec<(Ownership, Address)>,
+) -> Result<(), FactsError> {
+    let acting = transaction.inner().unwrap_or(transaction);
+    let signer = acting.signer_address(means.network);
+    let mut levy_of = |mosaic: &MosaicId| {
+        *budget = budget.saturating_sub(LEVY_UNITS);
+        means.facts.levy_recipient(mosaic)
+    };
+    let mut accounts = vec![signer];
+    match &acting.body {
+        Body::Transfer(body) if body.other_mosaics().next().is_some() => {
+            accounts.extend([transaction.signer_address(means.network), body.recipient]);
+            for mosaic in body.other_mosaics() {
+                accounts.extend(levy_of(&mosaic.id)?);
+            }
+        }
+        Body::MosaicDefinitionCreation(body) => {
+            accounts.extend(body.definition.levy.as_ref().map(|levy| levy.recipient))
+        }
+        Body::MosaicSupplyChange(body) => accounts.extend(levy_of(&body.mosaic)?),
+        Body::ProvisionNamespace(_) => {
+            found.push((Ownership::Namespaces, signer));
+            return Ok(());
+        }
+        _ => return Ok(()),
+    }
+    for kind in [Ownership::Definitions, Ownership::Mosaics] {
+        found.extend(accounts.iter().map(|account| (kind, *account)));
     }
     Ok(())
 }

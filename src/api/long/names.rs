@@ -1,16 +1,15 @@
 //! The namespaces of an account.
 
-use super::{LongView, OpenList, Sheet, held_by};
+use super::{Found, Items};
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
-use crate::api::views::DataGap;
+use crate::api::views::Namespace;
 use crate::model::{Address, NamespaceId};
-use crate::net::machine::Taken;
 use crate::state::catalogue::ProvisionWalk;
 use crate::store::StoreError;
 
-/// Writes the namespaces that are active and that an account rented once, all or those below another.
+/// The namespaces that are active and that an account rented once, all or those below another.
 pub struct RentedNames {
     owner: Address,
     /// `None` if there are none.
@@ -19,7 +18,8 @@ pub struct RentedNames {
     left: usize,
     /// The name of the last one; a name may have many.
     last: Option<NamespaceId>,
-    list: Option<OpenList>,
+    /// Those that somebody else has rented since are left out.
+    only_current: bool,
 }
 
 impl RentedNames {
@@ -31,39 +31,46 @@ impl RentedNames {
         provisions: usize,
     ) -> Result<RentedNames, StoreError> {
         let walk = ProvisionWalk::new(view.snapshot, owner, parent)?;
-        Ok(RentedNames { owner, walk, left: provisions, last: None, list: None })
+        Ok(RentedNames { owner, walk, left: provisions, last: None, only_current: false })
+    }
+
+    /// The same without those that somebody else has rented since.
+    pub fn current(self) -> RentedNames {
+        RentedNames { only_current: true, ..self }
     }
 }
 
-impl LongView for RentedNames {
-    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
-        let RentedNames { owner, walk, left, last, list } = self;
-        let list = list.get_or_insert_with(|| OpenList::open(sheet, &DataGap));
-        let is_at_end = match walk {
-            Some(walk) => walk.go_on(view.snapshot, |name, is_wanted| {
-                budget.spend(cost::STEP);
-                if is_wanted {
-                    *left = left.saturating_sub(1);
-                    if last.as_ref() != Some(&name) {
-                        budget.spend(cost::NAMESPACE);
-                        *last = Some(name.clone());
-                        if view.is_active(&name)? {
-                            list.push(sheet, &view.rented(owner, name)?);
-                        }
-                    }
+impl Items for RentedNames {
+    type Item = Namespace;
+
+    fn next(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<Found<Namespace>, Failure> {
+        let RentedNames { owner, walk, left, last, only_current } = self;
+        let Some(walk) = walk.as_mut().filter(|_| *left > 0) else { return Ok(Found::End) };
+        let mut found = None;
+        let is_at_end = walk.go_on(view.snapshot, |name, is_wanted| {
+            budget.spend(cost::STEP);
+            if is_wanted {
+                *left -= 1;
+                if last.as_ref() != Some(&name) {
+                    budget.spend(cost::NAMESPACE);
+                    *last = Some(name.clone());
+                    found = match only_current {
+                        true => view.namespace(&name)?.filter(|namespace| namespace.owner == *owner),
+                        false if view.is_active(&name)? => Some(view.rented(owner, name)?),
+                        false => None,
+                    };
                 }
-                Ok(*left > 0 && !budget.is_spent())
-            })?,
-            None => true,
-        };
-        if !is_at_end && *left > 0 {
-            return Ok(Taken::Unfinished);
-        }
-        list.close(sheet);
-        Ok(Taken::Done)
+            }
+            Ok(found.is_none() && *left > 0 && !budget.is_spent())
+        })?;
+        Ok(match found {
+            Some(namespace) => Found::One(namespace),
+            None if is_at_end || *left == 0 => Found::End,
+            None => Found::NotYet,
+        })
     }
 
     fn held_bytes(&self) -> usize {
-        held_by(&self.list)
+        0
     }
 }

@@ -1,90 +1,86 @@
 //! The mosaics of accounts: anybody can send any number of kinds to any account.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::vec;
 
-use super::{LongView, OpenList, Sheet, held_by};
+use super::{Found, Items};
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
-use crate::api::views::DataGap;
-use crate::model::{Address, MosaicId};
-use crate::net::machine::Taken;
+use crate::model::{Address, Mosaic, MosaicDefinition, MosaicId};
 
 /// Mosaics of an account that are looked for at a time.
 const CHUNK: usize = 32;
 /// Memory that the name of a mosaic takes, roughly.
 const ID_BYTES: usize = 160;
 
-/// Writes what an account has: `nem:xem` first, then the other mosaics in which it is invested, by text.
+/// What an account has: `nem:xem` first, then the other mosaics in which it is invested, by text.
 pub struct OwnedMosaics {
     account: Address,
-    after: Option<MosaicId>,
-    list: Option<OpenList>,
+    has_begun: bool,
+    /// Those that were found and are still to come.
+    ahead: vec::IntoIter<MosaicId>,
+    /// Where to look for more, if there may be any.
+    after: Option<Option<MosaicId>>,
 }
 
 impl OwnedMosaics {
     /// Of the account of an address.
     pub fn new(account: Address) -> OwnedMosaics {
-        OwnedMosaics { account, after: None, list: None }
+        OwnedMosaics { account, has_begun: false, ahead: Vec::new().into_iter(), after: Some(None) }
     }
 }
 
-impl LongView for OwnedMosaics {
-    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
-        if self.list.is_none() {
-            let mut list = OpenList::open(sheet, &DataGap);
-            list.push(sheet, &view.currency_of(&self.account)?);
-            self.list = Some(list);
+impl Items for OwnedMosaics {
+    type Item = Mosaic;
+
+    fn next(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<Found<Mosaic>, Failure> {
+        if !self.has_begun {
+            self.has_begun = true;
+            budget.spend(cost::MOSAIC);
+            return Ok(Found::One(view.currency_of(&self.account)?));
         }
-        let Some(list) = &mut self.list else { return Ok(Taken::Done) };
         loop {
-            let part = view.holdings_after(&self.account, self.after.as_ref(), CHUNK)?;
-            budget.spend(cost::HOLDINGS);
-            for id in part.ids {
-                if let Some(mosaic) = view.owned(&self.account, id.clone())? {
-                    list.push(sheet, &mosaic);
-                }
-                self.after = Some(id);
+            for id in self.ahead.by_ref() {
                 budget.spend(cost::MOSAIC);
+                if let Some(mosaic) = view.owned(&self.account, id)? {
+                    return Ok(Found::One(mosaic));
+                }
                 if budget.is_spent() {
-                    return Ok(Taken::Unfinished);
+                    return Ok(Found::NotYet);
                 }
             }
-            if part.last.is_none() {
-                list.close(sheet);
-                return Ok(Taken::Done);
-            }
-            self.after = part.last;
+            let Some(after) = self.after.take() else { return Ok(Found::End) };
+            let part = view.holdings_after(&self.account, after.as_ref(), CHUNK)?;
+            budget.spend(cost::HOLDINGS);
+            self.ahead = part.ids.into_iter();
+            self.after = part.last.map(Some);
             if budget.is_spent() {
-                return Ok(Taken::Unfinished);
+                return Ok(Found::NotYet);
             }
         }
     }
 
     fn held_bytes(&self) -> usize {
-        held_by(&self.list)
+        self.ahead.len() * ID_BYTES
     }
 }
 
-/// Writes the definitions of all mosaics that accounts have, of those in which their levies are paid, and of `nem:xem`,
-/// each once, by text. First all are found, then they are written.
+/// The definitions of all mosaics that accounts have, of those in which their levies are paid, and of `nem:xem`, each
+/// once, by text. First all are found, then they are read.
 pub struct OwnedDefinitions {
     accounts: vec::IntoIter<Address>,
     /// The account whose mosaics are looked at, and the last of them that was.
     account: Option<(Address, Option<MosaicId>)>,
     found: BTreeSet<MosaicId>,
-    list: Option<OpenList>,
-    /// The last mosaic that was written.
-    after: Option<MosaicId>,
+    /// Whether all have been found.
+    has_all: bool,
 }
 
 impl OwnedDefinitions {
     /// Of the accounts of some addresses.
     pub fn new(accounts: Vec<Address>) -> OwnedDefinitions {
-        let found = BTreeSet::new();
-        OwnedDefinitions { accounts: accounts.into_iter(), account: None, found, list: None, after: None }
+        OwnedDefinitions { accounts: accounts.into_iter(), account: None, found: BTreeSet::new(), has_all: false }
     }
 
     /// Looks at the mosaics of the next few accounts; whether all have been looked at.
@@ -137,28 +133,27 @@ fn note(
     Ok(())
 }
 
-impl LongView for OwnedDefinitions {
-    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
-        if self.list.is_none() && !self.find(view, budget)? {
-            return Ok(Taken::Unfinished);
+impl Items for OwnedDefinitions {
+    type Item = MosaicDefinition;
+
+    fn next(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<Found<MosaicDefinition>, Failure> {
+        if !self.has_all {
+            self.has_all = self.find(view, budget)?;
         }
-        let list = self.list.get_or_insert_with(|| OpenList::open(sheet, &DataGap));
-        let after = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-        for id in self.found.range((after, Bound::Unbounded)) {
-            if let Some(definition) = view.mosaic_definition(id)? {
-                list.push(sheet, &definition);
-            }
+        while self.has_all {
+            let Some(id) = self.found.pop_first() else { return Ok(Found::End) };
             budget.spend(cost::DEFINITION);
+            if let Some(definition) = view.mosaic_definition(&id)? {
+                return Ok(Found::One(definition));
+            }
             if budget.is_spent() {
-                self.after = Some(id.clone());
-                return Ok(Taken::Unfinished);
+                break;
             }
         }
-        list.close(sheet);
-        Ok(Taken::Done)
+        Ok(Found::NotYet)
     }
 
     fn held_bytes(&self) -> usize {
-        held_by(&self.list) + self.accounts.len() * size_of::<Address>() + self.found.len() * ID_BYTES
+        self.accounts.len() * size_of::<Address>() + self.found.len() * ID_BYTES
     }
 }

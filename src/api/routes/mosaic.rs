@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
 use crate::api::long::{
-    DefinitionRows, ExpiredMosaics, OwnedDefinitions, OwnedMosaics, PageWriter, SupplyAtHeight, SupplyBatch,
+    DefinitionRows, ExpiredMosaics, ListWriter, OwnedDefinitions, OwnedMosaics, PageWriter, SupplyAtHeight, SupplyBatch,
 };
 use crate::api::views::MosaicSupply;
 use crate::codec::mosaic::read_mosaic_id;
@@ -106,25 +106,25 @@ fn is_active(call: &Call<'_>, namespace: &NamespaceId) -> Result<bool, Failure> 
 
 /// Answers with a list of nothing.
 fn send_nothing(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send_long(OwnedDefinitions::new(Vec::new()))
+    call.send_long(ListWriter::new(OwnedDefinitions::new(Vec::new())))
 }
 
 /// `GET /account/mosaic/owned`
 pub fn owned(call: &mut Call<'_>) -> Result<(), Failure> {
     let account = call.address()?;
-    call.send_long(OwnedMosaics::new(account))
+    call.send_long(ListWriter::new(OwnedMosaics::new(account)))
 }
 
 /// `GET /account/mosaic/owned/definition`
 pub fn owned_definitions(call: &mut Call<'_>) -> Result<(), Failure> {
     let account = call.address()?;
-    call.send_long(OwnedDefinitions::new(vec![account]))
+    call.send_long(ListWriter::new(OwnedDefinitions::new(vec![account])))
 }
 
 /// `POST /account/mosaic/owned/definition/batch`
 pub fn owned_definitions_of_all(call: &mut Call<'_>) -> Result<(), Failure> {
     let Accounts(accounts) = call.body()?;
-    call.send_long(OwnedDefinitions::new(accounts))
+    call.send_long(ListWriter::new(OwnedDefinitions::new(accounts)))
 }
 
 /// `GET /mosaic/supply`

@@ -2,7 +2,7 @@
 
 use crate::api::call::Call;
 use crate::api::failure::Failure;
-use crate::api::long::{PageWriter, RentedNames, RootRows};
+use crate::api::long::{ListWriter, PageWriter, RentedNames, RootRows};
 
 /// `GET /namespace`
 pub fn by_name(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -22,5 +22,5 @@ pub fn roots(call: &mut Call<'_>) -> Result<(), Failure> {
 pub fn by_owner(call: &mut Call<'_>) -> Result<(), Failure> {
     let (owner, parent) = (call.address()?, call.parent()?);
     let names = RentedNames::new(call.view, owner, parent.as_ref(), call.page()?.size)?;
-    call.send_long(names)
+    call.send_long(ListWriter::new(names))
 }

@@ -1,0 +1,75 @@
+//! The parameters of lists: pages of anything, by any text.
+
+use serde_json::Value;
+
+use crate::interface;
+
+/// Separates the records of an input: each is a byte that names a list, and the parameters as text.
+pub const SEPARATOR: u8 = 0xff;
+
+/// An account of the chain that has transactions, namespaces and mosaics.
+const OWNER: &str = "TDJBL52U7T7OFQM7ZVVOZNDULZORAV672XP43BBM";
+/// Lists, and whether they are given in pages.
+const LISTS: [(&str, bool); 10] = [
+    ("/account/transfers/all", true),
+    ("/account/transfers/incoming", true),
+    ("/account/transfers/outgoing", true),
+    ("/namespace/root/page", true),
+    ("/namespace/mosaic/definition/page", true),
+    ("/mosaic/definition/page", true),
+    ("/account/mosaic/definition/page", true),
+    ("/account/namespace/page", true),
+    ("/account/mosaic/owned", false),
+    ("/account/mosaic/owned/definition", false),
+];
+/// Entries of a page at most.
+const MAX_PAGE: usize = 100;
+
+/// Whatever parameters say, a list is answered, in whatever steps, by an error of the client or by a list: at most as
+/// many entries as a page may have, the highest number first, and none from the number on that was given.
+pub fn check(data: &[u8]) -> usize {
+    let records = data.split(|byte| *byte == SEPARATOR).filter_map(|record| record.split_first());
+    records.filter(|(list, parameters)| is_listed(**list, parameters)).count()
+}
+
+/// Whether a list was given.
+fn is_listed(list: u8, parameters: &[u8]) -> bool {
+    let (path, is_paged) = LISTS[usize::from(list) % LISTS.len()];
+    let mut query = encoded(parameters);
+    if !query.contains("address=") {
+        query += &format!("&address={OWNER}");
+    }
+    let Some((status, body)) = interface::get(&format!("{path}?{query}")) else { return false };
+    assert!(matches!(status, 200 | 400 | 404 | 500), "{status} for {path}?{query}");
+    let body: Value = serde_json::from_slice(&body).expect("JSON");
+    if status != 200 {
+        assert_eq!(body["status"], status);
+        return false;
+    }
+    let entries = body["data"].as_array().expect("a list");
+    assert!(!is_paged || entries.len() <= MAX_PAGE, "{} entries for {path}?{query}", entries.len());
+    let numbers: Vec<i64> = entries.iter().filter_map(|entry| entry["meta"]["id"].as_i64()).collect();
+    assert!(numbers.is_sorted_by(|one, next| one > next), "{numbers:?} for {path}?{query}");
+    if let (Some(first), Some(below)) = (numbers.first(), only_id(&query)) {
+        assert!(*first < below, "{first} for {path}?{query}");
+    }
+    true
+}
+
+/// The parameters as a client would send them: what is not plain is escaped.
+fn encoded(parameters: &[u8]) -> String {
+    let escape = |byte: &u8| match byte {
+        b'=' | b'&' | b'.' | b'-' | b'_' | b':' => char::from(*byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
+        byte => format!("%{byte:02x}"),
+    };
+    parameters.iter().map(escape).collect()
+}
+
+/// The parameter `id`, if it is given once and a plain number.
+fn only_id(query: &str) -> Option<i64> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let mut given = pairs.filter(|(name, _)| name.eq_ignore_ascii_case("id"));
+    let (first, second) = (given.next(), given.next());
+    first.filter(|_| second.is_none()).and_then(|(_, text)| text.parse().ok())
+}
