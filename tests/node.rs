@@ -517,6 +517,39 @@ fn a_node_that_has_not_joined_its_network_takes_no_transaction() {
 }
 
 #[test]
+fn a_node_is_booted_harvests_with_its_key_and_is_ended_by_requests() {
+    let (node, _folder) = node_at(TIP, &["--clock", "100000+", "--set", "nis.shouldAutoBoot=false"]);
+    let mut client = Client::connect(node.http);
+    let status = |client: &mut Client| client.get("/status").json()["code"].clone();
+    assert_eq!(status(&mut client), 3);
+    let boot = json!({
+        "identity": { "private-key": private_key("harvester1"), "name": "by hand" },
+        "endpoint": { "protocol": "http", "host": "127.0.0.1", "port": 7890 },
+        "metaData": { "application": "test" },
+    });
+    let booted = |client: &mut Client| {
+        client.send(post("/node/boot", &boot.to_string()));
+        let answer = client.answer();
+        (answer.status, answer.body.len())
+    };
+    assert_eq!(booted(&mut client), (200, 0));
+    assert_eq!((status(&mut client), booted(&mut client).0), (7.into(), 503));
+    assert_eq!(client.get("/node/info").json()["identity"]["name"], "by hand");
+    // The clock is a day behind the last block, so that the first attempt hits.
+    let begun = Instant::now();
+    while client.height() == TIP {
+        assert!(begun.elapsed() < PATIENCE, "nothing was harvested");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let made = || [(); 2].map(|()| Client::connect(node.http).get("/account/generate").json()["privateKey"].clone());
+    let [one, other] = made();
+    assert_ne!(one, other);
+    let answer = client.get("/shutdown");
+    assert_eq!((answer.status, answer.body.len()), (200, 0));
+    node.process.ended_within(SOON).expect_success();
+}
+
+#[test]
 fn a_transaction_leaves_the_pool_when_its_deadline_has_passed() {
     let (node, _folder) = node_at(TIP, &["--clock", "7200+"]);
     let mut client = Client::connect(node.http);

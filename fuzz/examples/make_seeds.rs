@@ -707,6 +707,38 @@ fn interfaces(vectors: &Value) {
             paths.map(|path| get(&if path.ends_with('=') { format!("{path}{OWNER}") } else { path.to_owned() }));
         seeds.add(name, &records(&[(interface::REMOTE, lines.concat())]));
     }
+    let past = ["forwarded?x=", "batch?x="].map(|path| get(&format!("/account/get/{path}&address={OWNER}")));
+    let history = format!("/account/historical/get?startHeight=1&endHeight=52&increment=5&address={OWNER}");
+    let others = ["/account/status?x=", "/account/harvests?id=50&pageSize=7"];
+    let others = others.map(|path| get(&format!("{path}&address={OWNER}"))).concat();
+    let list = get("/account/importances") + &get("/local/mosaics/expired?height=50") + &get(&history);
+    seeds.add("past", &records(&[(interface::REMOTE, past.concat() + &others), (0, list)]));
+    let batch = format!(r#"{{"data":[{{"account":"{OWNER}"}},{{"account":"{OWNER}"}}]}}"#);
+    let histories = format!(
+        r#"{{"accounts":[{{"account":"{OWNER}"}}],"startHeight":1,"endHeight":52,"incrementBy":5}}"#
+    );
+    let supplies = r#"{"data":[{"namespaceId":"nem","name":"xem"}]}"#;
+    seeds.add(
+        "batches",
+        &records(&[
+            (interface::REMOTE, post("/account/get/batch", "", &batch)),
+            (0, post("/account/historical/get/batch", "", &histories) + &post("/mosaic/supply/batch", "", supplies)),
+        ]),
+    );
+    let explorer = post("/local/block/at", "", r#"{"height":52}"#)
+        + &post("/local/chain/blocks-after", "Accept: application/binary\r\n", r#"{"height":42}"#);
+    seeds.add("explorer", &records(&[(0, explorer + &get("/local/mosaic/definition/supply?mosaicId=nem:xem"))]));
+    let asked = |entity: &str| format!(r#"{{"entity":{entity},"challenge":{{"data":"00ff"}}}}"#);
+    let peer = post("/chain/score", "", r#"{"data":"00"}"#)
+        + &post("/block/at", "", &asked(r#"{"height":7}"#))
+        + &post("/chain/hashes-from", "", &asked(r#"{"height":7}"#))
+        + &post("/chain/blocks-after", "", &asked(r#"{"height":7,"minBlocks":10,"maxTransactions":130}"#))
+        + &post("/transactions/unconfirmed", "", &asked(r#"{"hashShortIds":[{"hashShortId":-6}]}"#))
+        + &post("/node/cysm", "", r#"{"protocol":"http","host":"a.example","port":7890}"#);
+    seeds.add("peer", &records(&[(interface::REMOTE, peer)]));
+    let node = r#"{"identity":{"private-key":"01"},"endpoint":{"protocol":"http","host":"127.0.0.1","port":1},"metaData":{"application":"x"}}"#;
+    let life = post("/node/boot", "", node) + &get("/node/peer-list/all") + &get("/shutdown");
+    seeds.add("life", &records(&[(interface::REMOTE, life.clone()), (0, life)]));
     let block = post("/block/at/public", "Accept-Encoding: gzip\r\n", r#"{"height":52}"#);
     let binary = post("/block/at/public", "Accept: application/binary\r\n", r#"{"height":1}"#);
     seeds.add(

@@ -340,7 +340,7 @@ impl<'g> Scene<'g> {
 
     /// What the pool holds, in the order in which it came in.
     fn contents(&self) -> Vec<Transaction> {
-        self.pool.unknown_to(&BTreeSet::new())
+        self.pool.unknown_to(&BTreeSet::new()).iter().map(|one| (**one).clone()).collect()
     }
 
     fn told(&mut self) -> Vec<Rc<Transaction>> {
