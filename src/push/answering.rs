@@ -97,8 +97,8 @@ impl Answering {
                     session
                 }
             };
-            if let Some(state) = means.hub.session(charged) {
-                means.effects.charge(state.transport.connection(), before - *budget);
+            if let Some(state) = means.hub.session_mut(charged) {
+                state.outlet.charge(before - *budget, means.effects);
             }
         }
     }
@@ -118,8 +118,7 @@ impl Answering {
     /// Takes up the next query of a session.
     fn begin(&mut self, payer: Payer, session: SessionId, means: &mut Means<'_>) {
         let Some(state) = means.hub.session_mut(session) else { return self.turns.leave(payer, session) };
-        let connection = state.transport.connection();
-        if means.effects.backlog(connection) >= means.settings.limits.query_backlog_bytes {
+        if state.outlet.backlog(means.effects) >= means.settings.limits.query_backlog_bytes {
             self.turns.leave(payer, session);
             if self.held_back.is_empty() {
                 self.retry_at = means.now + BACKLOG_PAUSE;
@@ -132,7 +131,7 @@ impl Answering {
             self.turns.leave(payer, session);
         }
         if std::mem::take(&mut state.is_parked) {
-            means.effects.resume(connection);
+            state.outlet.reader().into_iter().for_each(|connection| means.effects.resume(connection));
         }
         let Some(query) = query else { return };
         match walk_of(query, session, means) {
