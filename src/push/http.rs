@@ -416,9 +416,7 @@ mod tests {
         }
         let long = "x".repeat(MAX_SESSION_NAME_BYTES + 1);
         let long = format!("1/{long}/xhr");
-        for path in
-            ["1/a.b/xhr", "1.2/ab/xhr", "1/2/3/xhr", "1//xhr", "/2/xhr",  "1/2/other", "1/2/xhr;x", &long]
-        {
+        for path in ["1/a.b/xhr", "1.2/ab/xhr", "1/2/3/xhr", "1//xhr", "/2/xhr", "1/2/other", "1/2/xhr;x", &long] {
             assert_eq!(called("POST", path), (None, 404), "{path}");
         }
     }
