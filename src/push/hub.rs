@@ -285,6 +285,13 @@ impl Hub {
         self.sessions.len()
     }
 
+    /// Whether nothing is left of connections, names and what is due.
+    #[cfg(test)]
+    pub fn is_clear(&self) -> bool {
+        let no_mailbox = self.mailboxes.is_empty() && self.mailboxes_by_payer.is_empty();
+        self.carriers.is_empty() && self.agenda.is_empty() && no_mailbox
+    }
+
     /// The session opened last.
     pub fn last_session(&self) -> SessionId {
         self.last_session

@@ -124,8 +124,10 @@ impl Broker {
         };
         if self.hub.session(id).is_none() {
             // It has come to its end, and its client will hear of it where it fetches.
-            reply.status = 500;
-            return Taken::Done;
+            self.hub.carry(connection, None);
+            let now = self.hub.now();
+            self.hub.mailbox(id).into_iter().for_each(|mailbox| _ = mailbox.lose(connection, now));
+            return refuse(reply, 500, "");
         }
         let is_new = self.hub.on(connection).is_none();
         let is_sender = self.hub.mailbox(id).is_some_and(|mailbox| mailbox.sender() == Some(connection));

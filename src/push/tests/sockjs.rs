@@ -82,9 +82,7 @@ impl Port {
                 }
                 if let Some((text, reply, _)) = self.open.remove(&connection) {
                     let reply = self.hand_in(connection, &text, reply, true);
-                    if !self.open.contains_key(&connection) {
-                        self.open.insert(connection, (String::new(), reply, Taken::Done));
-                    }
+                    self.open.entry(connection).or_insert((String::new(), reply, Taken::Done));
                 }
             }
         }
@@ -287,10 +285,7 @@ fn streams_go_on_as_each_transport_has_it() {
         assert!(text.contains("CONNECTED") && !is_over, "{text}");
         port.pass(seconds(25));
         let (text, is_over) = port.told(1);
-        assert_eq!(
-            (text, is_over),
-            (frame.replace('o', "h").replace("<script>\np(\"h\")", "<script>\np(\"h\")"), false)
-        );
+        assert_eq!((text, is_over), (frame.replace('o', "h"), false));
     }
 }
 
@@ -502,6 +497,8 @@ fn only_so_many_requests_wait_to_send() {
     // One that breaks while its frames are being read takes the session with it, and the others are answered.
     port.gone(2);
     assert!((3..=last).all(|connection| port.open[&connection].1.status == 500));
+    port.pass(seconds(6));
+    assert!(port.bench.broker.hub.is_clear());
 }
 
 #[test]
@@ -549,5 +546,6 @@ proptest! {
         port.pass(seconds(6));
         prop_assert_eq!(port.bench.broker.figures(), Figures::default());
         prop_assert_eq!(port.bench.broker.next_due(), None);
+        prop_assert!(port.bench.broker.hub.is_clear());
     }
 }
