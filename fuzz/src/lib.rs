@@ -22,6 +22,8 @@ pub mod key_files;
 pub mod lax_json;
 pub mod pieces;
 pub mod response;
+pub mod sockjs_payload;
+pub mod sockjs_sessions;
 pub mod stomp;
 pub mod stored_values;
 pub mod tiny;
@@ -31,7 +33,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 16] = [
+pub const TARGETS: [(&str, Check); 18] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -48,4 +50,6 @@ pub const TARGETS: [(&str, Check); 16] = [
     ("key_files", key_files::check),
     ("interface", interface::check),
     ("announcements", announcements::check),
+    ("sockjs_payload", sockjs_payload::check),
+    ("sockjs_sessions", sockjs_sessions::check),
 ];
