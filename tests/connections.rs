@@ -60,11 +60,12 @@ impl Socket for Wire {
     }
 }
 
-/// Answers `/stream` in pieces, of which the second is made when it is resumed; leaves `/never` unfinished for ever;
-/// upgrades on request.
+/// Answers `/stream` in pieces, of which the second is made when it is resumed; holds `/held` and, in pieces, `/pieces`,
+/// which are answered when they are resumed for the second time; leaves `/never` unfinished for ever; upgrades on request.
 #[derive(Default)]
 struct Service {
     streaming: Option<ConnectionId>,
+    held: u32,
     opened: Vec<ConnectionId>,
     gone: Vec<ConnectionId>,
     resume: bool,
@@ -80,6 +81,19 @@ impl Service {
                 reply.body.extend_from_slice(b"piece");
                 self.streaming = Some(connection);
                 if is_resumed { Taken::Done } else { Taken::Parked }
+            }
+            "/held" | "/pieces" => {
+                reply.pieces = request.path == "/pieces";
+                if reply.pieces {
+                    reply.body.extend_from_slice(b"piece");
+                }
+                self.streaming = Some(connection);
+                self.held += u32::from(is_resumed);
+                if self.held < 2 {
+                    return Taken::Held;
+                }
+                reply.body.extend_from_slice(b"end");
+                Taken::Done
             }
             "/never" => Taken::Unfinished,
             _ => {
@@ -248,4 +262,71 @@ fn messages_that_the_machine_keeps_to_itself_cost_no_websocket() {
     world.turn();
     world.serve();
     assert!(wire.text().ends_with("yyyyyyyyyy"));
+}
+
+#[test]
+fn a_held_request_waits_as_long_as_something_is_sent_and_is_given_time_again_each_time_it_is_resumed() {
+    for (target, said, end) in
+        [("/held", "", "\r\n\r\nend"), ("/pieces", "5\r\npiece\r\n", "8\r\npieceend\r\n0\r\n\r\n")]
+    {
+        let mut world = World::new(Limits::default());
+        let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        world.serve();
+        world.service.resume = true;
+        for _ in 0..2 {
+            assert!(wire.text().ends_with(said), "{:?}", wire.text());
+            world.pass(Duration::from_secs(140));
+            world.server.sweep();
+            world.serve();
+            world.turn();
+            world.serve();
+            world.server.sweep();
+        }
+        assert!(wire.text().ends_with(end), "{:?}", wire.text());
+        assert_eq!(world.server.stats().connections, 1);
+        assert!(world.service.gone.is_empty());
+    }
+}
+
+#[test]
+fn a_held_request_of_which_nothing_is_said_for_too_long_is_ended() {
+    for (target, answer) in [("/held", "HTTP/1.1 503 "), ("/pieces", "HTTP/1.1 200 ")] {
+        let mut world = World::new(Limits::default());
+        let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        world.serve();
+        world.pass(Limits::default().websocket_idle);
+        world.server.sweep();
+        world.serve();
+        world.server.report_gone(&mut world.service);
+        assert!(wire.text().starts_with(answer) && !wire.text().ends_with("0\r\n\r\n"), "{:?}", wire.text());
+        assert_eq!(world.service.gone.len(), 1);
+    }
+}
+
+#[test]
+fn a_client_that_closes_its_side_while_its_request_is_held_is_gone_at_once() {
+    for target in ["/held", "/pieces"] {
+        let mut world = World::new(Limits::default());
+        let (_, slot) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        world.serve();
+        world.server.notice(slot, Readiness { read_closed: true, ..Readiness::default() });
+        world.serve();
+        world.server.report_gone(&mut world.service);
+        assert_eq!((world.server.stats().connections, world.service.gone.len()), (0, 1));
+    }
+}
+
+#[test]
+fn held_requests_end_when_the_server_shuts_down() {
+    for (target, answer) in [("/held", "HTTP/1.1 503 "), ("/pieces", "HTTP/1.1 200 ")] {
+        let mut world = World::new(Limits::default());
+        let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        world.serve();
+        world.server.shutdown();
+        world.serve();
+        assert!(wire.text().starts_with(answer), "{:?}", wire.text());
+        world.pass(Duration::from_secs(3));
+        world.server.sweep();
+        assert_eq!(world.server.stats().connections, 0);
+    }
 }

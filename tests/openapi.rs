@@ -37,7 +37,7 @@ fn misfit(value: &Value, schema: &Value, root: &Value) -> Option<String> {
     if let Some(wanted) = schema.get("const") {
         return (value != wanted).then(|| format!("{value} is not {wanted}"));
     }
-    let Some(kind) = schema["type"].as_str() else { return None };
+    let kind = schema["type"].as_str()?;
     let is_of_kind = match kind {
         "object" => value.is_object(),
         "array" => value.is_array(),

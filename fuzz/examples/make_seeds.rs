@@ -21,6 +21,7 @@ use nisd_fuzz::announcements::Deed;
 use nisd_fuzz::connections::{Step, first_byte};
 use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
+use nisd_fuzz::sockjs_sessions::Deed as Act;
 use nisd_fuzz::stomp::SEPARATOR;
 use nisd_fuzz::{chain_part, configuration, interface, tiny};
 use serde_json::Value;
@@ -34,6 +35,7 @@ fn main() {
     response();
     websocket();
     stomp();
+    sockjs();
     lax_json();
     entities(&vectors);
     let chain = blocks(&fs::read(tiny.join("blocks.bin")).expect("a recorded chain"));
@@ -158,6 +160,70 @@ fn client_frame(first: u8, payload: &[u8]) -> Vec<u8> {
     frame.extend(MASK);
     frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, key)| byte ^ key));
     frame
+}
+
+fn sockjs() {
+    let seeds = Seeds::of("sockjs_payload");
+    for (name, text) in [
+        ("message", r#"["CONNECT\naccept-version:1.1,1.0\n\n\u0000"]"#),
+        ("several", r#"["a\u2028", "\ud83d\ude00", ""]"#),
+        ("lax", "['a', b]"),
+        ("broken", r#"["CONNECT\n\n\u0000"#),
+        ("form", "x=1&d=%5B%22a+b%22%5D"),
+        ("callback", "c=_jp.abcdef"),
+    ] {
+        seeds.add(name, text.as_bytes());
+    }
+    let seeds = Seeds::of("sockjs_sessions");
+    let record = |deed: Act, connection: u8, session: u8, rest: &str| {
+        let place = Act::ALL.iter().position(|other| *other == deed).expect("a deed") as u8;
+        [&[place | connection << 4 | session << 6], rest.as_bytes()].concat()
+    };
+    let subscribe = "SUBSCRIBE\nid:s\ndestination:/blocks*\n\n\0";
+    for (name, fetch) in [
+        ("xhr", Act::Xhr),
+        ("xhr-streaming", Act::XhrStreaming),
+        ("eventsource", Act::EventSource),
+        ("htmlfile", Act::HtmlFile),
+        ("jsonp", Act::Jsonp),
+    ] {
+        let records = [
+            record(fetch, 0, 1, ""),
+            record(fetch, 0, 1, ""),
+            record(fetch, 1, 1, ""),
+            record(Act::Say, 2, 1, "CONNECT\naccept-version:1.1\n\n\0"),
+            record(Act::Say, 2, 1, subscribe),
+            record(Act::Block, 0, 0, ""),
+            record(Act::Wait, 0, 0, "\u{1a}"),
+            record(fetch, 0, 1, ""),
+            record(Act::JsonpSend, 2, 1, r#"["DISCONNECT\n\n\u0000"]"#),
+            record(fetch, 3, 1, ""),
+            record(fetch, 3, 1, ""),
+            record(Act::Gone, 0, 1, ""),
+        ];
+        seeds.add(name, &records.join(&SEPARATOR));
+    }
+    let socket = [
+        record(Act::Websocket, 0, 2, ""),
+        record(Act::Websocket, 0, 2, r#"["SUBSCRIBE\nid:s\ndestination:/blocks*\n\n\u0000", "CONNECT\n\n\u0000"]"#),
+        record(Act::Block, 0, 0, ""),
+        record(Act::Wait, 0, 0, "\u{1a}"),
+        record(Act::Websocket, 1, 2, ""),
+        record(Act::Websocket, 1, 2, "{}"),
+        record(Act::Websocket, 2, 2, ""),
+        record(Act::Binary, 2, 2, "x"),
+    ];
+    seeds.add("websocket", &socket.join(&SEPARATOR));
+    let query = "SEND\ndestination:/w/api/account/get\n\n{'account':'TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU'}\0";
+    let busy = [
+        record(Act::XhrStreaming, 0, 3, ""),
+        record(Act::Say, 1, 3, "SUBSCRIBE\nid:s\ndestination:/account/*\n\n\0"),
+        record(Act::Say, 1, 3, &query.repeat(40)),
+        record(Act::Say, 2, 3, &query.repeat(40)),
+        record(Act::Gone, 1, 0, ""),
+        record(Act::Wait, 0, 0, "\u{6}"),
+    ];
+    seeds.add("busy", &busy.join(&SEPARATOR));
 }
 
 fn stomp() {

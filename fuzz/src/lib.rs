@@ -23,6 +23,8 @@ pub mod lax_json;
 pub mod lists;
 pub mod pieces;
 pub mod response;
+pub mod sockjs_payload;
+pub mod sockjs_sessions;
 pub mod stomp;
 pub mod stored_values;
 pub mod tiny;
@@ -32,7 +34,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 17] = [
+pub const TARGETS: [(&str, Check); 19] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -50,4 +52,6 @@ pub const TARGETS: [(&str, Check); 17] = [
     ("interface", interface::check),
     ("announcements", announcements::check),
     ("lists", lists::check),
+    ("sockjs_payload", sockjs_payload::check),
+    ("sockjs_sessions", sockjs_sessions::check),
 ];

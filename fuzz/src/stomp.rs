@@ -14,7 +14,9 @@ use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Taken};
 use nisd::push::stomp::{Command, DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, encoder};
-use nisd::push::{AccountText, BlockText, Broker, Facts, FactsError, Figures, Limits, Owned, Settings, TransfersText};
+use nisd::push::{
+    AccountText, BlockText, Broker, Facts, FactsError, Figures, Limits, Owned, Present, Settings, TransfersText,
+};
 
 /// Separates the records of an input: each is a byte that says whose message it is and what happens besides, and the
 /// message.
@@ -132,7 +134,7 @@ impl Conversation {
             broker: Broker::new(settings, NetworkByte::TESTNET, SharedPool::default()),
             limits: settings.limits,
             client: Client::default(),
-            chain: Chain { height: Height(1), transaction: transaction(), asked: Cell::new(0) },
+            chain: Chain::new(),
             taken: BTreeMap::new(),
             now: Duration::ZERO,
             received: 0,
@@ -173,26 +175,32 @@ impl Conversation {
         assert_eq!(figures.message_bytes, 0, "nobody holds a message any more");
     }
 
+    fn present(&self) -> Present {
+        Present { running: self.now, network: Timestamp(1_000) }
+    }
+
     /// Hands in a message as the reactor does: the next one when the last is done with.
     fn hear(&mut self, socket: ConnectionId, message: &[u8]) {
+        let present = self.present();
         match self.taken.get(&socket) {
             Some(Taken::Done) => {}
             Some(Taken::Unfinished) => return self.go_on(socket),
-            Some(Taken::Parked) | None => return,
+            Some(Taken::Parked | Taken::Held) | None => return,
         }
         if message.is_empty() {
-            let taken = self.broker.heard(socket, message, Timestamp(1_000), &mut self.client);
+            let taken = self.broker.heard(socket, message, true, present, &mut self.client);
             return assert_eq!(taken, Taken::Done, "an empty message means nothing");
         }
         self.received += message.len();
-        self.call(socket, |broker, client| broker.heard(socket, message, Timestamp(1_000), client));
+        self.call(socket, |broker, client| broker.heard(socket, message, true, present, client));
         self.go_on(socket);
     }
 
     /// Resumes a websocket until the message is done with or has to wait.
     fn go_on(&mut self, socket: ConnectionId) {
+        let present = self.present();
         while self.taken.get(&socket) == Some(&Taken::Unfinished) {
-            self.call(socket, |broker, client| broker.resumed(socket, Timestamp(1_000), client));
+            self.call(socket, |broker, client| broker.resumed(socket, present, client));
         }
     }
 
@@ -240,7 +248,7 @@ impl Conversation {
     }
 
     fn gone(&mut self, socket: ConnectionId) {
-        self.broker.gone(socket);
+        self.broker.gone(socket, self.now, &mut self.client);
         self.client.open.remove(&socket);
         self.client.closed.remove(&socket);
         self.taken.remove(&socket);
@@ -258,11 +266,18 @@ impl Conversation {
 }
 
 /// A chain of blocks that all hold the same transaction twice; it is in the pool too.
-struct Chain {
-    height: Height,
+pub(crate) struct Chain {
+    pub(crate) height: Height,
     transaction: Rc<Transaction>,
     /// How often it was asked for what accounts own: every third time there is no more.
     asked: Cell<u32>,
+}
+
+impl Chain {
+    /// With its first block.
+    pub(crate) fn new() -> Chain {
+        Chain { height: Height(1), transaction: transaction(), asked: Cell::new(0) }
+    }
 }
 
 impl Facts for Chain {
@@ -358,7 +373,7 @@ fn transaction() -> Rc<Transaction> {
 }
 
 /// What is sent is one frame of a server, in UTF-8.
-fn check_sent(bytes: &[u8]) {
+pub(crate) fn check_sent(bytes: &[u8]) {
     std::str::from_utf8(bytes).expect("a text message");
     let mut decoder = Decoder::new(usize::MAX, false);
     decoder.feed(bytes);

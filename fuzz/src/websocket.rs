@@ -8,7 +8,7 @@ use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId};
 use nisd::net::websocket::{
     MESSAGE_LIMIT, Refusal, Upgrade, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text_head,
 };
-use nisd::push::http::{SUBPROTOCOLS, answer};
+use nisd::push::http::{Answer, SUBPROTOCOLS, answer};
 use tungstenite::protocol::{Message, Role, WebSocket};
 
 use crate::pieces::{MAX_PIECE, Pieces};
@@ -91,7 +91,8 @@ impl Server {
             let (connection, reply) = (ConnectionId(1), &mut page);
             let mut exchange =
                 Exchange { connection, caller, request: &request, reply, is_resumed: false, is_refused: false };
-            answer(&mut exchange, Timestamp(1), -1);
+            let left = answer(&mut exchange, Timestamp(1), -1);
+            assert_eq!(matches!(left, Answer::Upgrade(_)), page.upgrade.is_some());
             check_page(&page);
             match &decision {
                 Ok(upgrade) => assert_eq!(upgrade.accept.len(), 28, "base64 of SHA-1"),

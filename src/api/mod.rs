@@ -22,7 +22,7 @@ mod failure;
 pub mod long;
 pub mod media;
 mod path;
-mod percent;
+pub(crate) mod percent;
 mod query;
 mod reply;
 mod rights;

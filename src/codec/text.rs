@@ -97,9 +97,15 @@ const MAY_NEED_ESCAPE: [bool; 256] = {
 /// Appends `text` as a JSON string with its quotes and with the escapes that NIS1 uses: `/` and the
 /// ranges U+007F–U+009F and U+2000–U+20FF too.
 pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
-    out.reserve(bytes.len() + 2);
     out.push(b'"');
+    write_json_characters(out, text);
+    out.push(b'"');
+}
+
+/// Appends `text` as [`write_json_string`] does, without the quotes.
+pub fn write_json_characters(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    out.reserve(bytes.len());
     let mut from = 0;
     let mut at = 0;
     while let Some(skip) = bytes[at..].iter().position(|byte| MAY_NEED_ESCAPE[usize::from(*byte)]) {
@@ -117,7 +123,6 @@ pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
         from = at;
     }
     out.extend_from_slice(&bytes[from..]);
-    out.push(b'"');
 }
 
 /// How a character is escaped.

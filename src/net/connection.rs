@@ -39,6 +39,15 @@ pub(super) enum Work {
     Unfinished,
     /// It goes on when the machine says so.
     Parked,
+    /// The same, for as long as the client wants it.
+    Held,
+}
+
+impl Work {
+    /// Whether it waits for the machine.
+    pub fn is_waiting(self) -> bool {
+        matches!(self, Work::Parked | Work::Held)
+    }
 }
 
 /// What time has brought about.
@@ -183,7 +192,8 @@ impl<S: Socket> Connection<S> {
     pub fn is_finished(&self) -> bool {
         match self.closing {
             _ if self.is_broken => true,
-            Closing::Open => false,
+            // Who waits for no more of an answer that has no end in sight is seen to go.
+            Closing::Open => self.work == Work::Held && self.read_closed && self.output.is_empty(),
             Closing::AfterOutput => self.output.is_empty(),
             Closing::Linger => self.at_end && self.output.is_empty(),
         }
@@ -289,6 +299,9 @@ impl<S: Socket> Connection<S> {
         if self.closing != Closing::Open {
             // Its last output has yet to be written.
             return None;
+        }
+        if self.work == Work::Held {
+            return exceeds(self.last_active, limits.websocket_idle).then_some(Due::SlowAnswer);
         }
         if let Some(since) = self.request_since {
             let due = if self.work == Work::None { Due::SlowRequest } else { Due::SlowAnswer };

@@ -259,8 +259,13 @@ impl<S: Socket> Effects for Connections<S> {
     }
 
     fn resume(&mut self, connection: ConnectionId) {
+        let now = self.now;
         let parked = self.slab.get_mut(connection.slot());
-        if let Some(parked) = parked.filter(|parked| parked.id == connection && parked.work == Work::Parked) {
+        if let Some(parked) = parked.filter(|parked| parked.id == connection && parked.work.is_waiting()) {
+            if parked.work == Work::Held {
+                // What it is given to do now must be done in time.
+                parked.request_since = Some(now);
+            }
             parked.work = Work::Unfinished;
             self.ready(connection.slot(), false);
         }

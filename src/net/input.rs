@@ -102,7 +102,7 @@ impl Input {
     pub fn step<M: Machine, S: Socket>(&mut self, slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
         let limit = tools.connections.limits.output_bytes;
         let Some(connection) = tools.connections.slab.get(slot) else { return Step::Waiting };
-        if connection.closing != Closing::Open || connection.work == Work::Parked {
+        if connection.closing != Closing::Open || connection.work.is_waiting() {
             return Step::Waiting;
         }
         if connection.output.pending() > limit {
@@ -145,8 +145,8 @@ impl Input {
             self.kept = Some(kept);
             reader.put_back();
             connection.request_since = connection.request_since.or(Some(tools.connections.now));
-            connection.work = if taken == Taken::Parked { Work::Parked } else { Work::Unfinished };
-            return if taken == Taken::Parked { Step::Waiting } else { Step::Exhausted };
+            connection.work = work_of(taken);
+            return if connection.work.is_waiting() { Step::Waiting } else { Step::Exhausted };
         }
         let since = connection.request_since.take().unwrap_or(tools.connections.now);
         connection.work = Work::None;
@@ -205,14 +205,13 @@ impl Input {
         connection.work = match taken {
             // The machine may have ended it meanwhile.
             _ if !connection.is_websocket => Work::None,
-            Taken::Done => Work::None,
-            Taken::Unfinished => Work::Unfinished,
-            Taken::Parked => Work::Parked,
+            Taken::Held => Work::Parked,
+            taken => work_of(taken),
         };
         match taken {
             Taken::Done => Step::Handled,
             Taken::Unfinished => Step::Exhausted,
-            Taken::Parked => Step::Waiting,
+            Taken::Parked | Taken::Held => Step::Waiting,
         }
     }
 
@@ -253,6 +252,16 @@ impl Kept {
             reply.write_piece(request, is_last, out);
         }
         self.close || reply.close
+    }
+}
+
+/// What the machine has left to do.
+fn work_of(taken: Taken) -> Work {
+    match taken {
+        Taken::Done => Work::None,
+        Taken::Unfinished => Work::Unfinished,
+        Taken::Parked => Work::Parked,
+        Taken::Held => Work::Held,
     }
 }
 

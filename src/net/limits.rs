@@ -38,7 +38,8 @@ pub struct Limits {
     pub request_time: Duration,
     /// A client that takes none of its output for this long is dropped.
     pub write_stall: Duration,
-    /// A websocket with no traffic in either direction for this long is closed with 1001.
+    /// A websocket with no traffic in either direction for this long is closed with 1001; a request that the machine
+    /// holds is ended after it as if it had been parked for too long.
     pub websocket_idle: Duration,
     /// A websocket message that has waited this long is treated like an exceeded backlog.
     pub send_age: Duration,

@@ -66,7 +66,7 @@ pub struct Exchange<'a> {
     pub request: &'a Request<'a>,
     /// Takes the answer. When an exchange is resumed, it is as the machine left it, less the pieces already sent.
     pub reply: &'a mut Reply,
-    /// The exchange was left [`Taken::Unfinished`] or [`Taken::Parked`] before.
+    /// The exchange was left [`Taken::Unfinished`], [`Taken::Parked`] or [`Taken::Held`] before.
     pub is_resumed: bool,
     /// The caller makes more requests than it may: to be answered 429.
     pub is_refused: bool,
@@ -99,8 +99,8 @@ pub enum Event<'a> {
         /// The websocket.
         socket: ConnectionId,
     },
-    /// A websocket can be sent nothing any more, whoever ended it and why; or the connection of an unfinished or
-    /// parked request is gone. Comes exactly once for each.
+    /// A websocket can be sent nothing any more, whoever ended it and why; or the connection of an unfinished, parked
+    /// or held request is gone. Comes exactly once for each.
     Gone {
         /// The connection.
         connection: ConnectionId,
@@ -131,6 +131,10 @@ pub enum Taken {
     Unfinished,
     /// It is to be left alone until [`Effects::resume`].
     Parked,
+    /// As `Parked`, for a request whose client is content to wait: only the time in which nothing at all is sent is
+    /// limited ([`Limits::websocket_idle`](super::Limits::websocket_idle)), and a client that closes its side is gone.
+    /// If [`Reply::pieces`] is set, what is in the body is sent as the next piece. For a message the same as `Parked`.
+    Held,
 }
 
 /// A message for a websocket, in up to three parts. Together they must be UTF-8.
@@ -186,8 +190,8 @@ pub trait Effects {
     /// hears [`Event::Gone`] later.
     fn close(&mut self, socket: ConnectionId, code: u16, reason: &str);
 
-    /// Has a parked request or message resumed. No effect on any other connection, nor on one that the event in hand
-    /// is about to leave parked.
+    /// Has a parked or held request or message resumed. No effect on any other connection, nor on one that the event in
+    /// hand is about to leave parked or held.
     fn resume(&mut self, connection: ConnectionId);
 
     /// Charges a connection, and who made it, with units of work beyond the event in hand. What the event itself

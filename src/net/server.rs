@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroize;
 
-use super::connection::{Closing, Connection, Due, Readiness};
+use super::connection::{Closing, Connection, Due, Readiness, Work};
 use super::connections::{Connections, trim};
 use super::fetch::Fetcher;
 use super::forwarded::Trust;
@@ -229,7 +229,8 @@ impl<S: Socket> Server<S> {
         self.connections.next_regained()
     }
 
-    /// Closes websockets with 1001 and idle connections at once, and the others after their next answer.
+    /// Closes websockets with 1001, and idle connections and those of held requests at once, and the others after their
+    /// next answer.
     pub fn shutdown(&mut self) {
         self.is_draining = true;
         let slots: Vec<usize> = self.connections.slab.iter().map(|(slot, _)| slot).collect();
@@ -239,6 +240,8 @@ impl<S: Socket> Server<S> {
             if connection.is_open_websocket() {
                 let id = connection.id;
                 self.connections.close(id, 1001, "");
+            } else if connection.work == Work::Held && connection.closing == Closing::Open {
+                self.act(slot, Due::SlowAnswer);
             } else if is_between && connection.closing == Closing::Open {
                 connection.closing = Closing::AfterOutput;
                 self.connections.touch(slot);

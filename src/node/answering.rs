@@ -3,17 +3,15 @@
 use super::{Desk, FAREWELL, HTTP, Node, UNITS_PER_SHARE};
 use crate::api::{Budget, ChainView, Now};
 use crate::net::machine::{ConnectionId, Effects, Exchange, Moment, Taken};
-use crate::push;
 
 impl Node<'_> {
     /// Answers a request, or begins to.
-    pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+    pub(super) fn request(&mut self, exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
         if exchange.caller.listener == HTTP {
             return self.answer_http(exchange, now, effects);
         }
-        let (time, entropy) = (self.time(now), self.next_entropy());
-        push::http::answer(&mut exchange, time, entropy);
-        Taken::Done
+        let (present, entropy) = (self.present(now), self.next_entropy());
+        self.broker.request(exchange, present, entropy, effects)
     }
 
     fn answer_http(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
@@ -56,10 +54,10 @@ impl Node<'_> {
     }
 
     /// A connection is gone.
-    pub(super) fn gone(&mut self, connection: ConnectionId) {
+    pub(super) fn gone(&mut self, connection: ConnectionId, now: Moment, effects: &mut dyn Effects) {
         self.waiting.retain(|waiting| *waiting != connection);
         self.api.gone(connection);
-        self.broker.gone(connection);
+        self.broker.gone(connection, now.running, effects);
     }
 
     /// A number that clients cannot foresee well: it only keeps them from using an answer twice.

@@ -43,7 +43,7 @@ use crate::model::{Height, Network, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
 use crate::pool::Confirmed;
-use crate::push::{self, Broker};
+use crate::push::{self, Broker, Present};
 use crate::store::{Reader, Store, StoreError, tip};
 
 /// The listener of the HTTP interface.
@@ -52,8 +52,6 @@ pub const HTTP: ListenerId = ListenerId(0);
 pub const WEBSOCKET: ListenerId = ListenerId(1);
 /// Requests that a caller may make in a second on each of them, if their rate is limited.
 pub const REQUESTS_PER_SECOND: usize = 50;
-/// Bytes of the body of a request on the websocket port, where nothing reads one.
-const PORT_BODY_LIMIT: usize = 8 * 1024;
 /// From a request to end the node to its end, so that it can be answered.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// Units of work for one share of a request.
@@ -174,6 +172,10 @@ impl<'s> Node<'s> {
         self.clock.now(now.unix_millis, now.running.as_millis() as u64)
     }
 
+    fn present(&self, now: Moment) -> Present {
+        Present { running: now.running, network: self.time(now) }
+    }
+
     /// Whether an event has left something to be worked on.
     fn has_news(&self) -> bool {
         self.unconfirmed.pool.has_arrivals() || self.broker.has_work(!self.unconfirmed.has_work())
@@ -189,14 +191,16 @@ impl Machine for Node<'_> {
     fn handle(&mut self, event: Event<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
         let taken = match event {
             Event::Request(exchange) => self.request(exchange, now, effects),
-            Event::Heard { socket, message, .. } => self.broker.heard(socket, message, self.time(now), effects),
-            Event::Resumed { socket } => self.broker.resumed(socket, self.time(now), effects),
+            Event::Heard { socket, message, is_text } => {
+                self.broker.heard(socket, message, is_text, self.present(now), effects)
+            }
+            Event::Resumed { socket } => self.broker.resumed(socket, self.present(now), effects),
             Event::Opened { socket, caller } => {
                 self.broker.open(socket, &caller, now.running, effects);
                 Taken::Done
             }
             Event::Gone { connection } => {
-                self.gone(connection);
+                self.gone(connection, now, effects);
                 Taken::Done
             }
             // Nobody is asked yet.
@@ -208,12 +212,14 @@ impl Machine for Node<'_> {
         };
         if self.has_news() {
             effects.wake_at(now.running);
+        } else if let Some(due) = self.broker.next_due() {
+            effects.wake_at(due);
         }
         taken
     }
 
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
-        let limit = if listener == HTTP { self.api.body_limit(method, path) } else { PORT_BODY_LIMIT };
+        let limit = if listener == HTTP { self.api.body_limit(method, path) } else { push::http::body_limit(path) };
         limit.min(self.most_body_bytes)
     }
 }

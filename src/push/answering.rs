@@ -108,8 +108,8 @@ impl Answering {
                     session
                 }
             };
-            if let Some(state) = means.hub.session(charged) {
-                means.effects.charge(state.transport.connection(), before - *budget);
+            if let Some(state) = means.hub.session_mut(charged) {
+                state.outlet.charge(before - *budget, means.effects);
             }
         }
     }
@@ -117,9 +117,10 @@ impl Answering {
     /// Goes on with an answer, if there is still somebody who waits for it.
     fn go_on(&mut self, session: SessionId, mut walk: Walk, means: &mut Means<'_>, budget: &mut u32) {
         let Some(state) = means.hub.session(session) else { return };
-        let (payer, connection) = (state.payer, state.transport.connection());
+        let payer = state.payer;
         if !walk.work(means, budget) {
-            let is_full = means.effects.backlog(connection) >= means.settings.limits.query_backlog_bytes;
+            let Some(state) = means.hub.session(session) else { return };
+            let is_full = state.outlet.backlog(means.effects) >= means.settings.limits.query_backlog_bytes;
             if !(is_full || self.turns.has_others(payer)) || !self.may_pause(payer, walk.held_bytes()) {
                 self.current = Some((session, walk));
                 return;
@@ -152,8 +153,7 @@ impl Answering {
     /// Takes up what a session waits for, or its next query.
     fn begin(&mut self, payer: Payer, session: SessionId, means: &mut Means<'_>) {
         let Some(state) = means.hub.session_mut(session) else { return self.turns.leave(payer, session) };
-        let connection = state.transport.connection();
-        if means.effects.backlog(connection) >= means.settings.limits.query_backlog_bytes {
+        if state.outlet.backlog(means.effects) >= means.settings.limits.query_backlog_bytes {
             return self.hold_back(payer, session, means.now);
         }
         let paused = self.paused.remove(&session).map(|(_, walk)| walk);
@@ -166,7 +166,7 @@ impl Answering {
             return;
         }
         if std::mem::take(&mut state.is_parked) {
-            means.effects.resume(connection);
+            state.outlet.reader().into_iter().for_each(|connection| means.effects.resume(connection));
         }
         let Some(query) = query else { return };
         match walk_of(query, session, means) {

@@ -8,17 +8,37 @@ use super::answering::Answering;
 use super::books::Payer;
 use super::frames::{Hand, UNITS_PER_CALL};
 use super::hub::Hub;
+use super::outlet::Outlet;
 use super::publisher::Publisher;
+use super::sockjs::frame;
+use super::sockjs::mailbox::Refusal;
+use super::sockjs::payload::{self, PayloadError};
 use super::walk::Means;
-use super::{Facts, SessionId, Settings, Transport};
+use super::{Facts, SessionId, Settings};
 use crate::model::{Height, NetworkByte, Timestamp, Transaction};
 use crate::net::SharedPool;
-use crate::net::machine::{Caller, ConnectionId, Effects, Taken};
+use crate::net::machine::{Caller, ConnectionId, Effects, Message, Taken};
 
-/// Close code for a session that the node has no room for.
-const TRY_AGAIN_LATER: u16 = 1013;
+/// Close code and reason for a session that the node has no room for.
+pub(super) const TOO_MANY_SESSIONS: Refusal = (1013, "too many sessions");
+/// Bytes of a message of SockJS that are taken apart in one unit of work.
+const PAYLOAD_BYTES_PER_UNIT: usize = 50;
 /// Close code for a session whose client does not do its part.
 const SESSION_NOT_RELIABLE: u16 = 4500;
+
+/// Close code for a binary message where there can be none.
+const CANNOT_ACCEPT: u16 = 1003;
+/// Close code for a message that is none.
+const BAD_DATA: u16 = 1007;
+
+/// The present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Present {
+    /// The running time.
+    pub running: Duration,
+    /// Network time.
+    pub network: Timestamp,
+}
 
 /// The one broker of a node.
 ///
@@ -34,6 +54,8 @@ pub struct Broker {
     publisher: Publisher,
     /// Sessions that have sent nothing yet, in the order in which they were opened.
     silent: BTreeSet<(Duration, SessionId)>,
+    /// The connection that is about to become a websocket, and the name of its session if SockJS is spoken there.
+    pub(super) upgrading: Option<(ConnectionId, Option<String>)>,
 }
 
 /// What the broker holds.
@@ -64,53 +86,115 @@ impl Broker {
             answering: Answering::default(),
             publisher: Publisher::default(),
             silent: BTreeSet::new(),
+            upgrading: None,
         }
     }
 
     /// A websocket has been opened. One that there is no room for is closed with 1013.
     pub fn open(&mut self, socket: ConnectionId, caller: &Caller, now: Duration, effects: &mut dyn Effects) {
-        self.gone(socket);
-        let payer = Payer::of(caller.address, self.settings.limits.ipv6_prefix);
-        match self.hub.open(Transport::Websocket(socket), payer, effects) {
-            Some(id) => {
-                if let Some(session) = self.hub.session_mut(id) {
-                    session.silent_since = Some(now);
-                    self.silent.insert((now, id));
-                }
-            }
-            None => effects.close(socket, TRY_AGAIN_LATER, "too many sessions"),
+        self.gone(socket, now, effects);
+        let name = self.upgrading.take().filter(|(upgraded, _)| *upgraded == socket).and_then(|(_, name)| name);
+        let outlet = match name {
+            None => Outlet::Websocket(socket),
+            Some(_) => Outlet::Sockjs { socket, since: now },
+        };
+        let speaks_sockjs = !outlet.is_raw();
+        if self.welcome(outlet, name.as_deref(), caller, effects).is_none() {
+            effects.close(socket, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1);
+        } else if speaks_sockjs {
+            // A websocket that is gone already is reported soon.
+            let _ = effects.send(socket, Message::of(frame::OPEN));
         }
     }
 
-    /// A message has come in on a websocket, text or binary. `time` is network time. Messages of unknown sessions, and
-    /// of those that have come to their end, are ignored.
-    pub fn heard(&mut self, socket: ConnectionId, message: &[u8], time: Timestamp, effects: &mut dyn Effects) -> Taken {
+    /// Opens a session, if there is room for it.
+    pub(super) fn welcome(
+        &mut self,
+        outlet: Outlet,
+        name: Option<&str>,
+        caller: &Caller,
+        effects: &mut dyn Effects,
+    ) -> Option<SessionId> {
+        let payer = Payer::of(caller.address, self.settings.limits.ipv6_prefix);
+        let id = self.hub.open(outlet, name, payer, effects)?;
+        let now = self.hub.now();
+        if let Some(session) = self.hub.session_mut(id) {
+            session.silent_since = Some(now);
+            self.silent.insert((now, id));
+        }
+        Some(id)
+    }
+
+    /// A message has come in on a websocket. Messages of unknown sessions, and of those that have come to their end, are
+    /// ignored.
+    pub fn heard(
+        &mut self,
+        socket: ConnectionId,
+        message: &[u8],
+        is_text: bool,
+        present: Present,
+        effects: &mut dyn Effects,
+    ) -> Taken {
+        self.hub.set_now(present.running);
         let Some(id) = self.hub.on(socket) else { return Taken::Done };
-        let Some(session) = self.hub.session_mut(id) else { return Taken::Done };
-        if message.is_empty() {
+        let Some(session) = self.hub.session(id) else { return Taken::Done };
+        if session.outlet.is_raw() {
+            if message.is_empty() {
+                return Taken::Done;
+            }
+            self.feed(id, message);
+            return self.read(id, present.network, effects);
+        }
+        if !is_text {
+            self.hub.finish(id, CANNOT_ACCEPT, "Binary messages not supported", true, effects);
             return Taken::Done;
         }
+        effects.charge(socket, payload_units(message));
+        match payload::read(message) {
+            Ok(stream) => {
+                self.feed(id, &stream);
+                self.read(id, present.network, effects)
+            }
+            Err(PayloadError::Empty) => Taken::Done,
+            Err(PayloadError::Broken) => {
+                self.hub.finish(id, BAD_DATA, "", false, effects);
+                Taken::Done
+            }
+        }
+    }
+
+    /// A session has sent something.
+    pub(super) fn feed(&mut self, id: SessionId, stream: &[u8]) {
+        let Some(session) = self.hub.session_mut(id) else { return };
         if let Some(since) = session.silent_since.take() {
             self.silent.remove(&(since, id));
         }
-        session.decoder.feed(message);
-        self.read(id, time, effects)
+        session.decoder.feed(stream);
     }
 
     /// Goes on with a message of which [`heard`](Self::heard) has left something.
-    pub fn resumed(&mut self, socket: ConnectionId, time: Timestamp, effects: &mut dyn Effects) -> Taken {
-        self.hub.on(socket).map_or(Taken::Done, |id| self.read(id, time, effects))
+    pub fn resumed(&mut self, socket: ConnectionId, present: Present, effects: &mut dyn Effects) -> Taken {
+        self.hub.set_now(present.running);
+        self.hub.on(socket).map_or(Taken::Done, |id| self.read(id, present.network, effects))
     }
 
-    /// A websocket is gone, whoever closed it. Unknown ones are ignored.
-    pub fn gone(&mut self, socket: ConnectionId) {
-        if let Some(id) = self.hub.on(socket) {
-            self.forget(id);
+    /// A connection is gone, whoever closed it. Unknown ones are ignored.
+    pub fn gone(&mut self, connection: ConnectionId, now: Duration, effects: &mut dyn Effects) {
+        self.hub.set_now(now);
+        if let Some(id) = self.hub.on(connection)
+            && self.hub.lose(connection, id, effects)
+        {
+            self.forget(id, effects);
         }
     }
 
-    /// Does what is due: ends the sessions that have been open for long without a message.
+    /// Does what is due: ends the sessions that have been open for long without a message, forgets those from which
+    /// nobody fetches, and sends heart-beats.
     pub fn due(&mut self, now: Duration, effects: &mut dyn Effects) {
+        self.hub.set_now(now);
+        while let Some(id) = self.hub.keep_up(effects) {
+            self.forget(id, effects);
+        }
         while let Some((since, id)) = self.silent.first().copied() {
             if now < since + self.settings.limits.first_message {
                 break;
@@ -124,7 +208,7 @@ impl Broker {
     /// When [`due`](Self::due) has something to do, unless something else happens before.
     pub fn next_due(&self) -> Option<Duration> {
         let silent = self.silent.first().map(|(since, _)| *since + self.settings.limits.first_message);
-        silent.into_iter().chain(self.answering.next_due()).min()
+        silent.into_iter().chain(self.answering.next_due()).chain(self.hub.next_due()).min()
     }
 
     /// The chain has changed, which is visible and durable: it is the same up to `common` and ends at `last` now. The
@@ -162,6 +246,7 @@ impl Broker {
         budget: &mut u32,
         effects: &mut dyn Effects,
     ) {
+        self.hub.set_now(now);
         let Self { settings, network, hub, pool, answering, publisher, .. } = self;
         let mut means = Means { hub, facts, pool, network: *network, settings, now, time, effects };
         let mut half = *budget / 2;
@@ -185,10 +270,10 @@ impl Broker {
     }
 
     /// Handles frames of a session until they are all done, some work is done, or it has asked for enough.
-    fn read(&mut self, id: SessionId, time: Timestamp, effects: &mut dyn Effects) -> Taken {
+    pub(super) fn read(&mut self, id: SessionId, time: Timestamp, effects: &mut dyn Effects) -> Taken {
         let Some(session) = self.hub.session_mut(id) else { return Taken::Done };
         session.is_parked = false;
-        let connection = session.transport.connection();
+        let connection = session.outlet.reader();
         let mut decoder = std::mem::take(&mut session.decoder);
         let mut hand = Hand { session: id, time, effects, units: 1 };
         let taken = loop {
@@ -207,7 +292,7 @@ impl Broker {
             }
         };
         let Hand { effects, units, .. } = hand;
-        effects.charge(connection, units);
+        connection.into_iter().for_each(|connection| effects.charge(connection, units));
         if let Some(session) = self.hub.session_mut(id) {
             session.decoder = decoder;
             if let Err(refused) = self.hub.account_for_stream(id, effects) {
@@ -217,12 +302,17 @@ impl Broker {
         if self.hub.session(id).is_none() { Taken::Done } else { taken }
     }
 
-    fn forget(&mut self, id: SessionId) {
+    fn forget(&mut self, id: SessionId, effects: &mut dyn Effects) {
         if let Some(payer) = self.hub.payer(id) {
             self.answering.leave(payer, id);
         }
-        if let Some(since) = self.hub.close(id).and_then(|session| session.silent_since) {
+        if let Some(since) = self.hub.close(id, effects).and_then(|session| session.silent_since) {
             self.silent.remove(&(since, id));
         }
     }
+}
+
+/// Units of work that it takes to take a message of SockJS apart.
+pub(super) fn payload_units(message: &[u8]) -> u32 {
+    u32::try_from(message.len() / PAYLOAD_BYTES_PER_UNIT).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,10 @@
 //! The bodies of messages, made once for all who get them.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
+
 use super::BlocksNewBody;
+use super::sockjs::frame;
 use super::stomp::encoder::MESSAGE_END;
 use crate::api::views::View;
 use crate::codec::json::JsonSink;
@@ -18,12 +22,15 @@ pub struct Content {
     usual: Shared,
     /// What bare sessions get instead.
     bare: Option<Shared>,
+    /// As it stands in a frame of SockJS, once somebody needs it.
+    escaped: Rc<OnceCell<Shared>>,
+    pool: SharedPool,
 }
 
 impl Content {
     /// A body of the JSON text `json`.
     pub fn of(json: Vec<u8>, pool: &SharedPool) -> Content {
-        Content { usual: share(json, pool), bare: None }
+        Content { usual: share(json, pool), bare: None, escaped: Rc::default(), pool: pool.clone() }
     }
 
     /// The body that tells of a view.
@@ -55,6 +62,16 @@ impl Content {
     /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.usual.len()
+    }
+
+    /// What a session gets whose frames are carried by SockJS. Such a session is never bare.
+    pub fn escaped(&self) -> &Shared {
+        self.escaped.get_or_init(|| {
+            let mut escaped = Vec::with_capacity(self.usual.len() + self.usual.len() / 4);
+            frame::escape(&mut escaped, &String::from_utf8_lossy(&self.usual));
+            escaped.shrink_to_fit();
+            self.pool.share(escaped)
+        })
     }
 
     /// Units of work that it took to make it.

@@ -1,11 +1,9 @@
-//! Answers to HTTP requests on the port of the messaging interface.
-//!
-//! The SockJS session paths `<server>/<session>/<transport>` answer as NIS1 answers for transports
-//! that do not work: opening one gives 500, sending to one gives 404 because no session ever
-//! exists. **For now this holds for the transport `websocket` as well**, which does work in NIS1.
+//! Answers to HTTP requests on the port of the messaging interface, but for those that a session answers.
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::sockjs::payload::{MAX_BYTES, MAX_FORM_BYTES};
+use super::sockjs::transport::Transport;
 use crate::model::Timestamp;
 use crate::net::http::{Reply, Request};
 use crate::net::machine::Exchange;
@@ -14,7 +12,7 @@ use crate::net::websocket::{handshake, negotiate_subprotocol};
 /// Everything this layer serves lies here.
 const BASE: &str = "/w/messages";
 /// `Cache-Control` of answers that must not be kept.
-const NO_CACHE: &str = "no-store, no-cache, must-revalidate, max-age=0";
+pub(super) const NO_CACHE: &str = "no-store, no-cache, must-revalidate, max-age=0";
 /// `Cache-Control` of JSON errors.
 const ERROR_CACHE: &str = "must-revalidate,no-cache,no-store";
 /// One year, the time an answer to OPTIONS may be kept, in seconds.
@@ -44,55 +42,114 @@ const IFRAME_ETAG: &str = "\"0096cbd37f2a5218c33bb0826a7c74cbf\"";
 /// Subprotocols that may be agreed to. They have no influence on the version of STOMP.
 pub const SUBPROTOCOLS: [&str; 3] = ["v10.stomp", "v11.stomp", "v12.stomp"];
 
+/// Longest name of a session, in bytes; clients make up 8.
+const MAX_SESSION_NAME_BYTES: usize = 128;
+/// Bytes of the body of a request that nothing reads.
+const IGNORED_BODY_BYTES: usize = 8 * 1024;
+
+/// What there is to be done about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Answer<'a> {
+    /// Nothing: it is answered.
+    Whole,
+    /// Nothing: the connection becomes a websocket, by SockJS if its session has a name.
+    Upgrade(Option<&'a str>),
+    /// A session answers it.
+    Session(Call<'a>),
+}
+
+/// What a path asks of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// What the client calls the session.
+    pub session: &'a str,
+    /// What is to be done with it.
+    pub transport: Transport,
+}
+
 /// An answer in the making.
-struct Handling<'a> {
+struct Handling<'r, 'a> {
     request: &'a Request<'a>,
-    reply: &'a mut Reply,
+    reply: &'r mut Reply,
     time: Timestamp,
 }
 
-/// Answers a request, possibly by a change to the websocket protocol. `time` is network time; `entropy` is a fresh random
-/// number, used only by `/info`.
-pub fn answer(exchange: &mut Exchange<'_>, time: Timestamp, entropy: i32) {
+/// Answers a request, possibly by a change to the websocket protocol, unless a session is to answer it. `time` is network
+/// time; `entropy` is a fresh random number, used only by `/info`.
+pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> Answer<'a> {
     let Exchange { request, reply, is_refused, .. } = exchange;
     let mut handling = Handling { request, reply, time };
     if *is_refused {
         // This answer carries none of the common headers.
         handling.reply.header("DoSFilter", "unavailable");
         handling.json_error(429, "Too Many Requests");
-    } else {
-        handling.common_headers();
-        handling.route(entropy);
+        return Answer::Whole;
+    }
+    handling.common_headers();
+    handling.route(entropy)
+}
+
+/// Bytes that the body of a request may have.
+pub fn body_limit(path: &str) -> usize {
+    match call_of(path).map(|call| call.transport) {
+        Some(Transport::XhrSend) => MAX_BYTES,
+        Some(Transport::JsonpSend) => MAX_FORM_BYTES,
+        _ => IGNORED_BODY_BYTES,
     }
 }
 
-impl Handling<'_> {
-    fn route(&mut self, entropy: i32) {
+/// What a path asks of a session, if it is that of one: `/w/messages/<server>/<session>/<transport>`.
+pub fn call_of(path: &str) -> Option<Call<'_>> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let mut segments = path.strip_prefix(BASE)?.strip_prefix('/')?.split('/');
+    let (server, session) = (segments.next()?, segments.next()?);
+    let transport = Transport::named(segments.next()?)?;
+    let is_id = |id: &str| !id.trim().is_empty() && !id.contains('.') && id.len() <= MAX_SESSION_NAME_BYTES;
+    (segments.next().is_none() && is_id(server) && is_id(session)).then_some(Call { session, transport })
+}
+
+impl<'a> Handling<'_, 'a> {
+    fn route(&mut self, entropy: i32) -> Answer<'a> {
+        let request: &'a Request<'a> = self.request;
         // A trailing slash is tolerated after any path.
-        let path = self.request.path.strip_suffix('/').unwrap_or(self.request.path);
-        let Some(below) = path.strip_prefix(BASE) else {
-            return self.json_error(404, "Not Found");
+        let path = request.path.strip_suffix('/').unwrap_or(request.path);
+        let below = match path.strip_prefix(BASE) {
+            Some("") => {
+                self.reply.header("Content-Type", "text/plain;charset=utf-8");
+                self.reply.body.extend_from_slice(b"Welcome to SockJS!\n");
+                return Answer::Whole;
+            }
+            Some(below) => below.strip_prefix('/'),
+            None => None,
         };
-        if below.is_empty() {
-            self.reply.header("Content-Type", "text/plain;charset=utf-8");
-            return self.reply.body.extend_from_slice(b"Welcome to SockJS!\n");
-        }
-        let Some(below) = below.strip_prefix('/') else {
-            return self.json_error(404, "Not Found");
-        };
-        if self.is_preflight() {
-            return;
-        }
         match below {
-            "info" => self.info(entropy),
-            "websocket" if self.request.method == "GET" => self.upgrade(),
-            "websocket" => self.method_not_allowed("GET"),
-            _ if is_iframe(below) => self.iframe(),
-            _ => match SockjsTransport::of(below) {
-                Some(transport) => self.sockjs(transport),
+            None => self.json_error(404, "Not Found"),
+            Some(_) if self.is_preflight() => {}
+            Some("info") => self.info(entropy),
+            Some("websocket") if request.method == "GET" => return self.upgrade(None),
+            Some("websocket") => self.method_not_allowed("GET"),
+            Some(below) if is_iframe(below) => self.iframe(),
+            Some(_) => match call_of(path) {
+                Some(call) => return self.session(call),
                 None => self.reply.status = 404,
             },
         }
+        Answer::Whole
+    }
+
+    fn session(&mut self, call: Call<'a>) -> Answer<'a> {
+        let transport = call.transport;
+        if self.request.method == "OPTIONS" && transport.answers_options() {
+            self.options();
+        } else if self.request.method != transport.method() {
+            self.method_not_allowed(transport.allow());
+        } else if transport == Transport::Websocket {
+            return self.upgrade(Some(call.session));
+        } else {
+            return Answer::Session(call);
+        }
+        Answer::Whole
     }
 
     /// For a browser's request the origin is named instead of `*`, because modern SockJS clients ask with credentials.
@@ -130,8 +187,8 @@ impl Handling<'_> {
         }
     }
 
-    /// Changes to the raw websocket protocol, if this is a proper request for it.
-    fn upgrade(&mut self) {
+    /// Changes to the websocket protocol, if this is a proper request for it.
+    fn upgrade(&mut self, session: Option<&'a str>) -> Answer<'a> {
         match handshake(self.request) {
             Ok(upgrade) => {
                 let offers = self.request.header_values("Sec-WebSocket-Protocol");
@@ -139,8 +196,12 @@ impl Handling<'_> {
                     self.reply.header("Sec-WebSocket-Protocol", protocol.to_owned());
                 }
                 self.reply.upgrade = Some(upgrade);
+                Answer::Upgrade(session)
             }
-            Err(refusal) => refusal.answer(self.reply),
+            Err(refusal) => {
+                refusal.answer(self.reply);
+                Answer::Whole
+            }
         }
     }
 
@@ -156,19 +217,6 @@ impl Handling<'_> {
         self.reply.header("Cache-Control", NO_CACHE);
         self.reply.header("ETag", IFRAME_ETAG);
         self.reply.body.extend_from_slice(IFRAME.as_bytes());
-    }
-
-    fn sockjs(&mut self, transport: SockjsTransport) {
-        if self.request.method == "OPTIONS" && transport.answers_options {
-            self.options();
-        } else if self.request.method != transport.method {
-            self.method_not_allowed(transport.allow);
-        } else if transport.only_sends {
-            self.reply.status = 404;
-        } else {
-            self.reply.close = true;
-            self.json_error(500, "Internal Server Error");
-        }
     }
 
     /// The answer to OPTIONS: empty, and good for a year.
@@ -202,41 +250,6 @@ fn is_iframe(below: &str) -> bool {
     version.is_some_and(|version| version.bytes().all(allowed))
 }
 
-/// How a SockJS transport reacts to requests while none of them works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SockjsTransport {
-    /// The method it is for.
-    method: &'static str,
-    /// `Allow` for other methods.
-    allow: &'static str,
-    answers_options: bool,
-    /// It sends to a session that another transport has opened.
-    only_sends: bool,
-}
-
-impl SockjsTransport {
-    /// The transport of a session path `<server>/<session>/<transport>`.
-    fn of(below: &str) -> Option<Self> {
-        let mut segments = below.split('/');
-        let (server, session) = (segments.next()?, segments.next()?);
-        let transport = Self::named(segments.next()?)?;
-        let is_id = |id: &str| !id.trim().is_empty() && !id.contains('.');
-        (segments.next().is_none() && is_id(server) && is_id(session)).then_some(transport)
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        let (method, allow, answers_options, only_sends) = match name {
-            "websocket" | "eventsource" | "jsonp" => ("GET", "GET", false, false),
-            "htmlfile" => ("GET", "GET,OPTIONS", true, false),
-            "xhr" | "xhr_streaming" => ("POST", "POST,OPTIONS", true, false),
-            "xhr_send" => ("POST", "POST,OPTIONS", true, true),
-            "jsonp_send" => ("POST", "POST", false, true),
-            _ => return None,
-        };
-        Some(Self { method, allow, answers_options, only_sends })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,6 +266,17 @@ mod tests {
     ];
 
     fn exchange(method: &str, path: &str, headers: &[(&str, &str)], is_refused: bool) -> Reply {
+        asked(method, path, headers, is_refused, |_| {})
+    }
+
+    /// The reply to a request, once `look` has seen what is left to be done.
+    fn asked(
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        is_refused: bool,
+        look: impl FnOnce(Answer<'_>),
+    ) -> Reply {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let mut reader = RequestReader::new(100);
         reader.receive(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
@@ -266,7 +290,7 @@ mod tests {
             is_resumed: false,
             is_refused,
         };
-        answer(&mut exchange, Timestamp(367_575_237), -17_305_541);
+        look(answer(&mut exchange, Timestamp(367_575_237), -17_305_541));
         reply
     }
 
@@ -365,30 +389,58 @@ mod tests {
     }
 
     #[test]
-    fn sockjs_transports_do_not_work_yet() {
-        let opened = [
-            ("GET", "websocket"),
+    fn paths_of_sessions_are_for_the_session_to_answer() {
+        let called = |method: &str, path: &str| {
+            let mut called = None;
+            let reply = asked(method, &format!("/w/messages/{path}"), &[], false, |answer| {
+                if let Answer::Session(call) = answer {
+                    called = Some((call.session.to_owned(), call.transport));
+                }
+            });
+            (called, reply.status)
+        };
+        for (method, name) in [
             ("POST", "xhr"),
             ("POST", "xhr_streaming"),
             ("GET", "eventsource"),
             ("GET", "htmlfile"),
             ("GET", "jsonp"),
-        ];
-        for (method, transport) in opened {
-            let path = format!("/w/messages/435/kdlicigz/{transport}");
-            let (status, headers, body) = plain(method, &path, &[]);
-            assert_eq!(status, 500, "{transport}");
-            assert_eq!(headers, owned(&[("Content-Type", "application/json"), ("Cache-Control", ERROR_CACHE)]));
-            assert!(ask(method, &path, &[]).close);
-            assert_eq!(
-                body,
-                "{\"timeStamp\":367575237,\"error\":\"Internal Server Error\",\"message\":null,\
-                 \"status\":500}\r\n"
-            );
+            ("POST", "xhr_send"),
+            ("POST", "jsonp_send"),
+        ] {
+            let transport = Transport::named(name).unwrap();
+            for path in [format!("435/kdlicigz/{name}"), format!("435/kdlicigz/{name}/")] {
+                assert_eq!(called(method, &path), (Some(("kdlicigz".to_owned(), transport)), 200), "{path}");
+            }
+            assert_eq!(called("PUT", &format!("435/kdlicigz/{name}")), (None, 405));
         }
-        for transport in ["xhr_send", "jsonp_send"] {
-            let path = format!("/w/messages/1/2/{transport}");
-            assert_eq!(plain("POST", &path, &[]), (404, vec![], String::new()));
+        let long = "x".repeat(MAX_SESSION_NAME_BYTES + 1);
+        let long = format!("1/{long}/xhr");
+        for path in ["1/a.b/xhr", "1.2/ab/xhr", "1/2/3/xhr", "1//xhr", "/2/xhr", "1/2/other", "1/2/xhr;x", &long] {
+            assert_eq!(called("POST", path), (None, 404), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_session_of_sockjs_may_have_a_websocket() {
+        let mut session = None;
+        let path = "/w/messages/435/kdlicigz/websocket";
+        let reply = asked("GET", path, &UPGRADE, false, |answer| match answer {
+            Answer::Upgrade(name) => session = name.map(str::to_owned),
+            other => panic!("{other:?}"),
+        });
+        assert!(reply.upgrade.is_some());
+        assert_eq!(session.as_deref(), Some("kdlicigz"));
+        assert_eq!(plain("GET", path, &UPGRADE[1..]).0, 400);
+        assert_eq!(plain("POST", path, &UPGRADE), (405, owned(&[("Allow", "GET")]), String::new()));
+    }
+
+    #[test]
+    fn bodies_are_as_long_as_somebody_reads_them() {
+        assert_eq!(body_limit("/w/messages/1/2/xhr_send"), 64 * 1024);
+        assert_eq!(body_limit("/w/messages/1/2/jsonp_send/"), 192 * 1024);
+        for path in ["/w/messages/1/2/xhr", "/w/messages/1/a.b/xhr_send", "/", "/w/messages/info"] {
+            assert_eq!(body_limit(path), 8 * 1024);
         }
     }
 

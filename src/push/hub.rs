@@ -1,20 +1,24 @@
 //! Who is there and who gets which message: sessions, subscriptions, registered addresses and the books on all of them,
 //! always in agreement.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::books::{Books, Holdings, NoRoom, Payer};
 use super::content::Content;
+use super::outlet::{Letter, Outlet, Sending};
 use super::registry::{Reason, Registry};
 use super::session::Session;
+use super::sockjs::Mailbox;
+use super::sockjs::mailbox::{INTERRUPTED, TOO_SLOW};
 use super::stomp::{Decoder, encoder};
 use super::subscriptions::{self, Ended};
 use super::topics::{self, Topics};
-use super::{Limits, SessionId, Settings, Transport, pattern};
+use super::{Limits, SessionId, Settings, pattern};
 use crate::model::Address;
-use crate::net::machine::{ConnectionId, Effects, Message};
+use crate::net::machine::{ConnectionId, Dropped, Effects};
 
 /// Longest subscription id, in bytes; a longer one is refused.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
@@ -75,7 +79,15 @@ impl From<NoRoom> for Refused {
 pub struct Hub {
     settings: Settings,
     sessions: BTreeMap<SessionId, Session>,
-    sockets: BTreeMap<ConnectionId, SessionId>,
+    /// The session of each connection that carries something for one.
+    carriers: BTreeMap<ConnectionId, SessionId>,
+    /// Sessions with a mailbox, by the names that their clients have given them.
+    mailboxes: BTreeMap<String, SessionId>,
+    mailboxes_by_payer: BTreeMap<Payer, usize>,
+    /// Sessions whose outlets are to be looked after, by when.
+    agenda: BTreeSet<(Duration, SessionId)>,
+    /// The running time.
+    now: Duration,
     topics: Topics,
     registry: Registry,
     books: Books,
@@ -84,6 +96,8 @@ pub struct Hub {
     next_message: u64,
     /// Where frames and the heads of messages are put together.
     scratch: Vec<u8>,
+    /// Where what carries them is.
+    room: Vec<u8>,
 }
 
 impl Hub {
@@ -92,41 +106,158 @@ impl Hub {
         Self {
             settings,
             sessions: BTreeMap::new(),
-            sockets: BTreeMap::new(),
+            carriers: BTreeMap::new(),
+            mailboxes: BTreeMap::new(),
+            mailboxes_by_payer: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            now: Duration::ZERO,
             topics: Topics::default(),
             registry: Registry::default(),
             books: Books::default(),
             last_session: SessionId(0),
             next_message: 0,
             scratch: Vec::new(),
+            room: Vec::new(),
         }
     }
 
-    /// Opens a session; fails if there is no room for it.
-    pub fn open(&mut self, transport: Transport, payer: Payer, effects: &mut dyn Effects) -> Option<SessionId> {
-        let Limits { sessions, frame_bytes, .. } = self.settings.limits;
+    /// Takes note of the running time.
+    pub fn set_now(&mut self, now: Duration) {
+        self.now = now;
+    }
+
+    /// The running time.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// Opens a session, which its client may have given a name; fails if there is no room for it.
+    pub fn open(
+        &mut self,
+        outlet: Outlet,
+        name: Option<&str>,
+        payer: Payer,
+        effects: &mut dyn Effects,
+    ) -> Option<SessionId> {
+        let Limits { sessions, frame_bytes, mailboxes_per_caller, .. } = self.settings.limits;
         let id = SessionId(self.last_session.0 + 1);
         let room = self.books.check(payer, id, 0, SESSION_BYTES, &self.settings.limits);
-        if self.sessions.len() >= sessions || room.is_err() {
+        let socket = outlet.socket();
+        let mailboxes = self.mailboxes_by_payer.get(&payer).copied().unwrap_or(0);
+        let has_mailboxes = socket.is_none() && mailboxes >= mailboxes_per_caller;
+        if self.sessions.len() >= sessions || has_mailboxes || room.is_err() {
             return None;
         }
         self.last_session = id;
         // Eight digits name four billion sessions, which are never open at once.
-        let name = format!("{:x}", id.0 as u32);
+        let name = name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned);
+        match socket {
+            Some(socket) => drop(self.carriers.insert(socket, id)),
+            None => {
+                self.mailboxes.insert(name.clone(), id);
+                self.mailboxes_by_payer.insert(payer, mailboxes + 1);
+            }
+        }
         let decoder = Decoder::new(frame_bytes, self.settings.forgiving);
-        self.sessions.insert(id, Session::new(name, transport, payer, decoder));
-        self.sockets.insert(transport.connection(), id);
+        self.sessions.insert(id, Session::new(name, outlet, payer, decoder));
+        self.schedule(id);
         self.books.add(payer, id, Holdings { bytes: SESSION_BYTES, patterns: 0 });
         self.make_room(effects);
         Some(id)
     }
 
     /// Forgets a session and all that belongs to it.
-    pub fn close(&mut self, id: SessionId) -> Option<Session> {
+    pub fn close(&mut self, id: SessionId, effects: &mut dyn Effects) -> Option<Session> {
         self.strip(id);
         let session = self.sessions.remove(&id)?;
-        self.sockets.remove(&session.transport.connection());
+        let connections = session.outlet.connections();
+        connections.iter().for_each(|connection| _ = self.carriers.remove(connection));
+        if session.outlet.socket().is_none() {
+            // Requests that wait are to be answered all the same.
+            connections.into_iter().for_each(|connection| effects.resume(connection));
+            self.mailboxes.remove(&session.name);
+            if let Some(count) = self.mailboxes_by_payer.get_mut(&session.payer) {
+                *count -= 1;
+                if *count == 0 {
+                    self.mailboxes_by_payer.remove(&session.payer);
+                }
+            }
+        }
+        session.due.into_iter().for_each(|due| _ = self.agenda.remove(&(due, id)));
         Some(session)
+    }
+
+    /// The session whose client has given it this name and fetches from it.
+    pub fn named(&self, name: &str) -> Option<SessionId> {
+        self.mailboxes.get(name).copied()
+    }
+
+    /// The mailbox of a session, even one that has come to its end.
+    pub fn mailbox(&mut self, id: SessionId) -> Option<&mut Mailbox> {
+        self.sessions.get_mut(&id).and_then(|session| session.outlet.mailbox())
+    }
+
+    /// A request carries something for a session from now on, or none any more.
+    pub fn carry(&mut self, connection: ConnectionId, session: Option<SessionId>) {
+        match session {
+            Some(id) => drop(self.carriers.insert(connection, id)),
+            None => drop(self.carriers.remove(&connection)),
+        }
+    }
+
+    /// A connection of a session is gone. Whether the session is to be forgotten with it; one that messages may have
+    /// been lost of comes to its end.
+    pub fn lose(&mut self, connection: ConnectionId, id: SessionId, effects: &mut dyn Effects) -> bool {
+        self.carriers.remove(&connection);
+        let now = self.now;
+        let Some(mailbox) = self.mailbox(id) else { return true };
+        let is_interrupted = mailbox.lose(connection, now);
+        if is_interrupted && self.session(id).is_some() {
+            self.finish(id, INTERRUPTED.0, INTERRUPTED.1, false, effects);
+        }
+        self.schedule(id);
+        false
+    }
+
+    /// Looks after outlets for which something is due, up to the first session that is to be forgotten.
+    pub fn keep_up(&mut self, effects: &mut dyn Effects) -> Option<SessionId> {
+        while let Some((due, id)) = self.agenda.first().copied().filter(|(due, _)| *due <= self.now) {
+            self.agenda.remove(&(due, id));
+            let Some(state) = self.sessions.get_mut(&id) else { continue };
+            state.due = None;
+            if state.is_closing && state.outlet.socket().is_some() {
+                continue;
+            }
+            let is_due = state.outlet.due(&self.settings.limits).is_some_and(|due| due <= self.now);
+            if is_due {
+                match state.outlet.keep_up(self.now, effects) {
+                    Ok(true) => {}
+                    Ok(false) => return Some(id),
+                    Err(Dropped) => self.retire(id),
+                }
+            }
+            self.schedule(id);
+        }
+        None
+    }
+
+    /// When an outlet is to be looked after next.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.agenda.first().map(|(due, _)| *due)
+    }
+
+    /// Notes when the outlet of a session is to be looked after, if that is earlier than what is noted. Later is found
+    /// out when the time has come.
+    pub fn schedule(&mut self, id: SessionId) {
+        let Some(state) = self.sessions.get_mut(&id) else { return };
+        let Some(due) = state.outlet.due(&self.settings.limits) else { return };
+        if state.due.is_some_and(|noted| noted <= due) {
+            return;
+        }
+        if let Some(noted) = state.due.replace(due) {
+            self.agenda.remove(&(noted, id));
+        }
+        self.agenda.insert((due, id));
     }
 
     /// Who answers for a session, even one that has come to its end.
@@ -134,9 +265,9 @@ impl Hub {
         self.sessions.get(&id).map(|session| session.payer)
     }
 
-    /// The session on a websocket.
-    pub fn on(&self, socket: ConnectionId) -> Option<SessionId> {
-        self.sockets.get(&socket).copied()
+    /// The session that a connection carries something for.
+    pub fn on(&self, connection: ConnectionId) -> Option<SessionId> {
+        self.carriers.get(&connection).copied()
     }
 
     /// A session that has not come to its end.
@@ -152,6 +283,13 @@ impl Hub {
     /// Number of sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// Whether nothing is left of connections, names and what is due.
+    #[cfg(test)]
+    pub fn is_clear(&self) -> bool {
+        let no_mailbox = self.mailboxes.is_empty() && self.mailboxes_by_payer.is_empty();
+        self.carriers.is_empty() && self.agenda.is_empty() && no_mailbox
     }
 
     /// The session opened last.
@@ -284,23 +422,55 @@ impl Hub {
 
     /// Sends one frame to a session. One that cannot be sent to has come to its end.
     pub fn send(&mut self, session: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
-        let Some(state) = self.session(session) else { return };
-        let connection = state.transport.connection();
+        let Some(state) = self.sessions.get_mut(&session).filter(|state| !state.is_closing) else { return };
         self.scratch.clear();
         write(&mut self.scratch);
-        if effects.send(connection, Message::of(&self.scratch)).is_err() {
-            self.retire(session);
+        let Hub { settings, now, scratch, room, .. } = self;
+        let mut sending = Sending { now: *now, limits: &settings.limits, room, effects };
+        let sent = state.outlet.send(Letter { head: scratch, body: None }, &mut sending);
+        self.settle_mail(session, sent.is_ok(), effects);
+    }
+
+    /// Enters what waits in the mailbox of a session into the books. A session that could not be sent to has come to its
+    /// end, and so has one whose caller leaves too much waiting.
+    fn settle_mail(&mut self, session: SessionId, is_sent: bool, effects: &mut dyn Effects) {
+        if !is_sent {
+            return self.retire(session);
+        }
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let now = state.outlet.held_bytes();
+        let before = std::mem::replace(&mut state.mail, now);
+        if before == now {
+            return;
+        }
+        let payer = state.payer;
+        self.books.remove(payer, session, Holdings { bytes: before, patterns: 0 });
+        let room = self.books.check(payer, session, 0, now, &self.settings.limits);
+        self.books.add(payer, session, Holdings { bytes: now, patterns: 0 });
+        if room.is_err() {
+            self.end_silently(session, TOO_SLOW, effects);
         }
     }
 
-    /// Sends a MESSAGE to a session for each of its subscriptions to `topic`, and says how many they were.
+    /// What waited for a session has been fetched.
+    pub fn fetched(&mut self, session: SessionId, effects: &mut dyn Effects) {
+        if self.session(session).is_some() {
+            self.settle_mail(session, true, effects);
+        }
+        self.schedule(session);
+    }
+
+    /// Sends a MESSAGE to a session for each of its subscriptions to `topic`, and says how many units of work that
+    /// took; none if there was none to send.
     pub fn deliver(&mut self, session: SessionId, topic: &str, content: &Content, effects: &mut dyn Effects) -> u32 {
-        let Some(state) = self.sessions.get(&session).filter(|state| !state.is_closing) else { return 0 };
-        let connection = state.transport.connection();
-        let body = content.for_session(state.is_bare());
+        let Hub { sessions, settings, scratch, room, next_message, now, .. } = self;
+        let Some(state) = sessions.get_mut(&session).filter(|state| !state.is_closing) else { return 0 };
+        let is_bare = state.is_bare();
+        let length = content.for_session(is_bare).len();
         let (mut sent, mut is_dropped) = (0, false);
-        let (scratch, next_message) = (&mut self.scratch, &mut self.next_message);
-        state.subscriptions.each_match(topic, |id| {
+        let Session { subscriptions, outlet, name, .. } = state;
+        let mut sending = Sending { now: *now, limits: &settings.limits, room, effects };
+        subscriptions.each_match(topic, |id| {
             if is_dropped {
                 return;
             }
@@ -308,47 +478,55 @@ impl Hub {
             let head = encoder::MessageHead {
                 destination: topic,
                 subscription: id,
-                session_name: &state.name,
+                session_name: name,
                 number: *next_message,
                 // The NUL behind the body is none of it.
-                content_length: body.len() - 1,
+                content_length: length - 1,
             };
             encoder::message_head(scratch, head);
             *next_message = next_message.wrapping_add(1);
-            is_dropped = effects.send(connection, Message { head: scratch, body: Some(body), tail: &[] }).is_err();
-            sent += 1;
+            let letter = Letter { head: scratch, body: Some((content, is_bare)) };
+            match outlet.send(letter, &mut sending) {
+                Ok(units) => sent += 1 + units,
+                Err(Dropped) => is_dropped = true,
+            }
         });
-        if is_dropped {
-            self.retire(session);
-        } else if sent > 0 {
-            effects.charge(connection, sent);
+        if !is_dropped && sent > 0 {
+            outlet.charge(sent, effects);
         }
+        self.settle_mail(session, !is_dropped, effects);
+        self.make_room(effects);
         sent
     }
 
     /// Ends a session: ERROR, then close.
     pub fn end(&mut self, session: SessionId, message: &str, effects: &mut dyn Effects) {
         self.send(session, effects, |out| encoder::error(out, message));
-        if let Some(state) = self.session(session) {
-            effects.close(state.transport.connection(), CLOSE_PROTOCOL_ERROR, "");
-            self.retire(session);
-        }
+        self.finish(session, CLOSE_PROTOCOL_ERROR, "", false, effects);
     }
 
     /// Ends a session without a word.
     pub fn end_silently(&mut self, session: SessionId, code: u16, effects: &mut dyn Effects) {
-        if let Some(state) = self.session(session) {
-            effects.close(state.transport.connection(), code, "");
+        self.finish(session, code, "", true, effects);
+    }
+
+    /// Ends a session with a code and a reason.
+    pub fn finish(&mut self, session: SessionId, code: u16, reason: &str, silently: bool, effects: &mut dyn Effects) {
+        let now = self.now;
+        if let Some(state) = self.session_mut(session) {
+            state.outlet.close(code, reason, silently, now, effects);
             self.retire(session);
         }
     }
 
-    /// Takes everything from a session that has come to its end; what is left of it waits for its connection to go.
+    /// Takes everything from a session that has come to its end; what is left of it waits for its connection to go,
+    /// or for its client to be told.
     fn retire(&mut self, session: SessionId) {
         self.strip(session);
         if let Some(state) = self.sessions.get_mut(&session) {
             state.is_closing = true;
         }
+        self.schedule(session);
     }
 
     /// Takes everything from a session.
@@ -359,7 +537,7 @@ impl Hub {
         registrations.into_addresses().for_each(|address| self.registry.remove(&address));
         state.decoder.clear();
         state.queries = Default::default();
-        state.buffered = 0;
+        (state.buffered, state.mail) = (0, 0);
         self.books.close(state.payer, session);
     }
 

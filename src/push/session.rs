@@ -5,38 +5,27 @@ use std::time::Duration;
 
 use super::Query;
 use super::books::Payer;
+use super::outlet::Outlet;
 use super::registry::Registrations;
 use super::stomp::Decoder;
 use super::subscriptions::Subscriptions;
-use crate::net::machine::ConnectionId;
 
 /// A session. It is not its connection, and its number is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// How the frames of a session travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// One STOMP frame in each message of a websocket.
-    Websocket(ConnectionId),
-}
-
-impl Transport {
-    /// The connection that frames are sent on and that is charged for what the session asks for.
-    pub fn connection(self) -> ConnectionId {
-        match self {
-            Transport::Websocket(socket) => socket,
-        }
-    }
-}
-
 /// One open session.
 #[derive(Debug)]
 pub struct Session {
-    /// First half of each `message-id`: 1 to 8 lower-case hex digits, without padding.
+    /// First half of each `message-id`: 1 to 8 lower-case hex digits, without padding, or what a client of SockJS calls
+    /// the session.
     pub name: String,
-    /// How its frames travel.
-    pub transport: Transport,
+    /// Where its frames go.
+    pub outlet: Outlet,
+    /// Bytes that wait there and are in the books.
+    pub mail: usize,
+    /// When its outlet is looked after next.
+    pub due: Option<Duration>,
     /// Who answers for what it takes.
     pub payer: Payer,
     /// Its inbound byte stream.
@@ -72,10 +61,12 @@ pub enum Agreement {
 
 impl Session {
     /// A session that has not received anything yet.
-    pub fn new(name: String, transport: Transport, payer: Payer, decoder: Decoder) -> Self {
+    pub fn new(name: String, outlet: Outlet, payer: Payer, decoder: Decoder) -> Self {
         Self {
             name,
-            transport,
+            outlet,
+            mail: 0,
+            due: None,
             payer,
             decoder,
             buffered: 0,
@@ -115,7 +106,7 @@ impl Session {
     /// Whether this is a raw session that named no version. Such a client is told bare heights, and the transactions
     /// of the accounts that it registers without a SUBSCRIBE.
     pub fn is_bare(&self) -> bool {
-        matches!(self.transport, Transport::Websocket(_)) && !self.names_versions
+        self.outlet.is_raw() && !self.names_versions
     }
 }
 
@@ -127,10 +118,11 @@ pub fn trim(value: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::machine::ConnectionId;
 
     fn session() -> Session {
         let payer = Payer::of([10, 0, 0, 1].into(), 64);
-        Session::new("1c884f9d".to_owned(), Transport::Websocket(ConnectionId(7)), payer, Decoder::default())
+        Session::new("1c884f9d".to_owned(), Outlet::Websocket(ConnectionId(7)), payer, Decoder::default())
     }
 
     #[test]

@@ -80,6 +80,15 @@ pub struct Limits {
     pub ipv6_prefix: u8,
     /// Time for the first message of a session; without one it is closed with 4500.
     pub first_message: Duration,
+    /// Sessions of one caller that are fetched from by requests of HTTP, which take no connection between two of them; a
+    /// further one is closed with 1013.
+    pub mailboxes_per_caller: usize,
+    /// Bytes that wait until such a session is fetched from; beyond it they are dropped, and it is closed with 4500.
+    pub backlog_bytes: usize,
+    /// A SockJS session hears a heart-beat when it has been told nothing for so long.
+    pub heartbeat: Duration,
+    /// A SockJS session from which nobody has fetched for so long is forgotten.
+    pub disconnect_delay: Duration,
 }
 
 impl Default for Limits {
@@ -99,6 +108,10 @@ impl Default for Limits {
             total_bytes: 64 * 1024 * 1024,
             ipv6_prefix: 64,
             first_message: Duration::from_secs(60),
+            mailboxes_per_caller: 250,
+            backlog_bytes: 512 * 1024,
+            heartbeat: Duration::from_secs(25),
+            disconnect_delay: Duration::from_secs(5),
         }
     }
 }

@@ -6,6 +6,7 @@ mod publishing;
 mod queries;
 mod registration;
 mod sessions;
+mod sockjs;
 mod steps;
 mod subscriptions;
 
@@ -16,13 +17,14 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::testing::{A1, A2, Known, NETWORK, Recorder, Sent, TIME, address, block_of, caller, multisig, transfer};
-use super::{BlocksNewBody, Broker, Figures, Limits, Settings};
+use super::{BlocksNewBody, Broker, Figures, Limits, Present, Settings};
 use crate::model::Height;
 use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Taken};
 
 const NOTHING: [&str; 0] = [];
 const NOW: Duration = Duration::from_secs(1_000);
+const PRESENT: Present = Present { running: NOW, network: TIME };
 
 /// A broker with the websockets 1 and 2 of two callers, and what it does.
 struct Bench {
@@ -63,7 +65,7 @@ impl Bench {
     }
 
     fn gone(&mut self, socket: u64) {
-        self.broker.gone(ConnectionId(socket));
+        self.broker.gone(ConnectionId(socket), NOW, &mut self.effects);
     }
 
     /// Hands in a whole message as the reactor does, and returns what came out.
@@ -74,11 +76,11 @@ impl Bench {
 
     /// Hands in a message; returns how often the rest of it had to wait, or `None` if it still waits.
     fn hand_in(&mut self, socket: u64, message: &[u8]) -> Option<usize> {
-        let mut taken = self.broker.heard(ConnectionId(socket), message, TIME, &mut self.effects);
+        let mut taken = self.broker.heard(ConnectionId(socket), message, true, PRESENT, &mut self.effects);
         let mut waits = 0;
         while taken == Taken::Unfinished {
             waits += 1;
-            taken = self.broker.resumed(ConnectionId(socket), TIME, &mut self.effects);
+            taken = self.broker.resumed(ConnectionId(socket), PRESENT, &mut self.effects);
         }
         (taken == Taken::Done).then_some(waits)
     }
@@ -97,7 +99,7 @@ impl Bench {
             for socket in std::mem::take(&mut self.effects.resumed) {
                 let mut taken = Taken::Unfinished;
                 while taken == Taken::Unfinished {
-                    taken = self.broker.resumed(ConnectionId(socket), TIME, &mut self.effects);
+                    taken = self.broker.resumed(ConnectionId(socket), PRESENT, &mut self.effects);
                 }
             }
             if !self.broker.has_work(true) {

@@ -123,27 +123,28 @@ async function followWithSdk({ http, websocket, privateKey }) {
 
 /** In a page: a session on a transport. */
 function followWithSockJs({ websocket, address, transport }) {
-  const session = (window.session = { transport, state: "opening", unconfirmed: 0, confirmed: 0, height: 0 });
+  const session = (window.session = { transport, state: "opening", unconfirmed: [], confirmed: [], height: 0 });
   const socket = new SockJS(`${websocket}/w/messages`, null, { transports: [transport] });
   const client = Stomp.over(socket);
   client.debug = null;
-  const told = (kind) => () => {
-    session[kind]++;
-    tell(kind);
+  const hears = (kind) => ({ body }) => {
+    const { data } = JSON.parse(body).meta.hash;
+    session[kind].push(data);
+    tell(`${kind}: ${data}`);
   };
   const opened = () => {
     tell((session.state = `open by ${socket.transport}`));
-    client.subscribe("/blocks/new", told("height"));
-    client.subscribe(`/unconfirmed/${address}`, told("unconfirmed"));
-    client.subscribe(`/transactions/${address}`, told("confirmed"));
+    client.subscribe("/blocks/new", () => session.height++);
+    client.subscribe(`/unconfirmed/${address}`, hears("unconfirmed"));
+    client.subscribe(`/transactions/${address}`, hears("confirmed"));
     client.send("/w/api/account/subscribe", {}, JSON.stringify({ account: address }));
   };
   client.connect({}, opened, (error) => tell((session.state = `failed: ${error}`)));
 }
 
 /** Waits until something is true of the sessions of pages. */
-async function all(pages, condition) {
-  await Promise.all(pages.map((page) => page.waitForFunction(condition)));
+async function all(pages, condition, given) {
+  await Promise.all(pages.map((page) => page.waitForFunction(condition, given)));
 }
 
 let failed = 1;
@@ -167,17 +168,18 @@ try {
 
   const answer = await sdk.evaluate(() => announce());
   assert.equal(answer.message, "SUCCESS");
-  await sdk.waitForFunction(() => heard.unconfirmed.length > 0);
-  await all(pages, () => session.unconfirmed > 0);
-  await sdk.waitForFunction((hash) => heard.confirmed.includes(hash), answer.transactionHash.data);
-  await all(pages, () => session.confirmed > 0 && session.height > 0);
+  const hash = answer.transactionHash.data;
+  await sdk.waitForFunction((hash) => heard.unconfirmed.includes(hash), hash);
+  await all(pages, (hash) => session.unconfirmed.includes(hash), hash);
+  await sdk.waitForFunction((hash) => heard.confirmed.includes(hash), hash);
+  await all(pages, (hash) => session.confirmed.includes(hash) && session.height > 0, hash);
   const { errors, blocks } = await sdk.evaluate(() => heard);
   assert.deepEqual(errors, []);
   assert.ok(blocks.length > 0);
   if (pictures) {
     for (const [index, page] of [sdk, ...pages].entries()) await page.screenshot({ path: `${pictures}/${index}.png` });
   }
-  console.log(`browser: nem-sdk and ${pages.length} transports saw ${answer.transactionHash.data} announced and confirmed`);
+  console.log(`browser: nem-sdk and ${pages.length} transports saw ${hash} announced and confirmed`);
   failed = 0;
 } finally {
   for (const page of failed ? browser.contexts().flatMap((context) => context.pages()) : []) {

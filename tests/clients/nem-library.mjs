@@ -1,7 +1,8 @@
-// Sends one transaction of each kind with nem-library, and waits for each until it is in the chain.
+// Sends one transaction of each kind with nem-library, and waits for each until it is in the chain. Meanwhile it listens
+// with the library's own listeners, which speak SockJS.
 //
 //   npm install
-//   node nem-library.mjs [http://127.0.0.1:7890 [alice.key]]
+//   node nem-library.mjs [http://127.0.0.1:7890 [alice.key [http://127.0.0.1:7778]]]
 //
 // The key file is that of an account which pays for it all; everybody else is made up on the way.
 import assert from "node:assert/strict";
@@ -12,9 +13,13 @@ import nem from "nem-library";
 
 nem.NEMLibrary.bootstrap(nem.NetworkTypes.TEST_NET);
 
-const [url = "http://127.0.0.1:7890", keyFile = "alice.key"] = process.argv.slice(2);
-const { hostname: domain, port } = new URL(url);
-const nodes = [{ protocol: "http", domain, port }];
+const [url = "http://127.0.0.1:7890", keyFile = "alice.key", websocketUrl = "http://127.0.0.1:7778"] =
+  process.argv.slice(2);
+const nodesAt = (url) => {
+  const { hostname: domain, port } = new URL(url);
+  return [{ protocol: "http", domain, port }];
+};
+const nodes = nodesAt(url);
 const accounts = new nem.AccountHttp(nodes);
 const mosaics = new nem.MosaicHttp(nodes);
 const namespaces = new nem.NamespaceHttp(nodes);
@@ -112,9 +117,35 @@ async function multisigTransfer(vault, [first, second], recipient, xem) {
   return confirmed("multisig transfer", hash);
 }
 
+/** Listens to what concerns an account, and to the chain; what was heard is found by listener. */
+function listen({ address }) {
+  const listeners = nodesAt(websocketUrl);
+  const heard = { height: [], block: [], unconfirmed: [], confirmed: [] };
+  const note = (name, observable) =>
+    observable.subscribe((value) => heard[name].push(value), (error) => console.error(`nem-library: ${name}:`, error));
+  note("height", new nem.BlockchainListener(listeners).newHeight());
+  note("block", new nem.BlockchainListener(listeners).newBlock());
+  note("unconfirmed", new nem.UnconfirmedTransactionListener(listeners).given(address));
+  note("confirmed", new nem.ConfirmedTransactionListener(listeners).given(address));
+  return heard;
+}
+
+/** What the owner of 200 XEM, a namespace and a mosaic must have heard. */
+function checkHeard(heard) {
+  const counts = Object.entries(heard).map(([name, values]) => `${name} ${values.length}`);
+  console.log(`nem-library: heard by its listeners: ${counts.join(", ")}`);
+  assert.ok(Number.isInteger(heard.height[0]) && heard.height.length > 1);
+  assert.ok(heard.block.length > 1);
+  assert.equal(heard.confirmed.length, 4);
+  assert.equal(heard.unconfirmed.length, 4);
+}
+
 async function main() {
   const bank = accountOfFile(keyFile);
   const [owner, vault, friend, first, second] = Array.from({ length: 5 }, () => nem.Account.generateAccount());
+  const heard = listen(owner);
+  // The library does not say when its listeners are connected.
+  await sleep(5000);
   const coin = new nem.MosaicId(`nemlib-${randomBytes(4).toString("hex")}`, "coin");
 
   await Promise.all([transfer(bank, owner, 200, nem.PlainMessage.create("hello")), transfer(bank, vault, 100)]);
@@ -136,9 +167,15 @@ async function main() {
   await mosaicTransfer(owner, friend, coin, 5);
   const owned = await accounts.getMosaicOwnedByAddress(friend.address).toPromise();
   assert.equal(owned.find(({ mosaicId }) => mosaicId.equals(coin)).quantity, 5000);
+  // What is confirmed is told a moment later.
+  await sleep(2000);
+  checkHeard(heard);
 }
 
-main().catch((error) => {
-  console.error("nem-library:", error.stack);
-  process.exitCode = 1;
-});
+main()
+  .catch((error) => {
+    console.error("nem-library:", error.stack);
+    process.exitCode = 1;
+  })
+  // Connections that are still open keep nobody.
+  .finally(() => process.exit());

@@ -1,7 +1,8 @@
-// Sends one transaction of each kind with nem-sdk, and waits for each until it is in the chain.
+// Sends one transaction of each kind with nem-sdk, and waits for each until it is in the chain. Meanwhile it listens with
+// the SDK's own connector, which speaks SockJS.
 //
 //   npm install
-//   node nem-sdk.mjs [http://127.0.0.1:7890 [alice.key]]
+//   node nem-sdk.mjs [http://127.0.0.1:7890 [alice.key [http://127.0.0.1:7778]]]
 //
 // The key file is that of an account which pays for it all; everybody else is made up on the way.
 import assert from "node:assert/strict";
@@ -14,9 +15,10 @@ const nem = sdk.default;
 const { requests } = nem.com;
 const { objects, transactions } = nem.model;
 
-const [url = "http://127.0.0.1:7890", keyFile = "alice.key"] = process.argv.slice(2);
-const [, host, port] = url.match(/^(.*):(\d+)$/);
-const node = objects.create("endpoint")(host, port);
+const [url = "http://127.0.0.1:7890", keyFile = "alice.key", websocketUrl = "http://127.0.0.1:7778"] =
+  process.argv.slice(2);
+const endpoint = (url) => objects.create("endpoint")(...url.match(/^(.*):(\d+)$/).slice(1));
+const node = endpoint(url);
 const network = nem.model.network.data.testnet.id;
 const XEM = 1_000_000;
 
@@ -116,9 +118,45 @@ async function pending({ address }) {
   return data[0].meta.data;
 }
 
+/** Listens to all that concerns an account, and to the chain; what was heard is found by channel. */
+async function listen({ address }) {
+  const { connector, subscribe, requests: wanted } = nem.com.websockets;
+  const connection = connector.create(endpoint(websocketUrl), address);
+  await connection.connect();
+  const heard = { errors: [], height: [], blocks: [], account: [], unconfirmed: [], confirmed: [] };
+  const note = (channel) => (message) => heard[channel].push(message);
+  subscribe.errors(connection, note("errors"));
+  subscribe.chain.height(connection, note("height"));
+  subscribe.chain.blocks(connection, note("blocks"));
+  subscribe.account.data(connection, note("account"));
+  subscribe.account.transactions.unconfirmed(connection, note("unconfirmed"));
+  subscribe.account.transactions.confirmed(connection, note("confirmed"));
+  wanted.account.data(connection);
+  wanted.account.data(connection, "NOBODY");
+  return { connection, heard };
+}
+
+/** What the owner of 200 XEM, a namespace and a mosaic must have heard. */
+function checkHeard({ connection, heard }, owner) {
+  const [announced, first] = [heard.unconfirmed[0], heard.confirmed[0]];
+  assert.equal(heard.errors[0].status, 400);
+  assert.ok(heard.height.at(-1).height > heard.height[0].height);
+  assert.ok(heard.blocks.some(({ transactions }) => transactions.length > 0));
+  assert.equal(heard.account[0].account.address, owner.address);
+  assert.ok(heard.account.some(({ account }) => account.balance === 200 * XEM));
+  assert.equal(announced.meta.hash.data, first.meta.hash.data);
+  assert.equal(first.transaction.amount, 200 * XEM);
+  // The transfer to it, its namespace, its mosaic, and the mosaic it has sent.
+  assert.equal(heard.confirmed.length, 4);
+  connection.socket.close();
+  const counts = Object.entries(heard).map(([channel, messages]) => `${channel} ${messages.length}`);
+  console.log(`nem-sdk: heard by its connector: ${counts.join(", ")}`);
+}
+
 async function main() {
   const bank = accountOfFile(keyFile);
   const [owner, vault, friend, first, second] = Array.from({ length: 5 }, () => account());
+  const listening = await listen(owner);
   const namespaceId = `nemsdk-${randomBytes(4).toString("hex")}`;
 
   await Promise.all([transfer(bank, owner, 200, "hello"), transfer(bank, vault, 100)]);
@@ -140,9 +178,15 @@ async function main() {
   await mosaicTransfer(owner, friend, namespaceId, "coin", 5000);
   const { data } = await requests.account.mosaics.owned(node, friend.address);
   assert.equal(data.find(({ mosaicId }) => mosaicId.namespaceId === namespaceId).quantity, 5000);
+  // What is confirmed is told a moment later.
+  await sleep(2000);
+  checkHeard(listening, owner);
 }
 
-main().catch((error) => {
-  console.error("nem-sdk:", error);
-  process.exitCode = 1;
-});
+main()
+  .catch((error) => {
+    console.error("nem-sdk:", error);
+    process.exitCode = 1;
+  })
+  // Connections that are still open keep nobody.
+  .finally(() => process.exit());

@@ -92,6 +92,8 @@ pub enum Said {
     /// An answer of HTTP, that to a handshake among them.
     Answer(Response),
     Stomp(Stomp),
+    /// A frame of STOMP in a frame of SockJS.
+    Sockjs(Stomp),
     /// A text that is no frame of STOMP.
     Text(String),
     Pong(Vec<u8>),
@@ -107,6 +109,7 @@ impl fmt::Display for Said {
                 write!(f, "{} {:?} {:?}", answer.status, answer.headers, String::from_utf8_lossy(&answer.body))
             }
             Said::Stomp(stomp) => write!(f, "{} {:?} {}", stomp.command, stomp.headers, stomp.body.trim_end()),
+            Said::Sockjs(stomp) => write!(f, "a[{} {:?} {}]", stomp.command, stomp.headers, stomp.body.trim_end()),
             Said::Text(text) => write!(f, "text {text:?}"),
             Said::Pong(payload) => write!(f, "pong {:?}", String::from_utf8_lossy(payload)),
             Said::Close(code) => write!(f, "close {code}"),
@@ -129,15 +132,27 @@ impl Said {
     }
 
     fn from_text(text: &str) -> Said {
+        let strings = text.strip_prefix('a').and_then(|strings| serde_json::from_str::<[String; 1]>(strings).ok());
+        if let Some([frame]) = strings {
+            return Said::Sockjs(Stomp::parse(&frame));
+        }
         match text.ends_with('\0') && text.contains("\n\n") {
             true => Said::Stomp(Stomp::parse(text)),
             false => Said::Text(text.to_owned()),
         }
     }
 
+    /// The frame of STOMP.
+    pub fn frame(&self) -> Option<&Stomp> {
+        match self {
+            Said::Stomp(frame) | Said::Sockjs(frame) => Some(frame),
+            _ => None,
+        }
+    }
+
     /// The topic of a message.
     pub fn topic(&self) -> Option<&str> {
-        let Said::Stomp(frame) = self else { return None };
+        let frame = self.frame()?;
         frame.headers.iter().find(|(name, _)| name == "destination").map(|(_, topic)| topic.as_str())
     }
 
@@ -167,7 +182,9 @@ const FREE_VALUES: [(&str, &[&str]); 2] =
 pub fn difference(expected: &Said, got: &Said) -> Option<String> {
     let is_same = match (expected, got) {
         (Said::Answer(expected), Said::Answer(got)) => is_same_answer(expected, got),
-        (Said::Stomp(expected), Said::Stomp(got)) => is_same_frame(expected, got),
+        (Said::Stomp(expected), Said::Stomp(got)) | (Said::Sockjs(expected), Said::Sockjs(got)) => {
+            is_same_frame(expected, got)
+        }
         _ => expected == got,
     };
     (!is_same).then(|| format!("expected {expected}\n      got      {got}"))

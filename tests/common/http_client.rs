@@ -77,7 +77,7 @@ impl Client {
 
     /// Reads the next chunk of an answer that comes in pieces; whether it was not the last one.
     #[track_caller]
-    fn chunk(&mut self, answer: &mut Answer) -> bool {
+    pub fn chunk(&mut self, answer: &mut Answer) -> bool {
         let (start, size) = loop {
             match httparse::parse_chunk_size(&self.buffer).expect("the size of a chunk") {
                 httparse::Status::Complete(found) => break found,

@@ -63,14 +63,14 @@ proptest! {
                     waiting.insert(socket, Taken::Done);
                 }
                 Some(Taken::Done) => {
-                    let taken = bench.broker.heard(ConnectionId(socket), &pieces.concat(), TIME, &mut bench.effects);
+                    let taken = bench.broker.heard(ConnectionId(socket), &pieces.concat(), true, PRESENT, &mut bench.effects);
                     waiting.insert(socket, taken);
                 }
                 Some(Taken::Unfinished) => {
-                    let taken = bench.broker.resumed(ConnectionId(socket), TIME, &mut bench.effects);
+                    let taken = bench.broker.resumed(ConnectionId(socket), PRESENT, &mut bench.effects);
                     waiting.insert(socket, taken);
                 }
-                Some(Taken::Parked) => {}
+                Some(Taken::Parked | Taken::Held) => {}
             }
             match then {
                 0 => { height += 1; bench.add_block(height, 2) }
@@ -81,7 +81,7 @@ proptest! {
             }
             for socket in std::mem::take(&mut bench.effects.resumed) {
                 if waiting.get(&socket) == Some(&Taken::Parked) {
-                    let taken = bench.broker.resumed(ConnectionId(socket), TIME, &mut bench.effects);
+                    let taken = bench.broker.resumed(ConnectionId(socket), PRESENT, &mut bench.effects);
                     waiting.insert(socket, taken);
                 }
             }

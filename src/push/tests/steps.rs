@@ -23,10 +23,10 @@ fn a_message_of_many_frames_is_worked_on_in_steps_and_charged() {
 fn what_is_left_of_a_message_is_done_before_anything_else_of_the_session() {
     let mut bench = Bench::default();
     let message = many_frames() + "CONNECT\n\n\0";
-    let taken = bench.broker.heard(ConnectionId(1), message.as_bytes(), TIME, &mut bench.effects);
+    let taken = bench.broker.heard(ConnectionId(1), message.as_bytes(), true, PRESENT, &mut bench.effects);
     assert_eq!((taken, bench.effects.drain().len()), (Taken::Unfinished, 0));
     assert_eq!(bench.receive(2, "CONNECT\n\n\0").len(), 1, "others need not wait");
-    while bench.broker.resumed(ConnectionId(1), TIME, &mut bench.effects) == Taken::Unfinished {}
+    while bench.broker.resumed(ConnectionId(1), PRESENT, &mut bench.effects) == Taken::Unfinished {}
     assert_eq!(bench.effects.drain(), ["1 CONNECTED\nheart-beat:0,0\n\n\0"]);
 }
 

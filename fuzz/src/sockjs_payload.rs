@@ -1,0 +1,35 @@
+//! SockJS: messages of the client, and frames of the server.
+
+use nisd::push::sockjs::frame;
+use nisd::push::sockjs::payload::{MAX_BYTES, MAX_STRINGS, PayloadError, read, read_form};
+use nisd::push::sockjs::transport::callback;
+
+/// Whatever is sent is read or refused, and an array of strings is read as another reader reads it, from a body as from
+/// a form. A text that is put into a frame is read back from it, and a frame ends no line. The function that a query
+/// names can be called, and nothing else.
+pub fn check(data: &[u8]) -> usize {
+    let taken = read(data);
+    assert_eq!(read_form(data, Some("text/plain")), taken);
+    let mut form = b"x=1&d=".to_vec();
+    data.iter().for_each(|byte| form.extend_from_slice(format!("%{byte:02x}").as_bytes()));
+    assert_eq!(read_form(&form, Some("application/x-www-form-urlencoded")), taken);
+    let _ = read_form(data, Some("application/x-www-form-urlencoded"));
+    match &taken {
+        Ok(stream) => assert!(stream.len() <= 3 * data.len() && std::str::from_utf8(stream).is_ok()),
+        Err(error) => assert_eq!(*error == PayloadError::Empty, data.is_empty()),
+    }
+    if let Ok(strings) = serde_json::from_slice::<Vec<String>>(data) {
+        let fits = (1..=MAX_STRINGS).contains(&strings.len()) && data.len() <= MAX_BYTES;
+        assert_eq!(taken, if fits { Ok(strings.concat().into_bytes()) } else { Err(PayloadError::Broken) });
+    }
+    let text = String::from_utf8_lossy(data);
+    let mut out = Vec::new();
+    frame::message(&mut out, &text);
+    let read: Vec<String> = serde_json::from_slice(&out[1..]).expect("a frame is an array of strings");
+    assert_eq!(read, [&*text]);
+    assert!(out.iter().all(|byte| *byte >= b' '));
+    if let Some(name) = callback(Some(&text)) {
+        assert!(!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte)));
+    }
+    usize::from(taken.is_ok())
+}

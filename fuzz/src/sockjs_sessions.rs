@@ -1,0 +1,377 @@
+//! SockJS: sessions of the broker whose clients fetch and send by requests, in any order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use nisd::model::{Height, NetworkByte, Timestamp};
+use nisd::net::SharedPool;
+use nisd::net::fetch::{Fetch, FetchId};
+use nisd::net::http::{Reply, RequestReader};
+use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Exchange, ListenerId, Message, Taken};
+use nisd::push::{Broker, Figures, Limits, Present, Settings};
+
+use crate::stomp::{Chain, SEPARATOR, check_sent};
+
+/// Bytes that wait for one session at most, so that an input reaches the limit.
+const BACKLOG_BYTES: usize = 4_096;
+/// Sessions of one caller.
+const MAILBOXES: usize = 2;
+/// Bytes of one answer: what browsers keep back, the limit on messages, and the last message, which two escapes make
+/// longer.
+const MAX_ANSWER: usize = 4 * 128 * 1024;
+/// Times that something is resumed after one event.
+const MAX_ROUNDS: usize = 10_000;
+
+/// What an input can have done. Bits 0 to 3 of a record's first byte name it, bits 4 and 5 the connection, bits 6 and 7
+/// the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Xhr,
+    XhrStreaming,
+    EventSource,
+    HtmlFile,
+    Jsonp,
+    /// The rest of the record is the body.
+    XhrSend,
+    /// The same.
+    JsonpSend,
+    /// A websocket is opened, or hears the rest of the record as text.
+    Websocket,
+    /// The same with a binary message.
+    Binary,
+    /// The connection is gone.
+    Gone,
+    /// So many seconds go by.
+    Wait,
+    /// A block is told of.
+    Block,
+    /// The rest of the record, as strings of a message.
+    Say,
+}
+
+impl Deed {
+    /// All of them; an input names one by its place.
+    pub const ALL: [Deed; 13] = [
+        Deed::Xhr,
+        Deed::XhrStreaming,
+        Deed::EventSource,
+        Deed::HtmlFile,
+        Deed::Jsonp,
+        Deed::XhrSend,
+        Deed::JsonpSend,
+        Deed::Websocket,
+        Deed::Binary,
+        Deed::Gone,
+        Deed::Wait,
+        Deed::Block,
+        Deed::Say,
+    ];
+}
+
+/// Whatever clients do in whatever order: every answer is made of whole frames, and every frame holds whole frames of
+/// STOMP; requests come to their end when their session does; nobody is sent anything who is gone or closed; what
+/// sessions hold stays within its limits, and nothing is left when all clients have gone.
+pub fn check(data: &[u8]) -> usize {
+    let mut scene = Scene::new();
+    for record in data.split(|byte| *byte == SEPARATOR) {
+        if let Some((selector, rest)) = record.split_first() {
+            scene.act(*selector, &rest[..rest.len().min(8 * 1024)]);
+        }
+    }
+    scene.end();
+    scene.frames
+}
+
+/// The other side of the effects.
+#[derive(Default)]
+struct Sockets {
+    open: BTreeSet<ConnectionId>,
+    closed: BTreeSet<ConnectionId>,
+    resumed: Vec<ConnectionId>,
+    heard: Vec<Vec<u8>>,
+}
+
+impl Effects for Sockets {
+    fn send(&mut self, socket: ConnectionId, message: Message<'_>) -> Result<(), Dropped> {
+        if !self.open.contains(&socket) || self.closed.contains(&socket) {
+            return Err(Dropped);
+        }
+        let body = message.body.map_or(&[][..], |body| body);
+        self.heard.push([message.head, body, message.tail].concat());
+        Ok(())
+    }
+
+    fn backlog(&self, _: ConnectionId) -> usize {
+        0
+    }
+
+    fn close(&mut self, socket: ConnectionId, code: u16, reason: &str) {
+        assert!((1000..=4999).contains(&code) && reason.len() <= 123);
+        assert!(self.open.contains(&socket) && self.closed.insert(socket), "closed twice");
+    }
+
+    fn resume(&mut self, connection: ConnectionId) {
+        self.resumed.push(connection);
+    }
+
+    fn charge(&mut self, _: ConnectionId, _: u32) {}
+
+    fn fetch(&mut self, _: Fetch) -> FetchId {
+        panic!("the broker asks no other server")
+    }
+
+    fn cancel(&mut self, _: FetchId) {
+        panic!("the broker asks no other server")
+    }
+
+    fn wake_at(&mut self, _: Duration) {
+        panic!("the node asks for turns")
+    }
+}
+
+/// A request in hand.
+struct Open {
+    text: Vec<u8>,
+    reply: Reply,
+    deed: Deed,
+    taken: Taken,
+    /// The whole answer so far.
+    answer: Vec<u8>,
+}
+
+/// A broker and four connections.
+struct Scene {
+    broker: Broker,
+    sockets: Sockets,
+    requests: BTreeMap<ConnectionId, Open>,
+    /// Websockets whose last message was left.
+    left: BTreeMap<ConnectionId, Taken>,
+    chain: Chain,
+    now: Duration,
+    frames: usize,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let limits = Limits { backlog_bytes: BACKLOG_BYTES, mailboxes_per_caller: MAILBOXES, ..Limits::default() };
+        let settings = Settings { limits, ..Settings::default() };
+        Scene {
+            broker: Broker::new(settings, NetworkByte::TESTNET, SharedPool::default()),
+            sockets: Sockets::default(),
+            requests: BTreeMap::new(),
+            left: BTreeMap::new(),
+            chain: Chain::new(),
+            now: Duration::ZERO,
+            frames: 0,
+        }
+    }
+
+    fn present(&self) -> Present {
+        Present { running: self.now, network: Timestamp(1_000) }
+    }
+
+    fn act(&mut self, selector: u8, rest: &[u8]) {
+        let deed = Deed::ALL[usize::from(selector & 15) % Deed::ALL.len()];
+        let (connection, session) = (ConnectionId(u64::from(selector >> 4 & 3)), selector >> 6);
+        match deed {
+            Deed::Gone => self.gone(connection),
+            Deed::Wait => {
+                self.now += Duration::from_secs(u64::from(rest.first().copied().unwrap_or(1)));
+                self.broker.due(self.now, &mut self.sockets);
+            }
+            Deed::Block => {
+                self.chain.height = self.chain.height.next();
+                self.broker.chain_changed(Height(self.chain.height.0 - 1), self.chain.height);
+            }
+            Deed::Websocket | Deed::Binary => self.websocket(connection, session, rest, deed == Deed::Websocket),
+            Deed::Say => {
+                let text = String::from_utf8_lossy(rest);
+                let body = serde_json::to_vec(&text.split('|').collect::<Vec<_>>()).expect("strings");
+                self.ask(connection, Deed::XhrSend, session, &body);
+            }
+            _ => self.ask(connection, deed, session, rest),
+        }
+        self.settle();
+        let figures = self.broker.figures();
+        assert!(figures.sessions <= MAILBOXES + 4 + self.sockets.closed.len());
+        assert!(figures.session_bytes <= figures.sessions * (8 * BACKLOG_BYTES + 256 * 1024));
+    }
+
+    /// A request of a connection that has none in hand.
+    fn ask(&mut self, connection: ConnectionId, deed: Deed, session: u8, body: &[u8]) {
+        if self.requests.contains_key(&connection) || self.sockets.open.contains(&connection) {
+            return;
+        }
+        let (method, name) = match deed {
+            Deed::Xhr => ("POST", "xhr"),
+            Deed::XhrStreaming => ("POST", "xhr_streaming"),
+            Deed::EventSource => ("GET", "eventsource"),
+            Deed::HtmlFile => ("GET", "htmlfile?c=cb"),
+            Deed::Jsonp => ("GET", "jsonp?c=cb"),
+            Deed::JsonpSend => ("POST", "jsonp_send"),
+            _ => ("POST", "xhr_send"),
+        };
+        let body = if matches!(deed, Deed::XhrSend | Deed::JsonpSend) { body } else { &[] };
+        let head = format!(
+            "{method} /w/messages/0/{session}/{name} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let open = Open {
+            text: [head.as_bytes(), body].concat(),
+            reply: Reply::new(),
+            deed,
+            taken: Taken::Done,
+            answer: Vec::new(),
+        };
+        self.hand_in(connection, open, false);
+    }
+
+    fn hand_in(&mut self, connection: ConnectionId, mut open: Open, is_resumed: bool) {
+        let mut reader = RequestReader::new(64 * 1024);
+        reader.receive(&open.text);
+        let request = reader.next_request().expect("a good request").expect("a whole one");
+        let caller = Caller { listener: ListenerId(1), address: [10, 0, 0, 1].into(), is_forwarded: false };
+        let reply = &mut open.reply;
+        let exchange = Exchange { connection, caller, request: &request, reply, is_resumed, is_refused: false };
+        let present = self.present();
+        open.taken = self.broker.request(exchange, present, 1, &mut self.sockets);
+        if open.reply.pieces || open.taken == Taken::Done {
+            open.answer.append(&mut open.reply.body);
+        }
+        assert!(open.answer.len() <= MAX_ANSWER, "{} bytes", open.answer.len());
+        match open.taken {
+            Taken::Done => self.check_answer(&open),
+            _ => drop(self.requests.insert(connection, open)),
+        }
+    }
+
+    fn websocket(&mut self, socket: ConnectionId, session: u8, message: &[u8], is_text: bool) {
+        if self.requests.contains_key(&socket) || self.sockets.closed.contains(&socket) {
+            return;
+        }
+        if self.sockets.open.insert(socket) {
+            let text = format!(
+                "GET /w/messages/0/{session}/websocket HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
+                 Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            );
+            let mut reader = RequestReader::new(0);
+            reader.receive(text.as_bytes());
+            let request = reader.next_request().expect("a good request").expect("a whole one");
+            let caller = Caller { listener: ListenerId(1), address: [10, 0, 0, 1].into(), is_forwarded: false };
+            let mut reply = Reply::new();
+            let exchange = Exchange {
+                connection: socket,
+                caller,
+                request: &request,
+                reply: &mut reply,
+                is_resumed: false,
+                is_refused: false,
+            };
+            let present = self.present();
+            assert_eq!(self.broker.request(exchange, present, 1, &mut self.sockets), Taken::Done);
+            assert!(reply.upgrade.is_some());
+            self.broker.open(socket, &caller, self.now, &mut self.sockets);
+        } else if !self.left.contains_key(&socket) && (!is_text || std::str::from_utf8(message).is_ok()) {
+            let present = self.present();
+            let taken = self.broker.heard(socket, message, is_text, present, &mut self.sockets);
+            if taken != Taken::Done {
+                self.left.insert(socket, taken);
+            }
+        }
+    }
+
+    fn gone(&mut self, connection: ConnectionId) {
+        self.requests.remove(&connection);
+        self.left.remove(&connection);
+        self.sockets.open.remove(&connection);
+        self.sockets.closed.remove(&connection);
+        self.broker.gone(connection, self.now, &mut self.sockets);
+    }
+
+    /// Works, and resumes who is to be resumed, until nothing is left to be done.
+    fn settle(&mut self) {
+        for _ in 0..MAX_ROUNDS {
+            let mut resumed: BTreeSet<_> = std::mem::take(&mut self.sockets.resumed).into_iter().collect();
+            let requests = self.requests.iter().filter(|(_, open)| open.taken == Taken::Unfinished);
+            resumed.extend(requests.map(|(connection, _)| *connection));
+            let left = self.left.iter().filter(|(_, taken)| **taken == Taken::Unfinished);
+            resumed.extend(left.map(|(socket, _)| *socket));
+            let is_idle = resumed.is_empty() && !self.broker.has_work(true);
+            for connection in resumed {
+                if let Some(open) = self.requests.remove(&connection) {
+                    self.hand_in(connection, open, true);
+                } else if self.left.remove(&connection).is_some() {
+                    let present = self.present();
+                    let taken = self.broker.resumed(connection, present, &mut self.sockets);
+                    if taken != Taken::Done {
+                        self.left.insert(connection, taken);
+                    }
+                }
+            }
+            let mut budget = 1_000;
+            self.broker.work(true, &self.chain, self.now, Timestamp(1_000), &mut budget, &mut self.sockets);
+            for frame in std::mem::take(&mut self.sockets.heard) {
+                self.check_frame(&frame);
+            }
+            if is_idle {
+                let stuck = self.requests.values().any(|open| open.taken == Taken::Parked);
+                return assert!(!stuck, "a request that sends waits for nothing");
+            }
+        }
+        panic!("there is no end of what there is to do");
+    }
+
+    /// An answer that is complete.
+    fn check_answer(&mut self, open: &Open) {
+        if open.reply.status != 200 || open.deed == Deed::XhrSend || open.deed == Deed::JsonpSend {
+            return assert!(open.answer.len() < 100);
+        }
+        let text = std::str::from_utf8(&open.answer).expect("an answer is text");
+        let script = |text: &str| serde_json::from_str::<String>(&text.replace("\\'", "'")).expect("a string");
+        let frames: Vec<String> = match open.deed {
+            Deed::Xhr => text.lines().map(str::to_owned).collect(),
+            Deed::XhrStreaming => text.lines().skip(1).map(str::to_owned).collect(),
+            Deed::EventSource => {
+                text.lines().filter(|line| !line.is_empty()).map(|line| line["data: ".len()..].to_owned()).collect()
+            }
+            Deed::HtmlFile => {
+                text.lines().filter_map(|line| line.strip_prefix("p(")?.strip_suffix(");")).map(script).collect()
+            }
+            _ => text.lines().map(|line| script(&line["/**/cb(".len()..line.len() - 2])).collect(),
+        };
+        assert!(!frames.is_empty(), "an answer without a frame: {text:?}");
+        for frame in frames {
+            self.check_frame(frame.as_bytes());
+        }
+    }
+
+    fn check_frame(&mut self, frame: &[u8]) {
+        self.frames += 1;
+        match frame.split_first() {
+            Some((b'o' | b'h', [])) => {}
+            Some((b'a', messages)) => {
+                let messages: Vec<String> = serde_json::from_slice(messages).expect("an array of strings");
+                assert!(!messages.is_empty());
+                messages.iter().for_each(|message| check_sent(message.as_bytes()));
+            }
+            Some((b'c', end)) => {
+                let (code, reason): (u16, String) = serde_json::from_slice(end).expect("a code and a reason");
+                assert!((1000..5000).contains(&code) && !reason.is_empty());
+            }
+            _ => panic!("no frame: {:?}", String::from_utf8_lossy(frame)),
+        }
+    }
+
+    /// All go, and time passes.
+    fn end(&mut self) {
+        (0..4).for_each(|connection| self.gone(ConnectionId(connection)));
+        self.settle();
+        for _ in 0..3 {
+            self.now += Duration::from_secs(100);
+            self.broker.due(self.now, &mut self.sockets);
+            self.settle();
+        }
+        assert_eq!(self.broker.figures(), Figures::default());
+        assert_eq!(self.broker.next_due(), None);
+    }
+}

@@ -1,0 +1,466 @@
+//! What waits for a client that fetches it by requests.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::frame;
+use super::transport::{Fetching, Wrapper};
+use crate::net::machine::{ConnectionId, Dropped, Taken};
+
+/// Bytes of messages after which an answer is ended, and the client asks again.
+pub const ANSWER_BYTES: usize = 128 * 1024;
+/// Bytes after which an answer is sent before more is added to it.
+const PIECE_BYTES: usize = 32 * 1024;
+/// Requests that wait until what another has sent is dealt with.
+pub const MAX_WAITING_SENDERS: usize = 8;
+/// Bytes of messages that are kept for the client of a session that has come to its end.
+pub const LAST_BYTES: usize = 2 * 1024;
+/// Bytes that a message takes beside its text.
+const MESSAGE_OVERHEAD: usize = 32;
+/// Close code of a session whose client does not fetch what waits for it.
+pub const TOO_SLOW: u16 = 4500;
+
+/// Why a request is not answered with what waits: a close code and a reason.
+pub type Refusal = (u16, &'static str);
+
+/// Another request waits for messages of the session.
+pub const STILL_OPEN: Refusal = (2010, "Another connection still open");
+/// The session has come to its end, and the client knows.
+pub const GO_AWAY: Refusal = (3000, "Go away!");
+/// The connection broke on which messages were sent or waited for: some may be lost.
+pub const INTERRUPTED: Refusal = (1002, "Connection interrupted");
+
+/// How a session has ended.
+#[derive(Debug)]
+struct End {
+    code: u16,
+    reason: String,
+    /// The client knows.
+    is_told: bool,
+}
+
+/// Messages on their way to a client, the request that waits for them, and those that send some.
+#[derive(Debug)]
+pub struct Mailbox {
+    fetching: Fetching,
+    receiver: Option<ConnectionId>,
+    /// The request whose messages are being read.
+    sender: Option<ConnectionId>,
+    waiting_senders: VecDeque<ConnectionId>,
+    /// Each a JSON string with its quotes.
+    messages: VecDeque<Box<[u8]>>,
+    message_bytes: usize,
+    is_open: bool,
+    is_heartbeat_due: bool,
+    end: Option<End>,
+    /// Bytes of messages in the answer in hand.
+    answered: usize,
+    /// When something was last written, or the last receiver left.
+    since: Duration,
+    /// Units of work that nobody was there to be charged with.
+    owed: u32,
+}
+
+impl Mailbox {
+    /// The mailbox of a new session, which is told so first of all.
+    pub fn new(fetching: Fetching, now: Duration) -> Mailbox {
+        Mailbox {
+            fetching,
+            receiver: None,
+            sender: None,
+            waiting_senders: VecDeque::new(),
+            messages: VecDeque::new(),
+            message_bytes: 0,
+            is_open: false,
+            is_heartbeat_due: false,
+            end: None,
+            answered: 0,
+            since: now,
+            owed: 0,
+        }
+    }
+
+    /// How it was opened.
+    pub fn fetching(&self) -> Fetching {
+        self.fetching
+    }
+
+    /// The request that waits for messages.
+    pub fn receiver(&self) -> Option<ConnectionId> {
+        self.receiver
+    }
+
+    /// The request whose messages are being read.
+    pub fn sender(&self) -> Option<ConnectionId> {
+        self.sender
+    }
+
+    /// All requests that are in hand.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.receiver.into_iter().chain(self.sender).chain(self.waiting_senders.iter().copied())
+    }
+
+    /// Bytes that wait.
+    pub fn held_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    /// When a heart-beat is due, or the session is to be forgotten.
+    pub fn due(&self, heartbeat: Duration, disconnect_delay: Duration) -> Duration {
+        self.since + if self.receiver.is_some() { heartbeat } else { disconnect_delay }
+    }
+
+    /// Puts in a message, a JSON string with its quotes. Fails, and ends the session, if more than `limit` bytes would
+    /// wait then, and not this message alone.
+    pub fn post(&mut self, message: Box<[u8]>, limit: usize, now: Duration) -> Result<(), Dropped> {
+        let bytes = message.len() + MESSAGE_OVERHEAD;
+        if !self.messages.is_empty() && self.message_bytes + bytes > limit {
+            self.finish(TOO_SLOW, "", now);
+            return Err(Dropped);
+        }
+        self.message_bytes += bytes;
+        self.messages.push_back(message);
+        Ok(())
+    }
+
+    /// Ends the session. Of what waits only the last is kept, and nothing for a client that did not fetch it.
+    pub fn finish(&mut self, code: u16, reason: &str, now: Duration) {
+        if self.end.is_some() {
+            return;
+        }
+        self.end = Some(End { code, reason: reason.to_owned(), is_told: false });
+        if self.receiver.is_none() {
+            self.since = now;
+        }
+        // Who has missed messages is not told some of them.
+        let kept = if code == TOO_SLOW { 0 } else { LAST_BYTES };
+        while self.message_bytes > kept && self.take().is_some() {}
+        self.messages.shrink_to_fit();
+    }
+
+    /// Has the receiver told that the session is still there.
+    pub fn beat(&mut self, now: Duration) {
+        self.is_heartbeat_due = true;
+        self.since = now;
+    }
+
+    /// Takes note of work that was done for the client; what nobody was there to be charged with.
+    pub fn owe(&mut self, units: u32) {
+        self.owed = self.owed.saturating_add(units);
+    }
+
+    /// A request wants what waits. Gives what it is to be charged with.
+    pub fn attach(&mut self, connection: ConnectionId) -> Result<u32, Refusal> {
+        if self.receiver.is_some() {
+            return Err(STILL_OPEN);
+        }
+        if self.end.as_ref().is_some_and(|end| end.is_told) {
+            return Err(GO_AWAY);
+        }
+        self.receiver = Some(connection);
+        self.answered = 0;
+        Ok(std::mem::take(&mut self.owed))
+    }
+
+    /// Writes what waits into the answer to the receiver. Done with it, there is no receiver any more.
+    pub fn fetch(&mut self, wrapper: &Wrapper<'_>, now: Duration, out: &mut Vec<u8>) -> Taken {
+        let before = out.len();
+        let taken = self.write(wrapper, out);
+        if out.len() > before {
+            self.since = now;
+            self.is_heartbeat_due = false;
+        }
+        if taken == Taken::Done {
+            self.receiver = None;
+            // Room for what has been fetched is of no more use.
+            self.messages.shrink_to_fit();
+        }
+        taken
+    }
+
+    fn write(&mut self, wrapper: &Wrapper<'_>, out: &mut Vec<u8>) -> Taken {
+        let is_polling = !wrapper.fetching.is_streaming();
+        if !std::mem::replace(&mut self.is_open, true) {
+            wrapper.frame(out, frame::OPEN);
+            if is_polling {
+                return Taken::Done;
+            }
+        }
+        if is_polling && !self.messages.is_empty() {
+            wrapper.frame(out, &self.all());
+            return Taken::Done;
+        }
+        while let Some(message) = self.take() {
+            let frame = [b"a[", &*message, b"]"].concat();
+            wrapper.frame(out, &frame);
+            self.answered += frame.len() + 1;
+            if self.answered >= ANSWER_BYTES {
+                return Taken::Done;
+            }
+            if out.len() >= PIECE_BYTES {
+                return Taken::Unfinished;
+            }
+        }
+        if let Some(end) = &mut self.end {
+            end.is_told = true;
+            wrapper.frame(out, &close_frame(end.code, &end.reason));
+            return Taken::Done;
+        }
+        if self.is_heartbeat_due {
+            wrapper.frame(out, frame::HEARTBEAT);
+            if is_polling {
+                return Taken::Done;
+            }
+        }
+        Taken::Held
+    }
+
+    /// One frame of as much as an answer may have.
+    fn all(&mut self) -> Vec<u8> {
+        let mut frame = b"a[".to_vec();
+        while let Some(message) = self.take() {
+            frame.extend_from_slice(&message);
+            frame.push(b',');
+            if frame.len() >= ANSWER_BYTES {
+                break;
+            }
+        }
+        frame.pop();
+        frame.push(b']');
+        frame
+    }
+
+    fn take(&mut self) -> Option<Box<[u8]>> {
+        let message = self.messages.pop_front()?;
+        self.message_bytes -= message.len() + MESSAGE_OVERHEAD;
+        Some(message)
+    }
+
+    /// A request has messages; whether it is its turn. Fails if too many wait already.
+    pub fn begin_sending(&mut self, connection: ConnectionId) -> Result<bool, Dropped> {
+        if self.sender.is_none() {
+            self.waiting_senders.retain(|waiting| *waiting != connection);
+            self.sender = Some(connection);
+            return Ok(true);
+        }
+        if !self.waiting_senders.contains(&connection) {
+            if self.waiting_senders.len() >= MAX_WAITING_SENDERS {
+                return Err(Dropped);
+            }
+            self.waiting_senders.push_back(connection);
+        }
+        Ok(false)
+    }
+
+    /// The messages of a request have been read; the next request to be resumed.
+    pub fn end_sending(&mut self) -> Option<ConnectionId> {
+        self.sender = None;
+        self.waiting_senders.front().copied()
+    }
+
+    /// A connection is gone: whether something may be lost by that.
+    pub fn lose(&mut self, connection: ConnectionId, now: Duration) -> bool {
+        self.waiting_senders.retain(|waiting| *waiting != connection);
+        let is_receiver = self.receiver.take_if(|receiver| *receiver == connection).is_some();
+        if is_receiver {
+            self.since = now;
+        }
+        self.sender.take_if(|sender| *sender == connection).is_some() || is_receiver
+    }
+}
+
+/// The frame that ends a session.
+pub fn close_frame(code: u16, reason: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::close(&mut out, code, reason);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const A: ConnectionId = ConnectionId(1);
+    const B: ConnectionId = ConnectionId(2);
+    const LIMIT: usize = 512 * 1024;
+    const POLL: Wrapper<'_> = Wrapper { fetching: Fetching::Xhr, callback: "" };
+    const STREAM: Wrapper<'_> = Wrapper { fetching: Fetching::XhrStreaming, callback: "" };
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn mailbox(wrapper: &Wrapper<'_>) -> Mailbox {
+        let mut mailbox = Mailbox::new(wrapper.fetching, at(0));
+        assert_eq!(fetch(&mut mailbox, wrapper, 0).0, "o\n");
+        mailbox
+    }
+
+    /// What a request of A gets, and what becomes of it.
+    fn fetch(mailbox: &mut Mailbox, wrapper: &Wrapper<'_>, now: u64) -> (String, Taken) {
+        if mailbox.receiver().is_none() {
+            mailbox.attach(A).unwrap();
+        }
+        let mut out = Vec::new();
+        let taken = mailbox.fetch(wrapper, at(now), &mut out);
+        (String::from_utf8(out).unwrap(), taken)
+    }
+
+    fn post(mailbox: &mut Mailbox, text: &str) -> Result<(), Dropped> {
+        mailbox.post(format!("\"{text}\"").into_bytes().into(), LIMIT, at(1))
+    }
+
+    #[test]
+    fn polling_gets_all_that_waits_at_once_and_streaming_one_frame_each() {
+        let mut polled = mailbox(&POLL);
+        let mut streamed = mailbox(&STREAM);
+        assert_eq!((polled.receiver(), streamed.receiver()), (None, Some(A)));
+        for mailbox in [&mut polled, &mut streamed] {
+            post(mailbox, "x").unwrap();
+            post(mailbox, "y").unwrap();
+        }
+        assert_eq!(fetch(&mut polled, &POLL, 1), ("a[\"x\",\"y\"]\n".to_owned(), Taken::Done));
+        assert_eq!(fetch(&mut streamed, &STREAM, 1), ("a[\"x\"]\na[\"y\"]\n".to_owned(), Taken::Held));
+        assert_eq!((polled.held_bytes(), streamed.held_bytes()), (0, 0));
+        assert_eq!(fetch(&mut polled, &POLL, 1), (String::new(), Taken::Held));
+    }
+
+    #[test]
+    fn a_second_receiver_is_refused_and_the_first_goes_on() {
+        let mut mailbox = mailbox(&STREAM);
+        assert_eq!(mailbox.attach(B), Err(STILL_OPEN));
+        assert_eq!(mailbox.receiver(), Some(A));
+    }
+
+    #[test]
+    fn an_answer_ends_after_so_many_bytes_and_is_made_in_pieces() {
+        let mut mailbox = mailbox(&STREAM);
+        let text = "x".repeat(10_000);
+        (0..20).for_each(|_| post(&mut mailbox, &text).unwrap());
+        let mut pieces = Vec::new();
+        loop {
+            let (piece, taken) = fetch(&mut mailbox, &STREAM, 1);
+            pieces.push(piece.len());
+            if taken == Taken::Done {
+                break;
+            }
+            assert_eq!(taken, Taken::Unfinished);
+        }
+        let sent: usize = pieces.iter().sum();
+        assert!((ANSWER_BYTES..ANSWER_BYTES + 10_010).contains(&sent), "{sent}");
+        assert!(pieces.len() > 3 && pieces.iter().all(|piece| *piece < PIECE_BYTES + 10_010), "{pieces:?}");
+        // The next answer begins anew.
+        assert_eq!(mailbox.receiver(), None);
+        let (rest, taken) = fetch(&mut mailbox, &STREAM, 1);
+        assert!(rest.len() > 10_000 && taken == Taken::Unfinished);
+    }
+
+    #[test]
+    fn polling_gets_no_more_than_so_many_bytes_at_once() {
+        let mut mailbox = mailbox(&POLL);
+        (0..20).for_each(|_| post(&mut mailbox, &"x".repeat(10_000)).unwrap());
+        let first = fetch(&mut mailbox, &POLL, 1).0;
+        assert!((ANSWER_BYTES..ANSWER_BYTES + 10_010).contains(&first.len()));
+        assert_eq!(first.len() + fetch(&mut mailbox, &POLL, 1).0.len(), 20 * 10_003 + 6);
+    }
+
+    #[test]
+    fn a_heart_beat_ends_a_poll_and_is_one_more_line_of_a_stream() {
+        for (wrapper, taken) in [(POLL, Taken::Done), (STREAM, Taken::Held)] {
+            let mut mailbox = mailbox(&wrapper);
+            assert_eq!(fetch(&mut mailbox, &wrapper, 3), (String::new(), Taken::Held));
+            assert_eq!(mailbox.due(at(25), at(5)), at(25), "what was written last was written at 0");
+            mailbox.beat(at(25));
+            assert_eq!(fetch(&mut mailbox, &wrapper, 26), ("h\n".to_owned(), taken));
+            assert_eq!(mailbox.due(at(25), at(5)), if taken == Taken::Held { at(51) } else { at(31) });
+        }
+    }
+
+    #[test]
+    fn a_client_hears_once_how_the_session_has_ended_and_then_to_go_away() {
+        let mut mailbox = mailbox(&POLL);
+        post(&mut mailbox, "last").unwrap();
+        mailbox.finish(1002, "", at(2));
+        mailbox.finish(1000, "another", at(3));
+        assert_eq!(mailbox.due(at(25), at(5)), at(7));
+        assert_eq!(fetch(&mut mailbox, &POLL, 3), ("a[\"last\"]\n".to_owned(), Taken::Done));
+        assert_eq!(fetch(&mut mailbox, &POLL, 3), ("c[1002,\"null\"]\n".to_owned(), Taken::Done));
+        assert_eq!(mailbox.attach(A), Err(GO_AWAY));
+    }
+
+    #[test]
+    fn who_does_not_fetch_loses_the_session_and_what_waits() {
+        let mut mailbox = mailbox(&POLL);
+        let text = "x".repeat(100_000);
+        let posted = (0..10).take_while(|_| post(&mut mailbox, &text).is_ok()).count();
+        assert_eq!((posted, mailbox.held_bytes()), (5, 0));
+        assert_eq!(fetch(&mut mailbox, &POLL, 1).0, "c[4500,\"null\"]\n");
+    }
+
+    #[test]
+    fn one_message_of_any_size_is_taken() {
+        let mut mailbox = mailbox(&POLL);
+        post(&mut mailbox, &"x".repeat(2 * LIMIT)).unwrap();
+        assert_eq!(fetch(&mut mailbox, &POLL, 1).0.len(), 2 * LIMIT + 6);
+        assert!(post(&mut mailbox, "y").is_ok());
+    }
+
+    #[test]
+    fn requests_send_one_after_the_other_and_only_so_many_wait() {
+        let mut mailbox = mailbox(&POLL);
+        assert_eq!(mailbox.begin_sending(A), Ok(true));
+        let others = (10..).map(ConnectionId);
+        let waiting = others.take_while(|other| mailbox.begin_sending(*other) == Ok(false)).count();
+        assert_eq!(waiting, MAX_WAITING_SENDERS);
+        assert_eq!(mailbox.begin_sending(ConnectionId(10)), Ok(false), "it waits already");
+        assert_eq!(mailbox.end_sending(), Some(ConnectionId(10)));
+        assert_eq!(mailbox.begin_sending(ConnectionId(10)), Ok(true));
+        assert!(!mailbox.lose(ConnectionId(11), at(1)), "nothing of it was read");
+        assert!(mailbox.lose(ConnectionId(10), at(1)));
+        assert_eq!(mailbox.end_sending(), Some(ConnectionId(12)));
+    }
+
+    proptest! {
+        #[test]
+        fn all_messages_come_once_and_in_order(
+            steps in proptest::collection::vec((0u8..4, 0usize..40_000), 1..60),
+            is_streaming: bool,
+        ) {
+            let wrapper = if is_streaming { STREAM } else { POLL };
+            let mut mailbox = mailbox(&wrapper);
+            let (mut posted, mut got) = (Vec::new(), Vec::new());
+            let mut receive = |mailbox: &mut Mailbox| {
+                let (text, taken) = fetch(mailbox, &wrapper, 1);
+                for line in text.lines().filter_map(|line| line.strip_prefix('a')) {
+                    got.extend(serde_json::from_str::<Vec<String>>(line).unwrap());
+                }
+                taken
+            };
+            for (step, size) in steps {
+                match step {
+                    0 | 1 => {
+                        let text = format!("{}{}", posted.len(), "x".repeat(size));
+                        let held = mailbox.held_bytes();
+                        if post(&mut mailbox, &text).is_err() {
+                            prop_assert!(held + size > LIMIT - 100);
+                            return Ok(());
+                        }
+                        posted.push(text);
+                    }
+                    2 => drop(receive(&mut mailbox)),
+                    _ => mailbox.beat(at(2)),
+                }
+                prop_assert!(mailbox.held_bytes() <= LIMIT);
+            }
+            for _ in 0..1000 {
+                if receive(&mut mailbox) == Taken::Held {
+                    break;
+                }
+            }
+            prop_assert_eq!(mailbox.held_bytes(), 0);
+            prop_assert_eq!(got, posted);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Messages of the client: a JSON array of strings, each of them a piece of its byte stream.
+
+use crate::api::percent;
+use crate::codec::lax_json::{self, Value};
+
+/// Strings in one message.
+pub const MAX_STRINGS: usize = 4_096;
+/// Bytes of one message, as JSON.
+pub const MAX_BYTES: usize = 64 * 1024;
+/// Bytes of one message in a form, where each of its own may take three.
+pub const MAX_FORM_BYTES: usize = 3 * MAX_BYTES;
+
+/// Why a message is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadError {
+    /// There is none.
+    Empty,
+    /// It is no array of strings, or one without any, or of more than [`MAX_STRINGS`] or [`MAX_BYTES`].
+    Broken,
+}
+
+impl PayloadError {
+    /// What the client is told.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Empty => "Payload expected.",
+            Self::Broken => "Broken JSON encoding.",
+        }
+    }
+}
+
+/// The strings of a message, one behind the other.
+pub fn read(message: &[u8]) -> Result<Vec<u8>, PayloadError> {
+    if message.is_empty() {
+        return Err(PayloadError::Empty);
+    }
+    if message.len() > MAX_BYTES {
+        return Err(PayloadError::Broken);
+    }
+    let Ok(Value::Array(values)) = lax_json::parse(message) else { return Err(PayloadError::Broken) };
+    if values.is_empty() || values.len() > MAX_STRINGS {
+        return Err(PayloadError::Broken);
+    }
+    let mut stream = Vec::with_capacity(message.len());
+    for value in values {
+        let Value::String(piece) = value else { return Err(PayloadError::Broken) };
+        stream.extend_from_slice(piece.as_bytes());
+    }
+    Ok(stream)
+}
+
+/// The strings of a message that may be the field `d` of a form, as the content type says.
+pub fn read_form(body: &[u8], content_type: Option<&str>) -> Result<Vec<u8>, PayloadError> {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let is_form =
+        content_type.and_then(|value| value.get(..FORM.len())).is_some_and(|kind| kind.eq_ignore_ascii_case(FORM));
+    if !is_form {
+        return read(body);
+    }
+    let field = body.split(|byte| *byte == b'&').find_map(|field| field.strip_prefix(b"d=")).unwrap_or_default();
+    let text = std::str::from_utf8(field).map_err(|_| PayloadError::Broken)?;
+    read(&percent::decode(text, true).ok_or(PayloadError::Broken)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_an_array_of_strings_and_all_of_them_count() {
+        assert_eq!(read(br#"["a\u0000", "b"]"#), Ok(b"a\0b".to_vec()));
+        assert_eq!(read(b"['a']"), Ok(b"a".to_vec()));
+        assert_eq!(read(br#"[""]"#), Ok(Vec::new()));
+        assert_eq!(read(b""), Err(PayloadError::Empty));
+        for broken in ["{}", "[]", "[1]", "[null]", "[[\"a\"]]", "[\"a\",1]", "xx", "\"a\"", "[\"CONNECT\\n\\n\\u0000"]
+        {
+            assert_eq!(read(broken.as_bytes()), Err(PayloadError::Broken), "{broken}");
+        }
+        let many = |count: usize| format!("[{}\"\"]", "\"\",".repeat(count - 1));
+        assert!(read(many(MAX_STRINGS).as_bytes()).is_ok() && read(many(MAX_STRINGS + 1).as_bytes()).is_err());
+        let long = |bytes: usize| format!("[\"{}\"]", "x".repeat(bytes - 4));
+        assert!(read(long(MAX_BYTES).as_bytes()).is_ok() && read(long(MAX_BYTES + 1).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_form_has_the_message_in_its_field() {
+        let form = Some("application/x-www-form-urlencoded; charset=UTF-8");
+        assert_eq!(read_form(b"x=1&d=%5B%22a+b%2B%22%5D", form), Ok(b"a b+".to_vec()));
+        assert_eq!(read_form(b"d=%5", form), Err(PayloadError::Broken));
+        for empty in ["", "d=", "x=1"] {
+            assert_eq!(read_form(empty.as_bytes(), form), Err(PayloadError::Empty), "{empty:?}");
+        }
+        assert_eq!(read_form(br#"["d=1"]"#, Some("text/plain")), Ok(b"d=1".to_vec()));
+        assert_eq!(read_form(br#"["d=1"]"#, None), Ok(b"d=1".to_vec()));
+    }
+
+    proptest! {
+        #[test]
+        fn strings_are_joined_in_order(strings in proptest::collection::vec(".*", 1..5)) {
+            let message = serde_json::to_vec(&strings).unwrap();
+            prop_assert_eq!(read(&message), Ok(strings.concat().into_bytes()));
+        }
+
+        #[test]
+        fn whatever_is_sent_is_read_or_refused(message: Vec<u8>) {
+            let read = read(&message);
+            prop_assert!(read.is_err() || read.unwrap().len() <= 3 * message.len());
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// Follows a node with sockjs-client and stompjs by every transport that Node has, each forced in turn. With a program
+// named besides, it also starts a node of its own, kills it, starts it again, and connects again.
+//
+//   npm install
+//   node sockjs.mjs [http://127.0.0.1:7778/w/messages [NISD FOLDER]]
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import SockJS from "sockjs-client";
+import Stomp from "stompjs";
+
+const [url = "http://127.0.0.1:7778/w/messages", program, folder] = process.argv.slice(2);
+
+const TRANSPORTS = ["websocket", "xhr-streaming", "eventsource", "xhr-polling"];
+/** Of these sockjs-client notices on Node that the node is killed; it does not look whether an answer was cut. */
+const NOTICING = ["websocket", "xhr-polling"];
+/** Seconds within which a session must be open, a block found, a heart-beat heard. */
+const OPEN_LIMIT = 20;
+const BLOCK_LIMIT = 120;
+const HEARTBEAT_LIMIT = 35;
+
+/** Fails if a promise takes too long. */
+async function within(seconds, what, promise) {
+  const cancel = new AbortController();
+  const limit = sleep(seconds * 1000, undefined, cancel).then(() => Promise.reject(new Error(`too slow: ${what}`)));
+  limit.catch(() => {});
+  return Promise.race([promise, limit]).finally(() => cancel.abort());
+}
+
+/** Opens a session by one transport: what carries it, the client, and how it ends. */
+async function connect(address, transport) {
+  const socket = new SockJS(address, null, { transports: [transport] });
+  const client = Stomp.over(socket);
+  client.debug = null;
+  // stompjs takes over `onclose`, the listener stays.
+  const closed = new Promise((resolve) => socket.addEventListener("close", resolve));
+  const connected = new Promise((resolve, reject) => client.connect({}, resolve, reject));
+  const frame = await within(OPEN_LIMIT, `${transport} opens`, connected);
+  assert.equal(socket.transport, transport);
+  assert.equal(frame.headers.version, "1.1");
+  return { socket, client, closed };
+}
+
+/** The next message of a topic. */
+function message(client, topic) {
+  return new Promise((resolve) => {
+    const subscription = client.subscribe(topic, (frame) => {
+      subscription.unsubscribe();
+      resolve(JSON.parse(frame.body));
+    });
+  });
+}
+
+/** A session is told of a block, answered, left alone until its heart-beat, and told of another block. */
+async function follow(transport) {
+  const { socket, client, closed } = await connect(url, transport);
+  const { height } = await within(BLOCK_LIMIT, `${transport} is told of a block`, message(client, "/blocks/new"));
+  const answer = message(client, "/errors");
+  client.send("/w/api/account/get", {}, "{}");
+  const error = await within(OPEN_LIMIT, `${transport} is answered`, answer);
+  assert.equal(error.status, 400);
+  const heartbeat = new Promise((resolve) => socket.addEventListener("heartbeat", resolve));
+  await within(HEARTBEAT_LIMIT, `${transport} hears a heart-beat`, heartbeat);
+  const next = await within(BLOCK_LIMIT, `${transport} is told of the next block`, message(client, "/blocks/new"));
+  assert.ok(next.height > height);
+  socket.close();
+  await within(OPEN_LIMIT, `${transport} closes`, closed);
+  console.log(`sockjs.mjs: ${transport} was told of blocks ${height} and ${next.height}, and heard a heart-beat`);
+}
+
+/** A port that nobody uses. */
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** Starts a node and waits until it listens. */
+async function start(ports) {
+  const arguments_ = ["run", "--data", folder, "--bind", "127.0.0.1"];
+  const node = spawn(program, [...arguments_, "--http-port", ports[0], "--websocket-port", ports[1]]);
+  const ended = once(node, "exit");
+  const isThere = async () => fetch(`http://127.0.0.1:${ports[1]}/w/messages`).then(({ ok }) => ok, () => false);
+  await within(60, "the node listens", (async () => {
+    while (!(await isThere())) await sleep(200);
+  })());
+  return { node, ended };
+}
+
+/** Sessions end when their node is killed, and every transport connects again when it is back. */
+async function restart() {
+  const ports = [await freePort(), await freePort()].map(String);
+  const address = `http://127.0.0.1:${ports[1]}/w/messages`;
+  let { node, ended } = await start(ports);
+  try {
+    const sessions = await Promise.all(NOTICING.map((transport) => connect(address, transport)));
+    node.kill("SIGKILL");
+    await ended;
+    const closes = sessions.map(({ closed }) => within(OPEN_LIMIT, "a session ends with its node", closed));
+    for (const [index, { wasClean }] of (await Promise.all(closes)).entries()) {
+      assert.equal(wasClean, false, NOTICING[index]);
+    }
+    ({ node, ended } = await start(ports));
+    for (const transport of TRANSPORTS) {
+      const { socket, closed } = await connect(address, transport);
+      socket.close();
+      await closed;
+    }
+    console.log(`sockjs.mjs: ${TRANSPORTS.join(", ")} connected again to a node that was killed and started again`);
+  } finally {
+    node.kill("SIGTERM");
+    await ended;
+  }
+}
+
+try {
+  await Promise.all([...TRANSPORTS.map(follow), ...(program ? [restart()] : [])]);
+} catch (error) {
+  console.error("sockjs.mjs:", error);
+  process.exitCode = 1;
+}
+// What is left of a session that was not closed keeps nobody.
+process.exit();
