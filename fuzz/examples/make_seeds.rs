@@ -780,9 +780,8 @@ fn interfaces(vectors: &Value) {
     let list = get("/account/importances") + &get("/local/mosaics/expired?height=50") + &get(&history);
     seeds.add("past", &records(&[(interface::REMOTE, past.concat() + &others), (0, list)]));
     let batch = format!(r#"{{"data":[{{"account":"{OWNER}"}},{{"account":"{OWNER}"}}]}}"#);
-    let histories = format!(
-        r#"{{"accounts":[{{"account":"{OWNER}"}}],"startHeight":1,"endHeight":52,"incrementBy":5}}"#
-    );
+    let histories =
+        format!(r#"{{"accounts":[{{"account":"{OWNER}"}}],"startHeight":1,"endHeight":52,"incrementBy":5}}"#);
     let supplies = r#"{"data":[{"namespaceId":"nem","name":"xem"}]}"#;
     seeds.add(
         "batches",

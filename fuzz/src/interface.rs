@@ -335,7 +335,8 @@ impl<'g> Scene<'g> {
         assert!(!is_local(&plain(request.path)) || reply.status != 200, "{} for {caller:?}", request.path);
         // What anybody may ask about an address.
         let is_public = plain(request.path) == "/account/isunlocked";
-        let is_told = (matches!(reply.body.as_slice(), b"ok" | b"nope") && !is_public) || reply.body.starts_with(b"{\"data\":\"");
+        let is_told =
+            (matches!(reply.body.as_slice(), b"ok" | b"nope") && !is_public) || reply.body.starts_with(b"{\"data\":\"");
         assert!(!is_told, "{} for {caller:?}", request.path);
     }
 

@@ -66,10 +66,10 @@ fn encoded(parameters: &[u8]) -> String {
     parameters.iter().map(escape).collect()
 }
 
-/// The parameter `id`, if it is given once and a plain number.
+/// The parameter `id`, whose first letter may be a capital, if it is given once and a plain number.
 fn only_id(query: &str) -> Option<i64> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let mut given = pairs.filter(|(name, _)| name.eq_ignore_ascii_case("id"));
+    let mut given = pairs.filter(|(name, _)| matches!(*name, "id" | "Id"));
     let (first, second) = (given.next(), given.next());
     first.filter(|_| second.is_none()).and_then(|(_, text)| text.parse().ok())
 }
