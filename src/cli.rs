@@ -236,9 +236,9 @@ pub struct Export {
     /// Last height [default: the tip]
     #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
     pub to: Option<Height>,
-    /// File to write [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// File to write; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
 }
 
 #[derive(Args, Debug)]

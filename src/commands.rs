@@ -502,13 +502,12 @@ pub fn export(command: &cli::Export, settings: &Settings, stop: Stop) -> Result<
     if last > tip || (command.from > tip && !nothing) {
         return Err(CommandError::NoSuchHeight { asked: last.max(command.from), tip });
     }
-    match &command.output {
-        None => write_blocks(&snapshot, command.from, last, &mut BufWriter::new(io::stdout().lock())),
-        Some(path) => {
-            let file = File::create(path).map_err(|error| CommandError::File(path.clone(), error))?;
-            write_blocks(&snapshot, command.from, last, &mut BufWriter::new(file))
-        }
+    let path = &command.output;
+    if path.as_os_str() == "-" {
+        return write_blocks(&snapshot, command.from, last, &mut BufWriter::new(io::stdout().lock()));
     }
+    let file = File::create(path).map_err(|error| CommandError::File(path.clone(), error))?;
+    write_blocks(&snapshot, command.from, last, &mut BufWriter::new(file))
 }
 
 /// Writes blocks whose hashes lead from one to the next, and from the one before the first.

@@ -122,6 +122,7 @@ fn what_is_exported_is_what_was_imported() {
     let place = full();
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     assert!(place.on_store("export", &[]).expect_success().stdout == blocks);
+    assert!(place.on_store("export", &["--output", "-"]).expect_success().stdout == blocks);
     let output = place.path("out.bin");
     let written = place.on_store("export", &["--output", output.to_str().expect("a path")]).expect_success();
     assert!(written.stdout.is_empty() && fs::read(&output).expect("the output") == blocks);
