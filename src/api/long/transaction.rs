@@ -85,60 +85,38 @@ impl LongView for FoundTransaction {
     }
 }
 
-/// Writes transactions of the pool.
+/// Writes transactions of the pool: as clients see them, or bare and signed for another node.
 pub struct UnconfirmedList {
     waiting: vec::IntoIter<Rc<Transaction>>,
+    signature: Option<Signature>,
     list: Option<OpenList>,
 }
 
 impl UnconfirmedList {
     /// These transactions, in this order.
     pub fn new(transactions: Vec<Rc<Transaction>>) -> UnconfirmedList {
-        UnconfirmedList { waiting: transactions.into_iter(), list: None }
+        UnconfirmedList { waiting: transactions.into_iter(), signature: None, list: None }
+    }
+
+    /// The same for another node.
+    pub fn signed(self, signature: Signature) -> UnconfirmedList {
+        UnconfirmedList { signature: Some(signature), ..self }
     }
 }
 
 impl LongView for UnconfirmedList {
     fn write_on(&mut self, _: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
-        let list = self.list.get_or_insert_with(|| OpenList::open(sheet, &DataGap));
-        for transaction in self.waiting.by_ref() {
-            let start = sheet.body.len();
-            list.push(sheet, &Unconfirmed(&transaction));
-            budget.spend(cost::TRANSACTION + cost::bytes(sheet.body.len() - start));
-            if budget.is_spent() {
-                return Ok(Taken::Unfinished);
-            }
-        }
-        list.close(sheet);
-        Ok(Taken::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        held_by(&self.list) + self.waiting.len() * TRANSACTION_BYTES
-    }
-}
-
-/// Writes transactions of the pool, signed for another node.
-pub struct SignedTransactions {
-    waiting: vec::IntoIter<Rc<Transaction>>,
-    signature: Signature,
-    list: Option<OpenList>,
-}
-
-impl SignedTransactions {
-    /// These transactions, in this order.
-    pub fn new(transactions: Vec<Rc<Transaction>>, signature: Signature) -> SignedTransactions {
-        SignedTransactions { waiting: transactions.into_iter(), signature, list: None }
-    }
-}
-
-impl LongView for SignedTransactions {
-    fn write_on(&mut self, _: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
-        let SignedTransactions { waiting, signature, list } = self;
-        let list = list.get_or_insert_with(|| OpenList::open(sheet, &Signed(&DataGap, *signature)));
+        let UnconfirmedList { waiting, signature, list } = self;
+        let list = list.get_or_insert_with(|| match signature {
+            Some(signature) => OpenList::open(sheet, &Signed(&DataGap, *signature)),
+            None => OpenList::open(sheet, &DataGap),
+        });
         for transaction in waiting {
             let start = sheet.body.len();
-            list.push(sheet, &*transaction);
+            match signature {
+                Some(_) => list.push(sheet, &*transaction),
+                None => list.push(sheet, &Unconfirmed(&transaction)),
+            }
             budget.spend(cost::TRANSACTION + cost::bytes(sheet.body.len() - start));
             if budget.is_spent() {
                 return Ok(Taken::Unfinished);

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use crate::api::budget::cost;
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
-use crate::api::long::{BlockWriter, ChainPartWriter, HashList, PartLimits, SignedTransactions};
+use crate::api::long::{BlockWriter, ChainPartWriter, HashList, PartLimits, UnconfirmedList};
 use crate::api::views::{Endpoint, Experiences, NetworkTime, NoData, Score, Signed, View};
 use crate::codec::{ReadError, Source, limits};
 use crate::crypto::{PublicKey, Signature};
@@ -244,7 +244,7 @@ pub fn unconfirmed(call: &mut Call<'_>) -> Result<(), Failure> {
     let signature = sign(call, &challenge)?;
     let transactions = call.actions.unknown_to(&known);
     call.budget.spend(cost::passed(transactions.len()));
-    call.send_long(SignedTransactions::new(transactions, signature))
+    call.send_long(UnconfirmedList::new(transactions).signed(signature))
 }
 
 /// `POST /node/sign-of-life`
