@@ -284,7 +284,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
     let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
     let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
-    let block_at = |height| Ok(store::stored_header(&snapshot, height)?.map(|(_, block)| block));
+    let block_at = |height| store::block_row(&snapshot, height)?.map(|row| row.whole()).transpose();
     let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
     let source = Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at));
     let options = IntakeOptions { trusted_below, ..CHECK };
@@ -301,7 +301,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
 
 /// Height of a block that the user vouches for, which must be in the store.
 fn has_block(state: &impl Read, checkpoint: Checkpoint) -> Result<Height, CommandError> {
-    let Some((header, _)) = store::stored_header(state, checkpoint.height)? else {
+    let Some(header) = store::stored_header(state, checkpoint.height)? else {
         let tip = store::tip(state)?.ok_or(StoreError::Empty)?.height;
         return Err(CommandError::NoSuchHeight { asked: checkpoint.height, tip });
     };
@@ -512,12 +512,12 @@ pub fn export(command: &cli::Export, settings: &Settings, stop: Stop) -> Result<
 
 /// Writes blocks whose hashes lead from one to the next, and from the one before the first.
 fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
-    let before = store::stored_header(state, Height(first.0.saturating_sub(1)))?.map(|(header, _)| header.hash);
+    let before = store::stored_header(state, Height(first.0.saturating_sub(1)))?.map(|header| header.hash);
     let mut chain = HashChain::new(first, before);
     for height in (first.0..=last.0).map(Height) {
-        let block = store::stored_header(state, height)?;
-        let (header, bytes) = block.ok_or(BrokenChain::Missing(height))?;
-        chain.follow(&header.hash, bytes)?;
+        let row = store::block_row(state, height)?.ok_or(BrokenChain::Missing(height))?;
+        let bytes = row.whole()?;
+        chain.follow(&row.header()?.hash, bytes)?;
         block_file::write_block(out, bytes).map_err(CommandError::Output)?;
     }
     out.flush().map_err(CommandError::Output)

@@ -253,12 +253,13 @@ mount -o remount,size=64m "$DISK"
 fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_goes_on() {
     let Some(disk) = Disk::new() else { return };
     let Some(chain) = shared("data/chains/all-forks") else { return };
-    // Something else takes the room once the new store has begun to grow.
+    // There is just enough room, and something else takes it once the new store has begun to grow.
     let script = r#"
 "$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
+head -c $(($(stat -f -c '%a * %S' "$DISK") - 25000000)) /dev/zero >"$DISK/filler"
 "$1" reindex --data "$2" & reindex=$!
 while [ ! -e "$2/reindex/data.mdb" ] || [ $(stat -c %s "$2/reindex/data.mdb") -lt 500000 ]; do sleep 0.01; done
-cat /dev/zero >"$DISK/filler" 2>/dev/null || true
+cat /dev/zero >>"$DISK/filler" 2>/dev/null || true
 if wait $reindex; then exit 5; fi
 "$1" digest --data "$2"
 rm "$DISK/filler"

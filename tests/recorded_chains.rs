@@ -10,7 +10,7 @@ use nisd::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress, proof, rol
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::model::{Address, Height};
 use nisd::state::{self, dump};
-use nisd::store::{ChainIdentity, Options, Store, stored_header};
+use nisd::store::{ChainIdentity, Options, Store, block_row};
 use recorded_chain::{Chain, LATE, digest_of, tip_of};
 use serde_json::Value;
 
@@ -95,7 +95,8 @@ fn assert_blocks_equal(chain: &Chain, store: &Store) {
     let mut exported = Vec::new();
     for expected in chain.lines("blocks.jsonl.gz") {
         let height = Height(expected["height"].as_u64().unwrap());
-        let (header, bytes) = stored_header(&snapshot, height).unwrap().unwrap();
+        let row = block_row(&snapshot, height).unwrap().unwrap();
+        let (header, bytes) = (row.header().unwrap(), row.whole().unwrap());
         assert_eq!(expected["hash"], header.hash.to_string());
         assert_eq!(expected["generationHash"], header.generation_hash.to_string(), "height {height}");
         assert_eq!(expected["difficulty"], header.difficulty, "height {height}");

@@ -173,7 +173,7 @@ fn every_fork_is_resolved_as_recorded(name: &str) {
 fn assert_every_block_is_that_of_the_winner(store: &Store, fork: &Fork) {
     let snapshot = store.snapshot().unwrap();
     for block in &fork.winning {
-        assert_eq!(stored_header(&snapshot, block.height).unwrap().unwrap().0.hash, block.hash());
+        assert_eq!(stored_header(&snapshot, block.height).unwrap().unwrap().hash, block.hash());
     }
 }
 

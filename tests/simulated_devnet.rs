@@ -35,7 +35,7 @@ use nisd::model::{
 };
 use nisd::net::machine::ConnectionId;
 use nisd::state;
-use nisd::store::{ChainIdentity, Options, Store, StoredBlock, stored_block, stored_header};
+use nisd::store::{ChainIdentity, Options, Store, StoredBlock, block_row, stored_block, stored_header};
 use odds::{Pace, cells, chances, chi_square, chi_square_bound};
 use simulation::SimulatedNode;
 use traffic::{People, Traffic};
@@ -505,11 +505,11 @@ fn assert_stands_every_check(folder: &Path, store: &Store, network: &Network) {
     assert_eq!(checked, format!("{} {digest}\n", tip.height));
     let other_folder = tempfile::tempdir().unwrap();
     let other = open(other_folder.path(), network);
-    let block_at = |height| Ok(stored_header(&snapshot, height)?.map(|(_, block)| block));
+    let block_at = |height| block_row(&snapshot, height)?.map(|row| row.whole()).transpose();
     take_in(&other, network, Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at)));
     let taken_in = other.snapshot().unwrap();
     assert_eq!(state::digest(&taken_in).unwrap(), digest);
-    assert_eq!(stored_header(&taken_in, tip.height).unwrap().unwrap().0, tip);
+    assert_eq!(stored_header(&taken_in, tip.height).unwrap().unwrap(), tip);
 }
 
 fn watch(name: &str, scenario: &Scenario) {

@@ -98,7 +98,7 @@ impl<'a, R: Read> Comparison<'a, R> {
     /// Compares what is known of a block that was taken in, and where its transactions are found by their hashes.
     pub fn block(&mut self, computed: &StoredBlock) -> Result<Option<Difference>, StoreError> {
         let ours = stored_header(self.ours, computed.height)?;
-        let (ours, _) = ours.ok_or(StoreError::Damaged("a block is missing"))?;
+        let ours = ours.ok_or(StoreError::Damaged("a block is missing"))?;
         if let Some(member) = first_difference(&ours, computed) {
             return Ok(Some(Difference::Block(computed.height, member)));
         }

@@ -88,8 +88,8 @@ impl<'a> CheckpointScan<'a> {
             }
         };
         match stored_header(&snapshot, checkpoint.height)? {
-            Some((header, _)) if header.hash == checkpoint.hash => Ok(None),
-            Some((header, _)) => Err(CheckpointError::OtherHash(checkpoint, header.hash)),
+            Some(header) if header.hash == checkpoint.hash => Ok(None),
+            Some(header) => Err(CheckpointError::OtherHash(checkpoint, header.hash)),
             None => {
                 let files = BlockFiles::new(files);
                 Ok(Some(CheckpointScan { network, files, checkpoint, height, hash, buffer: Vec::new() }))

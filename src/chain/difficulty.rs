@@ -23,7 +23,7 @@ impl Window {
         let first = height.0.saturating_sub(WINDOW as u64 - 1).max(1);
         for height in first..=height.0 {
             let block = stored_header(state, Height(height))?;
-            let (header, _) = block.ok_or(StoreError::Damaged("a block is missing"))?;
+            let header = block.ok_or(StoreError::Damaged("a block is missing"))?;
             window.push(header.difficulty, header.timestamp);
         }
         Ok(window)

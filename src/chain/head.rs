@@ -22,7 +22,7 @@ impl ChainHead {
 
     /// The end of the chain as it was when a lower block was the last.
     pub fn load_at(state: &impl Read, height: Height) -> Result<ChainHead, StoreError> {
-        let tip = stored_header(state, height)?.map(|(header, _)| header);
+        let tip = stored_header(state, height)?;
         Ok(ChainHead { tip, window: Window::load(state, height)? })
     }
 

@@ -15,7 +15,7 @@ use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_heig
 use crate::crypto::Verifier;
 use crate::model::{Block, Hash256, Height, Network, Timestamp};
 use crate::rules::ValidationResult;
-use crate::store::{Batch, Store, StoreError, StoredBlock, stored_header};
+use crate::store::{Batch, Store, StoreError, StoredBlock, block_row};
 
 /// Changed rows after which a batch is committed, unless told otherwise: each takes a page of memory at most, or few more.
 pub const BATCH_ROWS: u32 = 28_000;
@@ -385,10 +385,13 @@ impl<'s> Intake<'s> {
         let fail = |error: BlockError| IntakeError::Block(height, error);
         let snapshot = self.store.snapshot().map_err(|error| fail(error.into()))?;
         // Blocks of an uncommitted batch come from the same file a moment ago.
-        let Some((header, bytes)) = stored_header(&snapshot, height).map_err(|error| fail(error.into()))? else {
+        let Some(known) = block_row(&snapshot, height).map_err(|error| fail(error.into()))? else {
             return Ok(());
         };
-        if bytes == self.buffer || self.hash_of_buffer().map_err(fail)? == header.hash {
+        let hash = known.header().map_err(|error| fail(error.into()))?.hash;
+        if known.whole().map_err(|error| fail(error.into()))? == self.buffer
+            || self.hash_of_buffer().map_err(fail)? == hash
+        {
             Ok(())
         } else {
             Err(IntakeError::OtherChain(height))

@@ -136,7 +136,7 @@ impl<'s> ChainPart<'s> {
         if common < lowest {
             return Err(RollbackError::TooDeep { lowest });
         }
-        let (base, _) = stored_header(&batch, common)?.ok_or(StoreError::Damaged("a block is missing"))?;
+        let base = stored_header(&batch, common)?.ok_or(StoreError::Damaged("a block is missing"))?;
         Ok(ChainPart {
             network,
             batch,

@@ -28,7 +28,7 @@ pub fn check_pushed(
     }
     let before = match last.height {
         Height::NEMESIS => Default::default(),
-        height => stored_header(state, Height(height.0 - 1))?.map(|(header, _)| header.hash).unwrap_or_default(),
+        height => stored_header(state, Height(height.0 - 1))?.map(|header| header.hash).unwrap_or_default(),
     };
     let is_sibling = block.previous_hash == before;
     if is_sibling { Ok(()) } else { Err(ValidationResult::FailureEntityUnusableOutOfSync.into()) }
@@ -59,9 +59,9 @@ fn common_of_use(store: &Store, block: &Block) -> Result<Height, Refusal> {
     let common = Height(block.height.0 - 1);
     let snapshot = store.snapshot()?;
     let known = stored_header(&snapshot, block.height)?;
-    let is_known = known.is_some_and(|(ours, _)| ours.hash == block.hash());
+    let is_known = known.is_some_and(|ours| ours.hash == block.hash());
     let parent = stored_header(&snapshot, common)?;
-    let is_of_use = !is_known && parent.is_some_and(|(parent, _)| block.previous_hash == parent.hash);
+    let is_of_use = !is_known && parent.is_some_and(|parent| block.previous_hash == parent.hash);
     is_of_use.then_some(common).ok_or(ValidationResult::Neutral.into())
 }
 

@@ -65,6 +65,14 @@ impl BinarySink {
         Self::append_to(out, |sink| sink.sized(write))
     }
 
+    /// Bytes of the length before an element of a list.
+    pub const LENGTH_BYTES: usize = 4;
+
+    /// How many bytes were written.
+    pub fn written(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// What was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes

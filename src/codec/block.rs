@@ -15,6 +15,18 @@ impl Block {
         sink.into_bytes()
     }
 
+    /// The verifiable binary form, and where in it each transaction begins with its length.
+    pub fn to_indexed_bytes(&self) -> (Vec<u8>, Vec<usize>) {
+        let mut sink = BinarySink::default();
+        let mut starts = Vec::with_capacity(self.transactions.len());
+        write_head(&mut sink, self, Form::Verifiable);
+        sink.list("transactions", &self.transactions, |sink, transaction| {
+            starts.push(sink.written() - BinarySink::LENGTH_BYTES);
+            transaction::write(sink, transaction, Form::Verifiable);
+        });
+        (sink.into_bytes(), starts)
+    }
+
     /// Hash of the non-verifiable form.
     pub fn hash(&self) -> Hash256 {
         Hash256(keccak256(&self.to_bytes(Form::NonVerifiable)))
@@ -75,31 +87,7 @@ fn read_head<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, Rea
     })
 }
 
-/// A block in its verifiable binary form, of which the transactions were left unread.
-#[derive(Clone, Debug)]
-pub struct Outline {
-    /// The block, without its transactions.
-    pub block: Block,
-    /// How many it has.
-    pub transactions: usize,
-    /// Where the first of them begins, for [`transaction_at`].
-    pub first: usize,
-}
-
-impl Outline {
-    /// Reads a block from the start of `bytes`.
-    pub fn read(bytes: &[u8], context: Context) -> Result<Outline, ReadError> {
-        let mut source = BinarySource::new(bytes, context);
-        let block = read_head(&mut source, Form::Verifiable)?;
-        let transactions = usize::try_from(source.need_i32("transactions")?).unwrap_or(0);
-        Ok(Outline { block, transactions, first: bytes.len() - source.rest().len() })
-    }
-}
-
-/// The binary form of the transaction of a block that begins at a place, and the place of the one after it. `None` if
-/// the block ends before.
-pub fn transaction_at(block: &[u8], place: usize) -> Option<(&[u8], usize)> {
-    let (length, rest) = block.get(place..)?.split_first_chunk()?;
-    let length = usize::try_from(i32::from_le_bytes(*length)).ok()?;
-    Some((rest.get(..length)?, place + length.checked_add(4)?))
+/// Reads the fields of a block in its verifiable binary form, without its transactions.
+pub fn read_without_transactions(head: &[u8], context: Context) -> Result<Block, ReadError> {
+    read_head(&mut BinarySource::new(head, context), Form::Verifiable)
 }

@@ -6,7 +6,8 @@ use super::mosaic::{
 };
 use super::sink::{Form, Sink};
 use super::source::{Context, Measure, ReadError, Source, limits};
-use crate::crypto::{PublicKey, hash::keccak256};
+use crate::crypto::PublicKey;
+use crate::crypto::hash::{keccak256, keccak256_parts};
 use crate::model::namespace::{NamespaceError, is_part};
 use crate::model::transaction::{
     AggregateModification, Cosignature, Hashes, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
@@ -83,30 +84,13 @@ impl Transaction {
     }
 }
 
-/// How many transactions a multisig transaction holds, and of what kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MultisigOutline {
-    /// The number of the kind of the inner transaction.
-    pub inner_kind: i32,
-    /// How many cosignatures are attached.
-    pub cosignatures: usize,
-}
-
-impl MultisigOutline {
-    /// Finds it in the verifiable form of a multisig transaction as it is written, without reading the rest.
-    pub fn of(bytes: &[u8]) -> Option<MultisigOutline> {
-        let (inner, count, _) = MultisigOutline::parts(bytes)?;
-        Some(MultisigOutline { inner_kind: i32::from_le_bytes(*inner.first_chunk()?), cosignatures: count as usize })
-    }
-
-    /// The inner transaction, how many cosignatures there are, and these.
-    fn parts(bytes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
-        /// Bytes before the inner transaction.
-        const HEADER: usize = 128;
-        let (inner, rest) = split_sized(bytes.get(HEADER..)?)?;
-        let (count, cosignatures) = rest.split_first_chunk()?;
-        Some((inner, u32::from_le_bytes(*count), cosignatures))
-    }
+/// The inner transaction of a multisig transaction in its verifiable form, how many cosignatures there are, and these.
+fn multisig_parts(bytes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
+    /// Bytes before the inner transaction.
+    const HEADER: usize = 128;
+    let (inner, rest) = split_sized(bytes.get(HEADER..)?)?;
+    let (count, cosignatures) = rest.split_first_chunk()?;
+    Some((inner, u32::from_le_bytes(*count), cosignatures))
 }
 
 /// Takes bytes off the front that have their length before them.
@@ -123,7 +107,7 @@ pub fn latest_timestamp(bytes: &[u8]) -> Option<Timestamp> {
     let time = |bytes: &[u8]| Some(Timestamp(i32::from_le_bytes(*bytes.get(BEFORE..)?.first_chunk()?)));
     let mut latest = time(bytes)?;
     if i32::from_le_bytes(*bytes.first_chunk()?) == kind::MULTISIG {
-        let (inner, count, mut cosignatures) = MultisigOutline::parts(bytes)?;
+        let (inner, count, mut cosignatures) = multisig_parts(bytes)?;
         latest = latest.max(time(inner)?);
         for _ in 0..count {
             let (cosignature, rest) = split_sized(cosignatures)?;
@@ -132,6 +116,17 @@ pub fn latest_timestamp(bytes: &[u8]) -> Option<Timestamp> {
         }
     }
     Some(latest)
+}
+
+/// The hash of a transaction in its verifiable form as it is written, without reading it: of all but its signature. `None` for a
+/// multisig transaction, of which the cosignatures are left out too, and if there is no signature.
+pub fn hash_of_stored(bytes: &[u8]) -> Option<Hash256> {
+    /// Bytes before the signature: kind, version, time stamp and signer.
+    const BEFORE: usize = 4 + 4 + 4 + (4 + 32);
+    let (before, rest) = bytes.split_at_checked(BEFORE)?;
+    let (signature, behind) = split_sized(rest)?;
+    let is_multisig = i32::from_le_bytes(*bytes.first_chunk()?) == kind::MULTISIG;
+    (signature.len() == 64 && !is_multisig).then(|| Hash256(keccak256_parts(&[before, behind])))
 }
 
 /// Writes the fields of a transaction.
@@ -471,7 +466,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_outline_of_a_multisig_transaction_is_that_of_the_whole_and_needs_all_bytes_before_its_end(
+        fn hash_and_latest_time_stamp_of_stored_bytes_are_those_of_the_transaction(
             which in 0u8..3,
             payload in proptest::collection::vec(any::<u8>(), 0..40),
             cosigners in proptest::collection::btree_set(30u8..60, 0..6),
@@ -492,15 +487,12 @@ mod tests {
             let nemesis_signer = Address::from_public_key(&PublicKey([8; 32]), BYTE);
             let context = Context { network: BYTE, nemesis_signer, trusted: false };
             let read = Transaction::from_bytes(&bytes, Form::Verifiable, context).unwrap();
-            let inner_kind = read.inner().unwrap().body.kind();
-            let expected = MultisigOutline { inner_kind, cosignatures: read.cosignatures().len() };
-            prop_assert_eq!(MultisigOutline::of(&bytes), Some(expected));
             let cut = cut.index(bytes.len());
-            let seen = MultisigOutline::of(&bytes[..cut]);
             prop_assert_eq!(latest_timestamp(&bytes), read.self_and_children().map(|one| one.timestamp).max());
             prop_assert_eq!(latest_timestamp(&bytes[..cut]), None);
-            let needed = 128 + 4 + inner.signed_bytes().len() + 4;
-            prop_assert_eq!(seen.is_some(), cut >= needed, "{} of {} bytes", cut, bytes.len());
+            prop_assert_eq!(hash_of_stored(&bytes), None);
+            let inner = Transaction { signature, ..inner };
+            prop_assert_eq!(hash_of_stored(&inner.to_bytes(Form::Verifiable)), Some(inner.hash()));
         }
     }
 }

@@ -149,8 +149,10 @@ mod tests {
     use crate::commands::{self, Stop};
     use crate::config;
     use crate::state;
-    use crate::store::{AccessMode, PRETENDED_SCHEMA, Table};
+    use crate::store::{AccessMode, Read, Table, block_key, block_row};
 
+    /// The last version before this one.
+    const OLDER_SCHEMA: &str = "4";
     const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
 
     fn tiny(name: &str) -> OsString {
@@ -179,7 +181,14 @@ mod tests {
         import(folder.path(), stop_at).unwrap();
         let (store, _) = open(folder.path()).unwrap();
         let mut batch = store.begin().unwrap();
-        batch.put_unjournaled(Table::Meta, b"schema", PRETENDED_SCHEMA.as_bytes()).unwrap();
+        batch.put_unjournaled(Table::Meta, b"schema", OLDER_SCHEMA.as_bytes()).unwrap();
+        // There the rows of blocks had no index.
+        for height in (1..=store::tip(&batch).unwrap().unwrap().height.0).map(Height) {
+            let index = 12 + 8 * block_row(&batch, height).unwrap().unwrap().count();
+            let row = batch.get(Table::Blocks, &block_key(height)).unwrap().unwrap();
+            let row = row[..row.len() - index].to_vec();
+            batch.put_unjournaled(Table::Blocks, &block_key(height), &row).unwrap();
+        }
         // Nothing but the blocks is read.
         Table::state().chain([Table::Undo, Table::Importances]).for_each(|table| batch.clear(table).unwrap());
         batch.commit().unwrap();
@@ -206,7 +215,7 @@ mod tests {
         let before = std::fs::read(folder.path().join("data.mdb")).unwrap();
         let (Command::Digest(command), settings) = read(folder.path(), "digest", &[]) else { unreachable!() };
         let said = commands::digest(&command, &settings, Stop::default()).unwrap_err().to_string();
-        assert!(said.contains(PRETENDED_SCHEMA) && said.contains("`nisd reindex`"), "{said}");
+        assert!(said.contains("schema 4") && said.contains("`nisd reindex`"), "{said}");
         assert!(std::fs::read(folder.path().join("data.mdb")).unwrap() == before);
     }
 

@@ -21,11 +21,10 @@ pub use packing::HashPacking;
 
 use self::row::HashRow;
 use super::bytes::{ByteReader, ByteWriter};
-use crate::codec::block::{self, Outline};
 use crate::codec::transaction::latest_timestamp;
 use crate::codec::{Context, Form};
 use crate::model::{Hash256, Height, Timestamp, Transaction};
-use crate::store::{Read, StoreError, Table, Write, stored_block, stored_header};
+use crate::store::{Read, StoreError, Table, Write, block_row, stored_block, stored_header};
 
 /// Transaction numbers of an era, as a power of two, unless a store was begun with another.
 const ERA_BITS: u8 = 13;
@@ -222,20 +221,9 @@ fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> 
 }
 
 fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Transaction, StoreError> {
-    let (_, bytes) = stored_header(state, height)?.ok_or(DAMAGED)?;
-    let bytes = transactions(bytes)?.nth(index).ok_or(DAMAGED)??;
+    let row = block_row(state, height)?.ok_or(DAMAGED)?;
+    let bytes = row.transaction(index)?.ok_or(DAMAGED)?;
     Transaction::from_bytes(bytes, Form::Verifiable, Context::of_store()).map_err(|_| DAMAGED)
-}
-
-/// The binary forms of the transactions of a block.
-fn transactions(block: &[u8]) -> Result<impl Iterator<Item = Result<&[u8], StoreError>>, StoreError> {
-    let outline = Outline::read(block, Context::of_store()).map_err(|_| DAMAGED)?;
-    let mut next = outline.first;
-    Ok((0..outline.transactions).map(move |_| {
-        let (transaction, behind) = block::transaction_at(block, next).ok_or(DAMAGED)?;
-        next = behind;
-        Ok(transaction)
-    }))
 }
 
 /// Whether the hash of a transaction is one that the protocol remembers, so that it cannot come again.
@@ -259,13 +247,13 @@ pub(super) fn forget_some(batch: &mut impl Write) -> Result<bool, StoreError> {
     if next.0 >= totals.pruned_at {
         return Ok(false);
     }
-    let Some((_, block)) = stored_header(batch, next)? else { return Ok(false) };
-    for transaction in transactions(block)? {
+    let Some(block) = block_row(batch, next)? else { return Ok(false) };
+    for transaction in block.transactions() {
         if latest_timestamp(transaction?).ok_or(DAMAGED)?.0 >= totals.limit {
             return Ok(false);
         }
     }
-    let behind = stored_header(batch, next.next())?.map(|(header, _)| totals.era(header.ids.0));
+    let behind = stored_header(batch, next.next())?.map(|header| totals.era(header.ids.0));
     let first = behind.unwrap_or(totals.first);
     HashTotals { forgotten_below: next.0 + 1, first, ..totals }.put(batch)?;
     Ok(true)

@@ -54,66 +54,6 @@ pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
     (ids, next)
 }
 
-/// Finds the number of one transaction of a block as [`assign_ids`] gives it, without having all of them at hand: each
-/// is passed in its order, and the one that is asked for is marked before it is passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IdCount {
-    /// Numbers that those that were passed take in each round.
-    taken: [u64; 7],
-    /// The round of the one that was marked, and what was taken in that round before it.
-    marked: Option<(usize, u64)>,
-}
-
-/// The kinds that are numbered before multisig transactions, each in a round of its own, and those after them.
-const ROUNDS: [i32; 7] = [
-    kind::IMPORTANCE_TRANSFER,
-    kind::MOSAIC_DEFINITION_CREATION,
-    kind::MOSAIC_SUPPLY_CHANGE,
-    kind::AGGREGATE_MODIFICATION,
-    kind::MULTISIG,
-    kind::PROVISION_NAMESPACE,
-    kind::TRANSFER,
-];
-const MULTISIG_ROUND: usize = 4;
-
-fn round_of(kind: i32) -> Option<usize> {
-    ROUNDS.iter().position(|one| *one == kind)
-}
-
-impl IdCount {
-    /// The next transaction to be passed is the one that is asked for.
-    pub fn mark(&mut self, kind: i32) {
-        self.marked = round_of(kind).map(|round| (round, self.taken[round]));
-    }
-
-    /// Passes a transaction of any kind but multisig.
-    pub fn pass(&mut self, kind: i32) {
-        self.take(round_of(kind), 1);
-    }
-
-    /// Passes a multisig transaction: its inner transaction takes a number, in the round of its kind or in that of the
-    /// multisig transactions, and so do its cosignatures.
-    pub fn pass_multisig(&mut self, inner_kind: i32, cosignatures: usize) {
-        let inner_round = round_of(inner_kind);
-        let has_own_round = inner_round.is_some_and(|round| round < MULTISIG_ROUND);
-        let is_numbered_here = matches!(inner_kind, kind::TRANSFER | kind::PROVISION_NAMESPACE);
-        self.take(inner_round.filter(|_| has_own_round), 1);
-        self.take(Some(MULTISIG_ROUND), 1 + u64::from(is_numbered_here) + cosignatures as u64);
-    }
-
-    fn take(&mut self, round: Option<usize>, count: u64) {
-        if let Some(taken) = round.and_then(|round| self.taken.get_mut(round)) {
-            *taken += count;
-        }
-    }
-
-    /// The number of the marked transaction once all were passed, `first` being that of the first of the block.
-    pub fn id(&self, first: u64) -> Option<u64> {
-        let (round, before) = self.marked?;
-        Some(first + self.taken[..round].iter().sum::<u64>() + before)
-    }
-}
-
 /// Whom a direct transaction concerns. To be asked after the whole block was applied: a multisig transaction concerns
 /// those who are cosignatories then.
 pub fn parties(

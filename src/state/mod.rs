@@ -39,7 +39,7 @@ pub use hashes::{
     Era, HashComparison, HashEntry, HashPacking, TOTALS_KEY as HASH_TOTALS_KEY, begin_eras, begin_eras_like, find_hash,
     hash_entry, hash_era, insert_hashes, remembered_from,
 };
-pub use history::{IdCount, assign_ids};
+pub use history::assign_ids;
 pub use importances::{
     AccountImportance, ListWriter, RecalculationRecord, chunk_after, each_importance, forget_above, forget_below,
     forgettable_below, importance, importance_at, last_recalculation,

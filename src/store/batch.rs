@@ -189,7 +189,11 @@ pub(super) fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
 
 impl Read for Batch<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        found(table, key, self.transaction.get(self.databases[table as usize], &key))
+        found(self.transaction.get(self.databases[table as usize], &key), |row| sealed::unseal(table, key, row))
+    }
+
+    fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        found(self.transaction.get(self.databases[table as usize], &key), |row| sealed::unchecked(table, key, row))
     }
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
@@ -201,7 +205,11 @@ impl Write for Batch<'_> {
     /// Sets a key and remembers its old value in the journal.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let database = self.databases[table as usize];
-        self.journal.record(table, key, found(table, key, self.transaction.get(database, &key))?);
+        self.journal.record(
+            table,
+            key,
+            found(self.transaction.get(database, &key), |row| sealed::unseal(table, key, row))?,
+        );
         self.write(table, key, value, WriteFlags::empty())
     }
 
@@ -229,7 +237,7 @@ impl Write for Batch<'_> {
     /// Removes a key, if present, and remembers its value in the journal.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         let database = self.databases[table as usize];
-        if let Some(value) = found(table, key, self.transaction.get(database, &key))? {
+        if let Some(value) = found(self.transaction.get(database, &key), |row| sealed::unseal(table, key, row))? {
             self.journal.record(table, key, Some(value));
             self.rows += 1;
             self.transaction.del(database, &key, None).map_err(|error| of_disk(error, self.folder))?;

@@ -1,8 +1,12 @@
 //! Blocks as they are stored.
+//!
+//! A row has a header, the block in its verifiable binary form, and an index of its transactions. Header and index have a
+//! checksum of their own, and so has each transaction: what is asked for is read and checked, and not the whole block, which
+//! may be of some megabytes.
 
-use super::{Read, StoreError, Table};
-use crate::codec::{Context, Form};
-use crate::model::{Address, Amount, Block, Hash256, Height, Timestamp};
+use super::{Read, StoreError, Table, sealed};
+use crate::codec::Context;
+use crate::model::{Address, Amount, Block, Hash256, Height, Timestamp, Transaction};
 
 /// What is known of a block in the chain, besides the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +33,17 @@ pub struct StoredBlock {
 
 pub(super) const HEADER_BYTES: usize = 32 + 32 + 4 + 8 + 16 + 8 + 40 + 8 + 8;
 const NO_LESSOR: [u8; 40] = [0; 40];
+/// Bytes of the index for a transaction: where it begins in the block with its length, and its checksum.
+const ENTRY_BYTES: usize = 4 + 4;
+/// Bytes behind the entries: how many transactions peers count, how many there are, and the checksum of header, index and
+/// what the block has before its transactions.
+const TRAILER_BYTES: usize = 4 + 4 + 4;
 
 impl StoredBlock {
-    /// The stored form: this header, then the block in its verifiable binary form.
+    /// The row of a block.
     pub fn to_bytes(&self, block: &Block) -> Vec<u8> {
-        let body = block.to_bytes(Form::Verifiable);
-        let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
+        let (body, starts) = block.to_indexed_bytes();
+        let mut out = Vec::with_capacity(HEADER_BYTES + body.len() + starts.len() * ENTRY_BYTES + TRAILER_BYTES);
         out.extend_from_slice(&self.hash.0);
         out.extend_from_slice(&self.generation_hash.0);
         out.extend_from_slice(&self.timestamp.0.to_le_bytes());
@@ -45,12 +54,27 @@ impl StoredBlock {
         out.extend_from_slice(&self.ids.0.to_le_bytes());
         out.extend_from_slice(&self.ids.1.to_le_bytes());
         out.extend_from_slice(&body);
+        self.append_index(&mut out, &body, &starts, counted_by_peers(block));
         out
     }
 
-    fn from_bytes(height: Height, bytes: &[u8]) -> Result<(StoredBlock, &[u8]), StoreError> {
+    fn append_index(&self, out: &mut Vec<u8>, body: &[u8], starts: &[usize], counted: u32) {
+        let key = block_key(self.height);
+        let ends = starts.iter().skip(1).copied().chain([body.len()]);
+        for (start, end) in starts.iter().zip(ends) {
+            out.extend_from_slice(&(*start as u32).to_le_bytes());
+            out.extend_from_slice(&sealed::sum(Table::Blocks, &key, &body[*start..end]).to_le_bytes());
+        }
+        out.extend_from_slice(&counted.to_le_bytes());
+        out.extend_from_slice(&(starts.len() as u32).to_le_bytes());
+        let head = HEADER_BYTES + starts.first().copied().unwrap_or(body.len());
+        let checksum = sealed::sum_of(Table::Blocks, &key, [&out[..head], &out[HEADER_BYTES + body.len()..]]);
+        out.extend_from_slice(&checksum.to_le_bytes());
+    }
+
+    fn from_bytes(height: Height, bytes: &[u8]) -> Result<StoredBlock, StoreError> {
         let mut input = Fields(bytes);
-        let header = StoredBlock {
+        Ok(StoredBlock {
             height,
             hash: Hash256(input.take()?),
             generation_hash: Hash256(input.take()?),
@@ -60,8 +84,7 @@ impl StoredBlock {
             total_fee: Amount(u64::from_le_bytes(input.take()?)),
             lessor: Some(input.take()?).filter(|bytes| *bytes != NO_LESSOR).map(Address::from_stored),
             ids: (u64::from_le_bytes(input.take()?), u64::from_le_bytes(input.take()?)),
-        };
-        Ok((header, input.0))
+        })
     }
 }
 
@@ -75,15 +98,127 @@ impl Fields<'_> {
     }
 }
 
+/// The row of a block, of which header and index are checked, and each transaction when it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockRow<'a> {
+    height: Height,
+    header: &'a [u8],
+    block: &'a [u8],
+    entries: &'a [[u8; ENTRY_BYTES]],
+    counted: u32,
+}
+
+impl<'a> BlockRow<'a> {
+    fn open(height: Height, row: &'a [u8]) -> Result<BlockRow<'a>, StoreError> {
+        let opened = BlockRow::split(height, row);
+        opened.filter(|(row, rest)| row.is_whole(rest)).map(|(row, _)| row).ok_or_else(|| corrupt(height))
+    }
+
+    /// The parts of a row, and what is behind the block in it.
+    fn split(height: Height, row: &'a [u8]) -> Option<(BlockRow<'a>, &'a [u8])> {
+        let (header, rest) = row.split_at_checked(HEADER_BYTES)?;
+        let (block, behind) = rest.split_at_checked(rest.len().checked_sub(index_bytes(row)?)?)?;
+        let (entries, trailer) = behind.split_last_chunk::<TRAILER_BYTES>()?;
+        let (entries, _) = entries.as_chunks();
+        let counted = u32::from_le_bytes(*trailer.first_chunk()?);
+        Some((BlockRow { height, header, block, entries, counted }, behind))
+    }
+
+    fn is_whole(&self, behind: &[u8]) -> bool {
+        let Some((indexed, checksum)) = behind.split_last_chunk() else { return false };
+        let key = block_key(self.height);
+        let head = self.block.get(..self.start(0));
+        head.is_some_and(|head| {
+            let sum = sealed::sum_of(Table::Blocks, &key, [self.header, head, indexed]);
+            sum == u32::from_le_bytes(*checksum)
+        })
+    }
+
+    /// What is known of the block.
+    pub fn header(&self) -> Result<StoredBlock, StoreError> {
+        StoredBlock::from_bytes(self.height, self.header)
+    }
+
+    /// How many transactions it has.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many transactions other nodes count: a multisig transaction is itself, what is nested in it, and its
+    /// cosignatures.
+    pub fn counted_by_peers(&self) -> u64 {
+        u64::from(self.counted)
+    }
+
+    /// Its verifiable binary form up to the first transaction.
+    pub fn head(&self) -> &'a [u8] {
+        self.block.get(..self.start(0)).unwrap_or_default()
+    }
+
+    /// The verifiable binary form of the transaction with an index; `None` if there is none.
+    pub fn transaction(&self, index: usize) -> Result<Option<&'a [u8]>, StoreError> {
+        let Some(entry) = self.entries.get(index) else { return Ok(None) };
+        let [_, _, _, _, checksum @ ..] = entry;
+        let bytes = self.block.get(self.start(index)..self.start(index + 1));
+        let bytes = bytes.filter(|bytes| {
+            let sum = sealed::sum(Table::Blocks, &block_key(self.height), bytes);
+            sum == u32::from_le_bytes(*checksum)
+        });
+        match bytes.and_then(|bytes| bytes.split_first_chunk::<4>()) {
+            Some((_, transaction)) => Ok(Some(transaction)),
+            None => Err(corrupt(self.height)),
+        }
+    }
+
+    /// Its transactions, in their verifiable binary form.
+    pub fn transactions(self) -> impl Iterator<Item = Result<&'a [u8], StoreError>> {
+        (0..self.count()).filter_map(move |index| self.transaction(index).transpose())
+    }
+
+    /// The block in its verifiable binary form.
+    pub fn whole(&self) -> Result<&'a [u8], StoreError> {
+        for index in 0..self.count() {
+            self.transaction(index)?;
+        }
+        Ok(self.block)
+    }
+
+    /// Where a transaction begins in the block, or where the last ends.
+    fn start(&self, index: usize) -> usize {
+        let start = |entry: &[u8; ENTRY_BYTES]| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) as usize;
+        self.entries.get(index).map_or(self.block.len(), start)
+    }
+}
+
+/// How many bytes of a row are behind its block.
+pub(super) fn index_bytes(row: &[u8]) -> Option<usize> {
+    let [_, _, _, _, count @ .., _, _, _, _] = row.last_chunk::<TRAILER_BYTES>()?;
+    (u32::from_le_bytes(*count) as usize).checked_mul(ENTRY_BYTES)?.checked_add(TRAILER_BYTES)
+}
+
+fn counted_by_peers(block: &Block) -> u32 {
+    let counted = |transaction: &Transaction| 1 + transaction.children().count() as u32;
+    block.transactions.iter().map(counted).sum()
+}
+
+fn corrupt(height: Height) -> StoreError {
+    StoreError::Corrupt { table: Table::Blocks, key: block_key(height).to_vec() }
+}
+
 /// Key of a block.
 pub fn block_key(height: Height) -> [u8; 8] {
     height.0.to_be_bytes()
 }
 
-/// Header and verifiable binary form of the block at a height.
-pub fn stored_header(state: &impl Read, height: Height) -> Result<Option<(StoredBlock, &[u8])>, StoreError> {
-    let value = state.get(Table::Blocks, &block_key(height))?;
-    value.map(|value| StoredBlock::from_bytes(height, value)).transpose()
+/// The row of the block at a height.
+pub fn block_row(state: &impl Read, height: Height) -> Result<Option<BlockRow<'_>>, StoreError> {
+    let row = state.peek(Table::Blocks, &block_key(height))?;
+    row.map(|row| BlockRow::open(height, row)).transpose()
+}
+
+/// What is known of the block at a height.
+pub fn stored_header(state: &impl Read, height: Height) -> Result<Option<StoredBlock>, StoreError> {
+    block_row(state, height)?.map(|row| row.header()).transpose()
 }
 
 /// Header and block at a height.
@@ -92,15 +227,118 @@ pub fn stored_block(
     height: Height,
     context: Context,
 ) -> Result<Option<(StoredBlock, Block)>, StoreError> {
-    let Some((header, bytes)) = stored_header(state, height)? else { return Ok(None) };
-    let block = Block::from_bytes(bytes, context.trusting()).map_err(|_| StoreError::Damaged("a block"))?;
-    Ok(Some((header, block)))
+    let Some(row) = block_row(state, height)? else { return Ok(None) };
+    let block = Block::from_bytes(row.whole()?, context.trusting()).map_err(|_| StoreError::Damaged("a block"))?;
+    Ok(Some((row.header()?, block)))
 }
 
 /// The last block; `None` if there is none.
 pub fn tip(state: &impl Read) -> Result<Option<StoredBlock>, StoreError> {
-    let Some((key, value)) = state.walk(Table::Blocks)?.last()? else { return Ok(None) };
+    let Some((key, row)) = state.walk(Table::Blocks)?.last()? else { return Ok(None) };
     let height = key.try_into().map_err(|_| StoreError::Damaged("a block's key"))?;
-    let (header, _) = StoredBlock::from_bytes(Height(u64::from_be_bytes(height)), value)?;
-    Ok(Some(header))
+    BlockRow::open(Height(u64::from_be_bytes(height)), row)?.header().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::Form;
+    use crate::crypto::{PublicKey, Signature};
+    use crate::model::network::NAMESPACE_SINK;
+    use crate::model::transaction::{Transfer, wire_version};
+    use crate::model::{BlockKind, Body, NetworkByte};
+
+    const BYTE: NetworkByte = NetworkByte::TESTNET;
+
+    fn transfer(amount: u64) -> Transaction {
+        let recipient = Address::from_public_key(&NAMESPACE_SINK, BYTE);
+        Transaction {
+            version: wire_version(BYTE, 1),
+            timestamp: Timestamp(1),
+            signer: PublicKey([3; 32]),
+            signature: Some(Signature([4; 64])),
+            fee: Amount(1),
+            deadline: Timestamp(2),
+            body: Body::Transfer(Transfer { recipient, amount: Amount(amount), message: None, mosaics: Vec::new() }),
+        }
+    }
+
+    fn block(transactions: usize) -> (StoredBlock, Block) {
+        let height = Height(7);
+        let header = StoredBlock {
+            height,
+            hash: Hash256([1; 32]),
+            generation_hash: Hash256([2; 32]),
+            timestamp: Timestamp(5),
+            difficulty: 6,
+            score: 7,
+            total_fee: Amount(8),
+            lessor: None,
+            ids: (1, 1 + transactions as u64),
+        };
+        let block = Block {
+            kind: BlockKind::Regular,
+            version: wire_version(BYTE, 1),
+            timestamp: Timestamp(5),
+            signer: PublicKey([9; 32]),
+            signature: Some(Signature([8; 64])),
+            previous_hash: Hash256([7; 32]).into(),
+            height,
+            transactions: (0..transactions as u64).map(transfer).collect(),
+        };
+        (header, block)
+    }
+
+    #[test]
+    fn a_row_gives_back_the_block_its_transactions_and_what_is_known_of_it() {
+        for count in [0, 1, 5] {
+            let (header, block) = block(count);
+            let bytes = header.to_bytes(&block);
+            let row = BlockRow::open(header.height, &bytes).unwrap();
+            assert_eq!(row.header().unwrap(), header);
+            assert_eq!(row.whole().unwrap(), block.to_bytes(Form::Verifiable));
+            assert_eq!((row.count(), row.counted_by_peers()), (count, count as u64));
+            for (index, transaction) in block.transactions.iter().enumerate() {
+                assert_eq!(row.transaction(index).unwrap(), Some(transaction.to_bytes(Form::Verifiable).as_slice()));
+            }
+            assert_eq!(row.transaction(count).unwrap(), None);
+            assert_eq!(row.transactions().count(), count);
+            assert!(BlockRow::open(Height(8), &bytes).is_err());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_changed_bit_is_noticed_by_whoever_reads_the_part_it_is_in(count in 0usize..4, place: prop::sample::Index) {
+            let (header, block) = block(count);
+            let mut bytes = header.to_bytes(&block);
+            let whole = block.to_bytes(Form::Verifiable);
+            let bit = place.index(bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let starts = block.to_indexed_bytes().1;
+            let in_block = (bit / 8).checked_sub(HEADER_BYTES).filter(|at| *at < whole.len());
+            let changed = in_block.and_then(|at| starts.iter().rposition(|start| *start <= at));
+            match (BlockRow::open(header.height, &bytes), changed) {
+                (Err(_), None) => {}
+                (Ok(row), Some(changed)) => {
+                    prop_assert!(row.whole().is_err());
+                    for index in 0..count {
+                        prop_assert_eq!(row.transaction(index).is_err(), index == changed);
+                    }
+                }
+                (opened, _) => prop_assert!(false, "{opened:?} {changed:?}"),
+            }
+        }
+
+        #[test]
+        fn no_row_breaks_its_reader(bytes: Vec<u8>, count in 0u32..5, tail: [u8; 4]) {
+            let row = [bytes.as_slice(), &[0; HEADER_BYTES], &count.to_le_bytes(), &tail].concat();
+            prop_assert!(BlockRow::open(Height(1), &row).is_err());
+            prop_assert!(BlockRow::open(Height(1), &bytes).is_err());
+        }
+    }
 }

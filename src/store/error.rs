@@ -135,12 +135,21 @@ impl fmt::Display for StoreError {
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
             StoreError::Interrupted => f.write_str("interrupted"),
             StoreError::Corrupt { table, key } => {
-                let remedy = match table {
-                    Table::Blocks => "restore the folder from a backup or import the chain again",
-                    _ => "`nisd reindex` builds the table anew from the blocks",
-                };
-                let (table, row) = (table.name(), hex::encode(key));
-                write!(f, "the store is damaged: in the table {table} the row {row} is not as it was written; {remedy}")
+                let key_of_block = key.as_slice().try_into().ok().filter(|_| *table == Table::Blocks);
+                if let Some(height) = key_of_block.map(u64::from_be_bytes) {
+                    return write!(
+                        f,
+                        "the store is damaged: the block at height {height} is not as it was written; restore the \
+                         folder from a backup or import the chain again"
+                    );
+                }
+                write!(
+                    f,
+                    "the store is damaged: in the table {} the row {} is not as it was written; `nisd reindex` builds \
+                     the table anew from the blocks",
+                    table.name(),
+                    hex::encode(key)
+                )
             }
             StoreError::Damaged(what) => {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")

@@ -22,12 +22,10 @@ mod write;
 mod write_back;
 
 pub use batch::Batch;
-pub use blocks::{StoredBlock, block_key, stored_block, stored_header, tip};
+pub use blocks::{BlockRow, StoredBlock, block_key, block_row, stored_block, stored_header, tip};
 pub use data_file::FileFault;
 pub use error::StoreError;
 pub use journal::undoes_the_same;
-#[cfg(test)]
-pub use older::PRETENDED_SCHEMA;
 pub use older::{OldBlocks, OldStore};
 #[cfg(test)]
 pub use open::test_store;

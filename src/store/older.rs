@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lmdb::{Cursor, Database, Environment, EnvironmentFlags, RoTransaction, Transaction};
 
-use super::blocks::{HEADER_BYTES, block_key};
+use super::blocks::{HEADER_BYTES, block_key, index_bytes};
 use super::error::StoreError;
 use super::open::{self, Options, SCHEMA};
 use super::read::LAST;
@@ -16,27 +16,28 @@ use super::tables::Table;
 use crate::model::{Hash256, Height};
 
 /// How a version lays out the rows of `blocks`: the height as 8 big-endian bytes → a header that begins with the hash of
-/// the block, then the block in its verifiable binary form, then a checksum.
+/// the block, then the block in its verifiable binary form, and what is behind it.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     schema: &'static str,
     header_bytes: usize,
-    checksum_bytes: usize,
+    /// How many bytes are behind the block in a row.
+    behind: fn(&[u8]) -> Option<usize>,
 }
 
 /// The layout of this version.
-const PRESENT: Layout = Layout { schema: SCHEMA, header_bytes: HEADER_BYTES, checksum_bytes: CHECKSUM_BYTES };
+const PRESENT: Layout = Layout { schema: SCHEMA, header_bytes: HEADER_BYTES, behind: index_and_checksum };
+/// The layout of the version before, in which only a checksum is behind the block.
+const FOURTH: Layout = Layout { schema: "4", header_bytes: HEADER_BYTES, behind: |_| Some(CHECKSUM_BYTES) };
 
-/// The layouts of older versions from whose stores a new one can be built. There is none yet: to the schemas before this
-/// one the rule did not apply.
-#[cfg(not(test))]
-const OLDER: &[Layout] = &[];
-#[cfg(test)]
-const OLDER: &[Layout] = &[Layout { schema: PRETENDED_SCHEMA, ..PRESENT }];
+/// The layouts of older versions from whose stores a new one can be built. To the schemas before them the rule did not
+/// apply.
+const OLDER: &[Layout] = &[FOURTH];
 
-/// A schema that tests give to stores that are to look old.
-#[cfg(test)]
-pub const PRETENDED_SCHEMA: &str = "an older one";
+fn index_and_checksum(row: &[u8]) -> Option<usize> {
+    let index = index_bytes(row.get(..row.len().checked_sub(CHECKSUM_BYTES)?)?)?;
+    index.checked_add(CHECKSUM_BYTES)
+}
 
 /// Whether a new store can be built from one with this older schema.
 pub fn is_readable(schema: &str) -> bool {
@@ -118,7 +119,7 @@ impl Layout {
     fn parse<'a>(&self, row: &'a [u8]) -> Result<(Hash256, &'a [u8]), StoreError> {
         let parts = row.split_first_chunk().zip(row.get(self.header_bytes..));
         let parts = parts.and_then(|((hash, _), rest)| {
-            let block = rest.get(..rest.len().checked_sub(self.checksum_bytes)?)?;
+            let block = rest.get(..rest.len().checked_sub((self.behind)(row)?)?)?;
             Some((Hash256(*hash), block))
         });
         parts.ok_or(StoreError::Damaged("a block"))

@@ -21,7 +21,7 @@ use super::settled::{self, Boot, Durability};
 use super::tables::Table;
 
 /// Version of the tables' layout. A store with another one is refused.
-pub const SCHEMA: &str = "4";
+pub const SCHEMA: &str = "5";
 
 const SCHEMA_KEY: &[u8] = b"schema";
 const NETWORK_KEY: &[u8] = b"network";

@@ -53,6 +53,13 @@ impl Read for Overlay<'_> {
         }
     }
 
+    fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        match self.changes.tables.get(&table).and_then(|changes| changes.get(key)) {
+            Some(value) => Ok(value.as_deref()),
+            None => self.base.peek(table, key),
+        }
+    }
+
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
         let walk = self.base.walk(table)?;
         Ok(match self.changes.tables.get(&table) {

@@ -21,6 +21,11 @@ pub trait Read {
     /// The value of a key.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
 
+    /// The value of a key, of which the checksum is not looked at: for those who read a part of it and check that.
+    fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        self.get(table, key)
+    }
+
     /// A walk over a table.
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError>;
 
@@ -267,7 +272,12 @@ fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
 impl Read for Snapshot<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         check_stop(self.stop)?;
-        found(table, key, self.transaction.get(self.databases[table as usize], &key))
+        found(self.transaction.get(self.databases[table as usize], &key), |row| sealed::unseal(table, key, row))
+    }
+
+    fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        check_stop(self.stop)?;
+        found(self.transaction.get(self.databases[table as usize], &key), |row| sealed::unchecked(table, key, row))
     }
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
@@ -275,14 +285,13 @@ impl Read for Snapshot<'_> {
     }
 }
 
-/// What was found of a row.
+/// The value of the row that was found, if there is one.
 pub(super) fn found<'a>(
-    table: Table,
-    key: &[u8],
     row: Result<&'a [u8], lmdb::Error>,
+    value: impl FnOnce(&'a [u8]) -> Result<&'a [u8], StoreError>,
 ) -> Result<Option<&'a [u8]>, StoreError> {
     match row {
-        Ok(row) => sealed::unseal(table, key, row).map(Some),
+        Ok(row) => value(row).map(Some),
         Err(lmdb::Error::NotFound) => Ok(None),
         Err(error) => Err(error.into()),
     }

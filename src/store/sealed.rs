@@ -1,7 +1,8 @@
 //! Values with a checksum behind them, so that what a disk has damaged is noticed and never believed.
 //!
 //! The checksum covers table, key and value: a row that a damaged page shows in another place is noticed too. What the
-//! store was made with ([`Table::Meta`]) is plain, so that a program of any version can read it.
+//! store was made with ([`Table::Meta`]) is plain, so that a program of any version can read it. Of a long value a part can
+//! be read that has a checksum of its own in it ([`super::Read::peek`]).
 
 use super::error::StoreError;
 use super::tables::Table;
@@ -37,11 +38,24 @@ pub fn unseal<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<&'a [u8], S
     }
 }
 
-fn sum(table: Table, key: &[u8], value: &[u8]) -> u32 {
+/// The value of a row of which the checksum is not looked at.
+pub fn unchecked<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<&'a [u8], StoreError> {
+    let checksum = if table == Table::Meta { 0 } else { CHECKSUM_BYTES };
+    let value = row.len().checked_sub(checksum).and_then(|length| row.get(..length));
+    value.ok_or_else(|| StoreError::Corrupt { table, key: key.to_vec() })
+}
+
+/// The checksum of a value, or of a part of one.
+pub fn sum(table: Table, key: &[u8], value: &[u8]) -> u32 {
+    sum_of(table, key, [value])
+}
+
+/// The checksum of parts of a value together.
+pub fn sum_of<const N: usize>(table: Table, key: &[u8], parts: [&[u8]; N]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&[table as u8]);
     hasher.update(key);
-    hasher.update(value);
+    parts.iter().for_each(|part| hasher.update(part));
     hasher.finalize()
 }
 

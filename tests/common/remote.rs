@@ -194,7 +194,7 @@ pub fn synchronise(local: Local<'_>, remote: &Remote, now: Timestamp) -> Synchro
     let (_, ours) = stored_block(&snapshot, tip.height, Context::of(network)).unwrap().unwrap();
     let comparison = Comparison::new(tip.score, last_block(&ours), &network.chain);
     let is_good = |block: &Block| check_block_signature(block, false, &mut Verifier::default()).1;
-    let hash_at = |height| stored_header(&snapshot, Height(height)).unwrap().unwrap().0.hash;
+    let hash_at = |height| stored_header(&snapshot, Height(height)).unwrap().unwrap().hash;
     let mut step = comparison.on_score(remote.score);
     let compared = loop {
         step = match step {

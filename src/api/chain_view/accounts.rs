@@ -109,7 +109,7 @@ impl ChainView<'_> {
         let Some(account) = AccountNumber::of(self.snapshot, address)? else { return Ok(()) };
         state::each_harvest_before(self.snapshot, account, before, |height| {
             let block = stored_header(self.snapshot, height)?;
-            visit(block.ok_or(StoreError::Damaged("a harvested block"))?.0)
+            visit(block.ok_or(StoreError::Damaged("a harvested block"))?)
         })
     }
 

@@ -1,13 +1,12 @@
 //! Blocks and their transactions.
 
 use super::ChainView;
-use crate::codec::block::{Outline, transaction_at};
-use crate::codec::transaction::MultisigOutline;
+use crate::codec::block::read_without_transactions;
+use crate::codec::transaction::hash_of_stored;
 use crate::codec::{Context, Form};
-use crate::model::transaction::kind;
 use crate::model::{Block, Hash256, Height, Transaction};
 use crate::state::{self, HashEntry, Place};
-use crate::store::{StoreError, StoredBlock, stored_block, stored_header};
+use crate::store::{BlockRow, StoreError, StoredBlock, block_row, stored_block, stored_header};
 
 const DAMAGED: StoreError = StoreError::Damaged("a block");
 
@@ -19,7 +18,7 @@ impl ChainView<'_> {
 
     /// Score of the chain.
     pub fn score(&self) -> Result<i128, StoreError> {
-        Ok(stored_header(self.snapshot, self.height)?.ok_or(DAMAGED)?.0.score)
+        Ok(stored_header(self.snapshot, self.height)?.ok_or(DAMAGED)?.score)
     }
 
     /// Whether the chain has a block at a height.
@@ -29,40 +28,46 @@ impl ChainView<'_> {
 
     /// What is known of the block at a height, if there is one.
     pub fn header(&self, height: Height) -> Result<Option<StoredBlock>, StoreError> {
-        Ok(stored_header(self.snapshot, height)?.map(|(header, _)| header))
+        stored_header(self.snapshot, height)
     }
 
     /// The block at a height without its transactions, and what reads them.
     pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'_>)>, StoreError> {
-        let Some((header, bytes)) = stored_header(self.snapshot, height)? else { return Ok(None) };
+        let Some(row) = block_row(self.snapshot, height)? else { return Ok(None) };
         let context = self.context().trusting();
-        let outline = Outline::read(bytes, context).map_err(|_| DAMAGED)?;
-        let cursor =
-            BlockCursor { height, hash: header.hash, count: outline.transactions, index: 0, place: outline.first };
-        Ok(Some((outline.block, BlockReader { header, bytes, context, cursor })))
+        let block = read_without_transactions(row.head(), context).map_err(|_| DAMAGED)?;
+        let header = row.header()?;
+        let cursor = BlockCursor { height, hash: header.hash, index: 0 };
+        Ok(Some((block, BlockReader { header, row, context, cursor })))
     }
 
     /// Goes on in a block; `None` if it is not in the chain any more.
     pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'_>>, StoreError> {
-        let Some((header, bytes)) = stored_header(self.snapshot, cursor.height)? else { return Ok(None) };
+        let Some(row) = block_row(self.snapshot, cursor.height)? else { return Ok(None) };
+        let header = row.header()?;
         let context = self.context().trusting();
-        Ok((header.hash == cursor.hash).then_some(BlockReader { header, bytes, context, cursor }))
+        Ok((header.hash == cursor.hash).then_some(BlockReader { header, row, context, cursor }))
     }
 
-    /// Transactions of the block at a height: from an index on, at most so many; none if there is no such block. Passing
-    /// those before costs little, but a [`BlockCursor`] passes them only once.
+    /// Transactions of the block at a height: from an index on, at most so many; none if there is no such block.
     pub fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, StoreError> {
-        let Some((_, mut reader)) = self.open_block(height)? else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
-        while let Some(raw) = reader.next_raw()? {
-            if found.len() >= most {
-                break;
-            }
-            if reader.index() > from {
-                found.push(raw.read()?);
-            }
-        }
-        Ok(found)
+        let Some(row) = block_row(self.snapshot, height)? else { return Ok(Vec::new()) };
+        let context = self.context().trusting();
+        let read = |index| row.transaction(index)?.map(|bytes| RawTransaction { bytes, context }.read()).transpose();
+        (from..row.count()).take(most).filter_map(|index| read(index).transpose()).collect()
+    }
+
+    /// The transaction at a place in the chain.
+    pub fn transaction(&self, place: Place) -> Result<Option<RawTransaction<'_>>, StoreError> {
+        let Some(row) = block_row(self.snapshot, place.height)? else { return Ok(None) };
+        let context = self.context().trusting();
+        Ok(row.transaction(place.index as usize)?.map(|bytes| RawTransaction { bytes, context }))
+    }
+
+    /// How many transactions other nodes count in the block at a height.
+    pub fn counted_by_peers(&self, height: Height) -> Result<Option<Counted>, StoreError> {
+        let row = block_row(self.snapshot, height)?;
+        Ok(row.map(|row| Counted { plain: row.count() as u64, with_children: row.counted_by_peers() }))
     }
 
     /// The number of the transaction at a place in the chain.
@@ -81,22 +86,29 @@ impl ChainView<'_> {
     }
 }
 
+/// How many transactions a block has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Those of the block.
+    pub plain: u64,
+    /// With what is nested in multisig transactions, and their cosignatures.
+    pub with_children: u64,
+}
+
 /// A place between the transactions of a block in the chain. It holds nothing of the block, so that it can be kept while
 /// the chain goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockCursor {
     height: Height,
     hash: Hash256,
-    count: usize,
     index: usize,
-    place: usize,
 }
 
 /// Reads the transactions of a block from a place on.
 pub struct BlockReader<'v> {
     /// What is known of the block.
     pub header: StoredBlock,
-    bytes: &'v [u8],
+    row: BlockRow<'v>,
     context: Context,
     cursor: BlockCursor,
 }
@@ -112,7 +124,7 @@ pub struct RawTransaction<'v> {
 impl<'v> BlockReader<'v> {
     /// How many transactions the block has.
     pub fn count(&self) -> usize {
-        self.cursor.count
+        self.row.count()
     }
 
     /// How many of them have been passed.
@@ -127,28 +139,16 @@ impl<'v> BlockReader<'v> {
 
     /// Passes the next transaction.
     pub fn next_raw(&mut self) -> Result<Option<RawTransaction<'v>>, StoreError> {
-        if self.cursor.index == self.cursor.count {
-            return Ok(None);
-        }
-        let (bytes, next) = transaction_at(self.bytes, self.cursor.place).ok_or(DAMAGED)?;
-        self.cursor.place = next;
+        let Some(bytes) = self.row.transaction(self.cursor.index)? else { return Ok(None) };
         self.cursor.index += 1;
         Ok(Some(RawTransaction { bytes, context: self.context }))
     }
 }
 
 impl RawTransaction<'_> {
-    /// The number of its kind.
-    pub fn kind(&self) -> Result<i32, StoreError> {
-        self.bytes.first_chunk().map(|bytes| i32::from_le_bytes(*bytes)).ok_or(DAMAGED)
-    }
-
-    /// What it holds, if it is a multisig transaction.
-    pub fn multisig_outline(&self) -> Result<Option<MultisigOutline>, StoreError> {
-        match self.kind()? {
-            kind::MULTISIG => MultisigOutline::of(self.bytes).ok_or(DAMAGED).map(Some),
-            _ => Ok(None),
-        }
+    /// The hash of the transaction, which was read of it.
+    pub fn hash(&self, transaction: &Transaction) -> Hash256 {
+        hash_of_stored(self.bytes).unwrap_or_else(|| transaction.hash())
     }
 
     /// The transaction.

@@ -4,7 +4,7 @@ mod accounts;
 mod blocks;
 mod names;
 
-pub use blocks::{BlockCursor, BlockReader, RawTransaction};
+pub use blocks::{BlockCursor, BlockReader, Counted, RawTransaction};
 pub use names::Page;
 
 use super::views::NodeStatus;

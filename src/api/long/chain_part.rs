@@ -3,16 +3,12 @@
 use super::block::BlockWriter;
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
-use crate::api::chain_view::{BlockCursor, ChainView};
+use crate::api::chain_view::{ChainView, Counted};
 use crate::api::failure::Failure;
 use crate::api::views::{Data, DataGap, Signed};
 use crate::crypto::Signature;
 use crate::model::Height;
-use crate::model::transaction::kind;
 use crate::net::machine::Taken;
-
-/// Transactions that are counted for one unit.
-const COUNTED_PER_STEP: usize = 8;
 
 /// Writes the hashes of blocks, one after the other, signed for another node.
 pub struct HashList {
@@ -79,11 +75,8 @@ pub struct ChainPartWriter {
 
 /// The transactions that are counted.
 struct Count {
-    /// The block that is looked at, and how far in it.
+    /// The block that is looked at.
     next: Height,
-    cursor: Option<BlockCursor>,
-    /// Those of the block that were counted.
-    block: u64,
     /// Those of the blocks before.
     total: u64,
     /// The same with each multisig transaction once, as NIS1 counts them again for every further query.
@@ -99,8 +92,7 @@ impl ChainPartWriter {
     pub fn new(after: Height, limits: PartLimits, signature: Signature) -> ChainPartWriter {
         let first = after.next();
         let query_end = after.plus(limits.first_query);
-        let count =
-            Count { next: first, cursor: None, block: 0, total: 0, plain: 0, query_end, is_done: first.0 <= after.0 };
+        let count = Count { next: first, total: 0, plain: 0, query_end, is_done: first.0 <= after.0 };
         ChainPartWriter { limits, signature, count, present: BlockWriter::new(first), list: None }
     }
 
@@ -111,10 +103,13 @@ impl ChainPartWriter {
             let taken = self.count.next.0 - first.0;
             if taken >= self.limits.blocks || !view.has_block(self.count.next) {
                 self.count.is_done = true;
-            } else if !self.count.count_block(view, budget)? {
-                return Ok(false);
             } else {
-                self.count.take_block(self.limits.transactions);
+                let counted = view.counted_by_peers(self.count.next)?.ok_or(super::block::REPLACED)?;
+                self.count.take_block(counted, self.limits.transactions);
+                budget.spend(cost::HEADER);
+                if budget.is_spent() {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -122,34 +117,10 @@ impl ChainPartWriter {
 }
 
 impl Count {
-    /// Goes on counting the transactions of a block; whether all are counted.
-    fn count_block(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<bool, Failure> {
-        let reader = match self.cursor.take() {
-            Some(cursor) => view.reopen_block(cursor)?,
-            None => view.open_block(self.next)?.map(|(_, reader)| reader),
-        };
-        let mut reader = reader.ok_or(super::block::REPLACED)?;
-        budget.spend(cost::HEADER);
-        while let Some(raw) = reader.next_raw()? {
-            self.block += match raw.multisig_outline()? {
-                Some(outline) if raw.kind()? == kind::MULTISIG => 2 + outline.cosignatures as u64,
-                _ => 1,
-            };
-            if reader.index() % COUNTED_PER_STEP == 0 {
-                budget.spend(cost::STEP);
-                if budget.is_spent() {
-                    self.cursor = Some(reader.into_cursor());
-                    return Ok(false);
-                }
-            }
-        }
-        self.plain += reader.count() as u64;
-        Ok(true)
-    }
-
-    /// Takes the block whose transactions were counted, if there is room for them.
-    fn take_block(&mut self, most: u64) {
-        self.total += std::mem::take(&mut self.block);
+    /// Takes a block with so many transactions, if there is room for them.
+    fn take_block(&mut self, counted: Counted, most: u64) {
+        self.total += counted.with_children;
+        self.plain += counted.plain;
         if self.total > most {
             self.is_done = true;
             return;

@@ -32,7 +32,7 @@ pub use names::RentedNames;
 pub use owned::{OwnedDefinitions, OwnedMosaics};
 pub use pages::{DefinitionRows, PageWriter, RootRows};
 pub use supply::{SupplyAtHeight, SupplyBatch};
-pub use transaction::{FoundTransaction, UnconfirmedList};
+pub use transaction::UnconfirmedList;
 pub use transfers::{TransferRows, Transfers};
 
 use std::collections::VecDeque;

@@ -2,7 +2,7 @@
 
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
-use crate::api::chain_view::{BlockReader, ChainView, Page, RawTransaction};
+use crate::api::chain_view::{ChainView, Page};
 use crate::api::failure::Failure;
 use crate::api::views::{DataGap, TransactionMeta, TransactionPair};
 use crate::crypto::KeyPair;
@@ -12,9 +12,6 @@ use crate::model::{Address, Body, Transaction};
 use crate::net::machine::Taken;
 use crate::state::{Direction, Place, TrailWalk};
 use crate::store::StoreError;
-
-/// Transactions of a block that are passed for one unit.
-const PASSED_PER_STEP: usize = 32;
 
 const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
 
@@ -72,13 +69,12 @@ impl LongView for TransferRows {
         let mut list = self.list.take().unwrap_or_else(|| OpenList::open(sheet, &DataGap));
         let mut walk = AccountWalk::new(view, &self.account, self.transfers, self.before)?;
         budget.spend(cost::TRAIL * walk.trails.len() as u32);
-        let mut block = None;
         while self.left > 0 {
             let Some((id, place)) = walk.next(view)? else { break };
-            let raw = find(view, &mut block, place, budget)?;
+            let raw = view.transaction(place)?.ok_or(DAMAGED)?;
             let transaction = raw.read()?;
             let inner_hash = transaction.inner().map(Transaction::hash);
-            let meta = TransactionMeta { height: place.height, id, hash: transaction.hash(), inner_hash };
+            let meta = TransactionMeta { height: place.height, id, hash: raw.hash(&transaction), inner_hash };
             let transaction = match &self.key {
                 Some(key) => readable(transaction, key, &self.account, view, budget)?,
                 None => transaction,
@@ -129,35 +125,6 @@ impl AccountWalk {
         }
         Ok(next)
     }
-}
-
-/// A block whose transactions are looked for, and those of them that were passed.
-struct OpenBlock<'v> {
-    reader: BlockReader<'v>,
-    passed: Vec<RawTransaction<'v>>,
-}
-
-/// The transaction at a place. The block of the one before stays open.
-fn find<'v>(
-    view: &'v ChainView<'_>,
-    open: &mut Option<OpenBlock<'v>>,
-    place: Place,
-    budget: &mut Budget,
-) -> Result<RawTransaction<'v>, StoreError> {
-    let block = match open.take_if(|block| block.reader.header.height == place.height) {
-        Some(block) => block,
-        None => {
-            let (_, reader) = view.open_block(place.height)?.ok_or(DAMAGED)?;
-            OpenBlock { reader, passed: Vec::new() }
-        }
-    };
-    let block = open.insert(block);
-    let index = place.index as usize;
-    budget.spend((index.saturating_sub(block.passed.len()) / PASSED_PER_STEP) as u32);
-    while block.passed.len() <= index {
-        block.passed.push(block.reader.next_raw()?.ok_or(DAMAGED)?);
-    }
-    Ok(block.passed[index])
 }
 
 /// A transaction with its message in plain text, if it is a transfer whose message the account's key can read.

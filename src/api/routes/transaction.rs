@@ -1,9 +1,14 @@
 //! Transactions in the chain.
 
+use crate::api::budget::cost;
 use crate::api::call::Call;
 use crate::api::failure::Failure;
-use crate::api::long::FoundTransaction;
-use crate::model::Hash256;
+use crate::api::views::{TransactionMeta, TransactionPair};
+use crate::model::{Hash256, Transaction};
+use crate::state::Place;
+use crate::store::StoreError;
+
+const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
 
 /// `GET /transaction/get`
 pub fn by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -19,5 +24,11 @@ pub fn by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
     let Some(index) = entry.index else {
         return Err(Failure::no_transaction(&hash));
     };
-    call.send_long(FoundTransaction::new(hash, entry.height, index))
+    let place = Place { height: entry.height, index };
+    let (raw, id) = call.view.transaction(place)?.zip(call.view.transaction_id(place)?).ok_or(DAMAGED)?;
+    let transaction = raw.read()?;
+    let inner_hash = transaction.inner().map(Transaction::hash);
+    call.budget.spend(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+    let meta = TransactionMeta { height: entry.height, id, hash, inner_hash };
+    call.send(&TransactionPair { transaction: &transaction, meta })
 }

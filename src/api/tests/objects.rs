@@ -311,7 +311,7 @@ fn a_transaction_of_any_kind_has_the_number_that_the_whole_block_gives_it() {
     scene.put_account(1, &crate::state::Account { first_height: 1, balance: rich, ..Default::default() });
     let height = scene.add_block(transactions.clone());
     let (block, first) = scene.with_view(|view| {
-        let header = crate::store::stored_header(view.snapshot, height).unwrap().unwrap().0;
+        let header = crate::store::stored_header(view.snapshot, height).unwrap().unwrap();
         (view.block(height).unwrap().unwrap(), header.ids.0)
     });
     let (ids, _) = crate::state::assign_ids(&block, first);

@@ -43,6 +43,10 @@ impl Read for Trial<'_> {
         self.overlay.get(table, key)
     }
 
+    fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        self.overlay.peek(table, key)
+    }
+
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
         self.overlay.walk(table)
     }

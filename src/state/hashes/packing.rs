@@ -32,7 +32,7 @@ impl HashPacking {
         // The first block begins the first era, and may be a large one.
         let header = if settled > Height::NEMESIS { stored_header(state, settled)? } else { None };
         let below = match header {
-            Some((header, _)) => HashTotals::of(state)?.era(header.ids.0),
+            Some(header) => HashTotals::of(state)?.era(header.ids.0),
             None => 0,
         };
         Ok(HashPacking { below, pages })

@@ -380,7 +380,7 @@ fn hashes_that_begin_alike_are_told_apart_across_pages_eras_and_runs() {
 }
 
 fn era_of(state: &impl Read, height: u64) -> Era {
-    let (header, _) = stored_header(state, Height(height)).unwrap().unwrap();
+    let header = stored_header(state, Height(height)).unwrap().unwrap();
     hash_era(state, header.ids.0).unwrap()
 }
 
