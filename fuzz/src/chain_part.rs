@@ -114,7 +114,7 @@ impl Node {
 
     fn header(&self, height: Height) -> StoredBlock {
         let snapshot = self.store.snapshot().expect("a snapshot");
-        stored_header(&snapshot, height).expect("a store").expect("a block").0
+        stored_header(&snapshot, height).expect("a store").expect("a block")
     }
 
     /// Puts a block into a place of the chain. Its transactions move in time with it.

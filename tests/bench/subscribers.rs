@@ -12,7 +12,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use mio::{Events, Interest, Poll, Token};
 use tungstenite::protocol::Role;
 use tungstenite::{Message, WebSocket};
 
+use common::sessions::open;
 use common::{Client, Node, TIP, height_in};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
@@ -107,39 +108,6 @@ fn full_speed(stalled: usize) {
     let told = node.log().matches("does not take its messages").count();
     println!("{dropped} of {stalled} that did not read were dropped before the tip ({told} in the log)");
     println!("memory: {}", node.memory());
-}
-
-/// Opens sessions and subscribes them.
-fn open(count: usize, address: SocketAddr, destinations: &[&str]) -> Vec<WebSocket<std::net::TcpStream>> {
-    let streams: Vec<_> = (0..count).map(|_| std::net::TcpStream::connect(address).expect("a connection")).collect();
-    for mut stream in &streams {
-        stream.set_nodelay(true).expect("no delay");
-        stream.set_read_timeout(Some(common::PATIENCE)).expect("a timeout");
-        let request = "GET /w/messages/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
-                       Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("a request");
-    }
-    streams.into_iter().map(|stream| subscribe(stream, destinations)).collect()
-}
-
-/// Reads the answer to the handshake and subscribes.
-fn subscribe(mut stream: std::net::TcpStream, destinations: &[&str]) -> WebSocket<std::net::TcpStream> {
-    let (mut head, mut piece) = (Vec::new(), [0; 1024]);
-    while !head.ends_with(b"\r\n\r\n") {
-        // Nothing follows the head before this side has said something.
-        let count = stream.read(&mut piece).expect("an answer");
-        assert!(count > 0, "closed by the node");
-        head.extend_from_slice(&piece[..count]);
-    }
-    assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
-    let mut socket = WebSocket::from_raw_socket(stream, Role::Client, None);
-    socket.send(Message::text("CONNECT\naccept-version:1.2\n\n\0")).expect("a session");
-    for (id, destination) in destinations.iter().enumerate() {
-        let frame = format!("SUBSCRIBE\nid:{id}\ndestination:{destination}\n\n\0");
-        socket.send(Message::text(frame)).expect("a subscription");
-    }
-    socket
 }
 
 /// Height of the last whole message of a session that the node has closed; `None` if it is still open.

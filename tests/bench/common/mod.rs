@@ -16,6 +16,7 @@ use nisd::store::Store;
 
 #[path = "../../common/mod.rs"]
 pub mod data;
+pub mod sessions;
 pub mod synthetic;
 
 use data::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
