@@ -117,25 +117,29 @@ async function multisigTransfer(vault, [first, second], recipient, xem) {
   return confirmed("multisig transfer", hash);
 }
 
-/** Listens to what concerns an account, and to the chain; what was heard is found by listener. */
-function listen({ address }) {
+/** Listens to what concerns two accounts, and to the chain; what was heard is found by listener. */
+function listen({ address }, bank) {
   const listeners = nodesAt(websocketUrl);
-  const heard = { height: [], block: [], unconfirmed: [], confirmed: [] };
+  const heard = { height: [], block: [], account: [], unconfirmed: [], confirmed: [] };
   const note = (name, observable) =>
     observable.subscribe((value) => heard[name].push(value), (error) => console.error(`nem-library: ${name}:`, error));
   note("height", new nem.BlockchainListener(listeners).newHeight());
   note("block", new nem.BlockchainListener(listeners).newBlock());
+  // The library cannot read accounts that have never sent anything; this one has.
+  note("account", new nem.AccountListener(listeners).given(bank.address));
   note("unconfirmed", new nem.UnconfirmedTransactionListener(listeners).given(address));
   note("confirmed", new nem.ConfirmedTransactionListener(listeners).given(address));
   return heard;
 }
 
-/** What the owner of 200 XEM, a namespace and a mosaic must have heard. */
-function checkHeard(heard) {
+/** What the owner of 200 XEM, a namespace and a mosaic must have heard, and what of the one who paid. */
+function checkHeard(heard, bank) {
   const counts = Object.entries(heard).map(([name, values]) => `${name} ${values.length}`);
   console.log(`nem-library: heard by its listeners: ${counts.join(", ")}`);
   assert.ok(Number.isInteger(heard.height[0]) && heard.height.length > 1);
   assert.ok(heard.block.length > 1);
+  assert.ok(heard.account.length > 1);
+  assert.ok(heard.account.every(({ publicAccount }) => publicAccount.address.equals(bank.address)));
   assert.equal(heard.confirmed.length, 4);
   assert.equal(heard.unconfirmed.length, 4);
 }
@@ -143,7 +147,7 @@ function checkHeard(heard) {
 async function main() {
   const bank = accountOfFile(keyFile);
   const [owner, vault, friend, first, second] = Array.from({ length: 5 }, () => nem.Account.generateAccount());
-  const heard = listen(owner);
+  const heard = listen(owner, bank);
   // The library does not say when its listeners are connected.
   await sleep(5000);
   const coin = new nem.MosaicId(`nemlib-${randomBytes(4).toString("hex")}`, "coin");
@@ -169,7 +173,7 @@ async function main() {
   assert.equal(owned.find(({ mosaicId }) => mosaicId.equals(coin)).quantity, 5000);
   // What is confirmed is told a moment later.
   await sleep(2000);
-  checkHeard(heard);
+  checkHeard(heard, bank);
 }
 
 main()
