@@ -247,7 +247,7 @@ mod tests {
         let mut expected: Vec<_> = Task::ALL[2..].iter().copied().zip((400..).step_by(200)).collect();
         assert_eq!(first_runs(|_| true), expected);
         expected.retain(|(task, _)| *task != Task::TimeSynchronisation);
-        expected[8].1 = 1_800;
+        expected[7].1 = 1_800;
         assert_eq!(first_runs(|task| task != Task::TimeSynchronisation), expected);
     }
 

@@ -150,7 +150,7 @@ fn a_node_that_was_forgotten_comes_back_as_if_it_were_new() {
     let mut nodes = table();
     nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     nodes.failed(&address(1), Trouble::Failure, "", seconds(0));
-    (0..2).for_each(|_| drop(nodes.prune(seconds(1))));
+    [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
     assert!(nodes.may_be_contacted(&address(1), seconds(1)) && nodes.groups.is_empty());
     nodes.answered(address(1), ip("8.8.8.8"), "", seconds(2)).expect("room");
     assert_eq!(nodes.prune(seconds(3)), 0);
@@ -164,7 +164,7 @@ fn reasons_and_dropped_nodes_are_bounded() {
         nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
         nodes.failed(&address(node), Trouble::Failure, &"ä".repeat(10_000), seconds(0));
     }
-    (0..2).for_each(|_| drop(nodes.prune(seconds(1))));
+    [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
     assert_eq!((nodes.len(), nodes.dropped().count()), (0, MAX_DROPPED));
     let reason =
         |dropped: &Dropped<_>| dropped.node.last_trouble.as_ref().map(|trouble| trouble.reason.chars().count());
@@ -303,12 +303,12 @@ proptest! {
                 _ => IpAddr::from([0x2001, 0xdb8, 1, u16::from(host / 2), 0, 0, 0, u16::from(host)]),
             };
             match event {
-                0 | 1 => drop(nodes.answered(node, place, (), now)),
-                2 => drop(nodes.introduced(node, place, (), now)),
+                0 | 1 => _ = nodes.answered(node, place, (), now),
+                2 => _ = nodes.introduced(node, place, (), now),
                 3 => nodes.failed(&node, if host == 0 { Trouble::Busy } else { Trouble::Inactive }, "", now),
-                4 if network == 0 && host == 0 => drop(nodes.add_pre_trusted(node, ())),
-                4 => drop(nodes.prune(now)),
-                _ => drop(nodes.look_after_sign(&node, now)),
+                4 if network == 0 && host == 0 => _ = nodes.add_pre_trusted(node, ()),
+                4 => _ = nodes.prune(now),
+                _ => _ = nodes.look_after_sign(&node, now),
             }
             prop_assert!(nodes.len() <= limits.nodes);
             let mut counted = BTreeMap::new();

@@ -49,7 +49,7 @@ enum Stage {
     Gathering(usize),
     /// Weighs what it says of the others.
     Weighing(usize),
-    /// Passes the trust of all on, for the so manieth time.
+    /// Passes the trust of all on; it was done so many times before.
     Passing(usize),
 }
 
@@ -74,7 +74,8 @@ impl Calculation {
     }
 
     /// Goes on by at most `rows` rows, at least one; there are values when it is done, and then it is of no further
-    /// use. A row costs a few microseconds, and there are up to 23 for each node.
+    /// use. There are two rows for each node, and one for each time that trust is passed on: at most 222. A row costs
+    /// at most 5 µs on a machine on which all of them cost 0.7 ms.
     pub fn advance(&mut self, experiences: &Experiences, rows: usize) -> Option<TrustValues> {
         for _ in 0..rows.max(1) {
             let count = self.members.addresses.len();

@@ -1,5 +1,7 @@
 //! Who is drawn as a partner.
 
+use std::collections::BTreeSet;
+
 use super::values::{Candidates, TrustValues};
 use crate::model::Address;
 use crate::peer::nodes::Nodes;
@@ -48,9 +50,8 @@ impl Selector {
             true => &self.supplement[..],
             false => self.one_of_list(random).map_or(&[][..], std::slice::from_ref),
         };
-        // Both lists are short, or both are about the same nodes.
-        let by_trust = drawn.len();
-        drawn.extend(supplement.iter().filter(|node| !drawn[..by_trust].contains(node)).copied().collect::<Vec<_>>());
+        let by_trust: BTreeSet<_> = drawn.iter().copied().collect();
+        drawn.extend(supplement.iter().filter(|node| !by_trust.contains(*node)));
         drawn
     }
 
