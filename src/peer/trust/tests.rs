@@ -9,7 +9,6 @@ use super::*;
 use crate::model::Address;
 use crate::peer::experiences::Experience;
 use crate::peer::nodes::{Limits, Nodes, Trouble};
-use crate::peer::random::RandomSource;
 use crate::peer::samples::{address, seeded};
 
 const NOW: Timestamp = Timestamp(100_000);
@@ -220,7 +219,7 @@ fn a_result_is_used_for_a_quarter_of_an_hour_or_until_there_are_twice_as_many_no
 fn nodes_are_drawn_as_often_as_they_are_trusted() {
     let values = TrustValues::new(&addresses(0..4), &[0.5, 0.3, 0.2, 0.0]);
     let (candidates, mut random) = (values.admit(|_| true), seeded(1));
-    let mut met = [0; 4];
+    let mut met = [0_i32; 4];
     for _ in 0..10_000 {
         let drawn = candidates.draw(1, &mut random);
         assert_eq!(drawn.len(), 1);
@@ -228,7 +227,7 @@ fn nodes_are_drawn_as_often_as_they_are_trusted() {
     }
     assert_eq!(met[3], 0);
     for (times, expected) in met.into_iter().zip([5_000, 3_000, 2_000]) {
-        assert!((times - expected as i32).abs() < 200, "{met:?}");
+        assert!((times - expected).abs() < 200, "{met:?}");
     }
 }
 
