@@ -1,0 +1,302 @@
+//! How often nodes were of use to each other, and how often they were not.
+//!
+//! There is an experience for each ordered pair of nodes: the own ones are counted here, those of others are what they
+//! report. Experiences of the last day count.
+//!
+//! | structure | grows by | limit |
+//! |---|---|---|
+//! | own experiences | a node that was of use or was not | [`MAX_OWN`]; the one that is oldest goes |
+//! | reports | a node that was asked for its experiences | [`MAX_REPORTERS`]; the one that is oldest goes |
+//! | pairs of a report | a pair that was reported | [`MAX_PAIRS`]; those that are oldest go |
+//!
+//! An entry takes about 100 bytes, all together at most 3 MB.
+
+use std::collections::BTreeMap;
+
+use super::random::RandomSource;
+use crate::model::{Address, Timestamp};
+
+/// Most pairs that are sent and taken at once, and kept of one reporter.
+pub const MAX_PAIRS: usize = 100;
+/// Most nodes with which own experiences are kept.
+pub const MAX_OWN: usize = 1_000;
+/// Most nodes whose experiences are kept: twice as many as one calculation of trust can use.
+pub const MAX_REPORTERS: usize = 200;
+/// Seconds for which an experience counts.
+pub const LIFE: i32 = 24 * 60 * 60;
+
+/// What became of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Experience {
+    successes: u64,
+    failures: u64,
+}
+
+impl Experience {
+    const MOST: u64 = i64::MAX as u64;
+
+    /// An experience as it comes over the wire; what is negative counts as 0.
+    pub fn new(successes: i64, failures: i64) -> Experience {
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        Experience { successes: count(successes), failures: count(failures) }
+    }
+
+    /// Calls that were of use, below 2⁶³.
+    pub fn successes(self) -> u64 {
+        self.successes
+    }
+
+    /// Calls that were not, below 2⁶³.
+    pub fn failures(self) -> u64 {
+        self.failures
+    }
+
+    /// All calls.
+    pub fn calls(self) -> u64 {
+        // Two numbers below 2⁶³.
+        self.successes + self.failures
+    }
+
+    /// The part of the calls that were of use, 0 to 1; `None` without calls.
+    pub fn share(self) -> Option<f64> {
+        (self.calls() > 0).then(|| self.successes as f64 / self.calls() as f64)
+    }
+}
+
+/// Why a report is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedReport {
+    /// It has more than [`MAX_PAIRS`] pairs.
+    TooLong,
+    /// It claims to be this node's own.
+    InOwnName,
+}
+
+/// Experiences of one node with others.
+#[derive(Debug, Default)]
+struct Pairs(BTreeMap<Address, (Experience, Timestamp)>);
+
+impl Pairs {
+    /// The oldest entry; of several the one with the first address.
+    fn oldest(&self) -> Option<Address> {
+        self.0.iter().min_by_key(|(_, (_, since))| *since).map(|(node, _)| *node)
+    }
+
+    /// The entry of a node, for which the oldest one goes if there are too many.
+    fn entry(&mut self, node: Address, most: usize) -> &mut (Experience, Timestamp) {
+        if self.0.len() >= most
+            && !self.0.contains_key(&node)
+            && let Some(oldest) = self.oldest()
+        {
+            self.0.remove(&oldest);
+        }
+        self.0.entry(node).or_default()
+    }
+
+    fn prune(&mut self, before: i32) {
+        self.0.retain(|_, (_, since)| since.0 >= before);
+    }
+}
+
+/// Experiences of one node as it reported them.
+#[derive(Debug, Default)]
+struct Report {
+    since: Timestamp,
+    pairs: Pairs,
+}
+
+/// All experiences that are known.
+#[derive(Debug)]
+pub struct Experiences {
+    local: Address,
+    own: Pairs,
+    reports: BTreeMap<Address, Report>,
+}
+
+impl Experiences {
+    /// None, for the node with this address.
+    pub fn new(local: Address) -> Experiences {
+        Experiences { local, own: Pairs::default(), reports: BTreeMap::new() }
+    }
+
+    /// A node was of use to this one. What concerns this node itself is passed over.
+    pub fn succeeded(&mut self, node: Address, now: Timestamp) {
+        self.count(node, now, |experience| &mut experience.successes);
+    }
+
+    /// A node was of no use to this one, or worse. What concerns this node itself is passed over.
+    pub fn failed(&mut self, node: Address, now: Timestamp) {
+        self.count(node, now, |experience| &mut experience.failures);
+    }
+
+    fn count(&mut self, node: Address, now: Timestamp, counter: impl Fn(&mut Experience) -> &mut u64) {
+        if node != self.local {
+            let (experience, since) = self.own.entry(node, MAX_OWN);
+            let count = counter(experience);
+            *count = count.saturating_add(1).min(Experience::MOST);
+            *since = now;
+        }
+    }
+
+    /// Takes what another node reports, in place of what it has reported of the same nodes before.
+    pub fn receive(
+        &mut self,
+        reporter: Address,
+        pairs: &[(Address, Experience)],
+        now: Timestamp,
+    ) -> Result<(), RefusedReport> {
+        if pairs.len() > MAX_PAIRS {
+            return Err(RefusedReport::TooLong);
+        }
+        if reporter == self.local {
+            return Err(RefusedReport::InOwnName);
+        }
+        if self.reports.len() >= MAX_REPORTERS && !self.reports.contains_key(&reporter) {
+            let oldest = self.reports.iter().min_by_key(|(_, report)| report.since).map(|(node, _)| *node);
+            oldest.and_then(|oldest| self.reports.remove(&oldest));
+        }
+        let report = self.reports.entry(reporter).or_default();
+        report.since = now;
+        for (node, experience) in pairs {
+            *report.pairs.entry(*node, MAX_PAIRS) = (*experience, now);
+        }
+        Ok(())
+    }
+
+    /// Experiences of a node with others, in the order of their addresses.
+    pub fn of(&self, node: &Address) -> impl Iterator<Item = (&Address, Experience)> {
+        let pairs = match *node == self.local {
+            true => Some(&self.own),
+            false => self.reports.get(node).map(|report| &report.pairs),
+        };
+        pairs.into_iter().flat_map(|pairs| pairs.0.iter().map(|(node, (experience, _))| (node, *experience)))
+    }
+
+    /// Experience of a node with another.
+    pub fn between(&self, node: &Address, other: &Address) -> Experience {
+        let pairs = match *node == self.local {
+            true => Some(&self.own),
+            false => self.reports.get(node).map(|report| &report.pairs),
+        };
+        pairs.and_then(|pairs| pairs.0.get(other)).map_or_else(Experience::default, |(experience, _)| *experience)
+    }
+
+    /// Own experiences for another node: all of them, or [`MAX_PAIRS`] by chance, in the order of addresses.
+    pub fn selection(&self, random: &mut impl RandomSource) -> Vec<(Address, Experience)> {
+        let mut selection: Vec<_> = self.of(&self.local).map(|(node, experience)| (*node, experience)).collect();
+        if selection.len() > MAX_PAIRS {
+            random.choose(&mut selection, MAX_PAIRS);
+            selection.truncate(MAX_PAIRS);
+            selection.sort_unstable_by_key(|(node, _)| *node);
+        }
+        selection
+    }
+
+    /// Forgets what is older than a day.
+    pub fn prune(&mut self, now: Timestamp) {
+        let before = now.0.saturating_sub(LIFE);
+        self.own.prune(before);
+        self.reports.values_mut().for_each(|report| report.pairs.prune(before));
+        self.reports.retain(|_, report| !report.pairs.0.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::samples::{address, seeded};
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn reported(count: usize) -> Vec<(Address, Experience)> {
+        (0..count).map(|number| (address(number), Experience::new(number as i64, 1))).collect()
+    }
+
+    #[test]
+    fn counts_are_never_negative_and_never_overflow() {
+        let experience = Experience::new(-5, i64::MIN);
+        assert_eq!((experience.successes(), experience.failures(), experience.share()), (0, 0, None));
+        let most = Experience::new(i64::MAX, i64::MAX);
+        assert_eq!((most.calls(), most.share()), (u64::MAX - 1, Some(0.5)));
+        let mut experiences = Experiences::new(address(0));
+        experiences.own.0.insert(address(1), (most, NOW));
+        experiences.succeeded(address(1), NOW);
+        experiences.failed(address(1), NOW);
+        assert_eq!(experiences.between(&address(0), &address(1)), most);
+    }
+
+    #[test]
+    fn a_node_has_no_experiences_with_itself_and_nobody_speaks_in_its_name() {
+        let mut experiences = Experiences::new(address(0));
+        experiences.succeeded(address(0), NOW);
+        assert_eq!(experiences.of(&address(0)).count(), 0);
+        assert_eq!(experiences.receive(address(0), &reported(1), NOW), Err(RefusedReport::InOwnName));
+        assert_eq!(experiences.receive(address(1), &reported(MAX_PAIRS + 1), NOW), Err(RefusedReport::TooLong));
+        assert!(experiences.reports.is_empty());
+    }
+
+    #[test]
+    fn a_newer_report_replaces_the_pairs_that_it_names_and_leaves_the_others() {
+        let mut experiences = Experiences::new(address(0));
+        experiences.receive(address(1), &reported(3), NOW).expect("a report");
+        experiences.receive(address(1), &[(address(2), Experience::new(7, 7))], NOW).expect("a report");
+        let all: Vec<_> = (0..4).map(|other| experiences.between(&address(1), &address(other)).successes()).collect();
+        assert_eq!(all, [0, 1, 7, 0]);
+    }
+
+    #[test]
+    fn neither_a_reporter_nor_many_of_them_nor_own_experiences_exceed_their_limits() {
+        let mut experiences = Experiences::new(address(0));
+        let all = reported(3 * MAX_OWN);
+        for (round, pairs) in all.chunks(MAX_PAIRS).enumerate() {
+            experiences.receive(address(1), pairs, Timestamp(round as i32)).expect("a report");
+            assert_eq!(experiences.of(&address(1)).count(), MAX_PAIRS);
+        }
+        // The last report has driven out what was there before.
+        assert_eq!(experiences.between(&address(1), &all[all.len() - 1].0), all[all.len() - 1].1);
+        for (round, (node, _)) in all.iter().enumerate() {
+            experiences.succeeded(*node, Timestamp(round as i32));
+            experiences.receive(*node, &all[..1], Timestamp(round as i32)).ok();
+            assert!(experiences.reports.len() <= MAX_REPORTERS && experiences.own.0.len() <= MAX_OWN);
+        }
+        assert_eq!(experiences.own.0.len(), MAX_OWN);
+        assert_eq!(experiences.between(&address(0), &all[all.len() - 1].0).successes(), 1);
+        assert_eq!(experiences.between(&address(0), &all[1].0).calls(), 0);
+    }
+
+    #[test]
+    fn what_is_older_than_a_day_is_forgotten_and_a_new_own_experience_is_not() {
+        let mut experiences = Experiences::new(address(0));
+        experiences.failed(address(1), NOW);
+        experiences.succeeded(address(2), Timestamp(NOW.0 - LIFE));
+        experiences.succeeded(address(3), Timestamp(NOW.0 - LIFE - 1));
+        experiences.receive(address(1), &reported(2), Timestamp(NOW.0 - LIFE - 1)).expect("a report");
+        experiences.receive(address(2), &reported(2), NOW).expect("a report");
+        experiences.prune(NOW);
+        let own: Vec<_> = experiences.of(&address(0)).map(|(node, _)| *node).collect();
+        let mut left = vec![address(1), address(2)];
+        left.sort_unstable();
+        assert_eq!(own, left);
+        assert_eq!(experiences.reports.keys().collect::<Vec<_>>(), [&address(2)]);
+    }
+
+    #[test]
+    fn a_selection_holds_all_of_few_and_a_hundred_of_many_each_equally_often() {
+        let mut experiences = Experiences::new(address(0));
+        (1..=MAX_PAIRS).for_each(|node| experiences.succeeded(address(node), NOW));
+        let mut random = seeded(1);
+        assert_eq!(experiences.selection(&mut random).len(), MAX_PAIRS);
+        (1..=2 * MAX_PAIRS).for_each(|node| experiences.succeeded(address(node), NOW));
+        let mut met = BTreeMap::new();
+        for _ in 0..1_000 {
+            let selection = experiences.selection(&mut random);
+            assert_eq!(selection.len(), MAX_PAIRS);
+            assert!(selection.is_sorted_by_key(|(node, _)| *node));
+            selection.iter().for_each(|(node, _)| *met.entry(*node).or_insert(0) += 1);
+        }
+        assert_eq!(met.len(), 2 * MAX_PAIRS);
+        assert!(met.values().all(|times| (420..580).contains(times)), "{met:?}");
+        let [one, same, other] = [5, 5, 6].map(|seed| experiences.selection(&mut seeded(seed)));
+        assert!(one == same && one != other);
+    }
+}

@@ -1,0 +1,24 @@
+//! Other nodes: who they are, how far they are trusted, and what is done with them when.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`nodes`] | the nodes that are known, and what became of the last contact with each |
+//! | [`experiences`] | how often nodes were of use to each other |
+//! | [`trust`] | how far each node is trusted, and who is drawn as a partner |
+//! | [`schedule`] | the tasks that recur, and when each is due |
+//! | [`time_sync`] | network time, brought nearer to that of the others |
+//! | [`height_check`] | whether this node has the chain that the others have |
+//! | [`random`] | chance, which is handed in |
+//!
+//! Nothing here touches sockets, clocks or the system's randomness.
+
+pub mod experiences;
+pub mod height_check;
+pub mod nodes;
+pub mod random;
+pub mod schedule;
+pub mod time_sync;
+pub mod trust;
+
+#[cfg(test)]
+mod samples;

@@ -1,0 +1,499 @@
+//! The nodes that are known, and what became of the last contact with each.
+//!
+//! A node becomes known when it has answered, never by hearsay. Nodes of the operator's list are known from the start,
+//! stay whatever happens, and are active only once they have answered.
+//!
+//! **Limits.** A stranger fills an entry only by answering at an address of its own. So many nodes fit into the table
+//! in all, from one address and from one network ([`Limits`]); where there is no more room, a node that cannot be
+//! reached makes room for one that answers, and one that answers never does. Addresses of private networks share a
+//! part of the table, whatever their network, since a whole network of nodes may live on one machine. An entry takes
+//! what the caller keeps of a node and about 300 bytes.
+//!
+//! **A node that fails is left alone for a while**: a minute at first, and twice as long after each further failure,
+//! up to an hour. NIS1 shuns it for one to two hours at once, so that one that was just restarted is lost for that
+//! long, and nodes that are started together lose each other. Here a restart costs a minute, and one that is gone for
+//! good six calls in the first hour and one an hour later, which is as few as with NIS1.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use crate::model::Address;
+
+/// How long a node that has failed once is left alone.
+pub const FIRST_REST: Duration = Duration::from_secs(60);
+/// How long it is left alone at most.
+pub const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
+/// Between two contacts that a shunned node brings about by a sign of life.
+pub const BETWEEN_SIGNS: Duration = Duration::from_secs(60);
+/// Most nodes that were dropped and are still told of.
+pub const MAX_DROPPED: usize = 50;
+/// Most characters of a reason that are kept.
+pub const MAX_REASON: usize = 128;
+
+/// How many nodes fit into the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// In all, those of the operator's list among them.
+    pub nodes: usize,
+    /// From one IPv4 address or one /64 of IPv6, which is what a host has to itself.
+    pub per_address: usize,
+    /// From one /24 of IPv4 or one /48 of IPv6, which is what a site has to itself.
+    pub per_network: usize,
+    /// From all addresses of private networks and of this machine.
+    pub private: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { nodes: 1_000, per_address: 8, per_network: 16, private: 250 }
+    }
+}
+
+/// What became of the last contact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It is on the operator's list and there was none yet.
+    Untried,
+    /// It answered.
+    Active,
+    /// It was silent for too long, or is not ready yet.
+    Busy,
+    /// It could not be reached.
+    Inactive,
+    /// It answered wrongly or not at all.
+    Failure,
+}
+
+impl State {
+    /// Whether such a node is left alone for a while.
+    fn is_shunned(self) -> bool {
+        matches!(self, State::Inactive | State::Failure)
+    }
+}
+
+/// How a contact failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Silent for too long, or not ready yet.
+    Busy,
+    /// Not reached.
+    Inactive,
+    /// Anything else.
+    Failure,
+}
+
+/// The last failure of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastTrouble {
+    /// When, since the start of this node.
+    pub at: Duration,
+    /// What kind of failure.
+    pub trouble: Trouble,
+    /// What it was, for people; at most [`MAX_REASON`] characters.
+    pub reason: String,
+}
+
+/// A node and what became of it. `T` is what is known about it: its name, endpoint and the like.
+#[derive(Clone, Debug)]
+pub struct Node<T> {
+    /// What is known about it.
+    pub about: T,
+    /// Where it answered; `None` before it did.
+    pub ip: Option<IpAddr>,
+    /// What became of the last contact.
+    pub state: State,
+    /// Whether it is on the operator's list.
+    pub is_pre_trusted: bool,
+    /// When it last answered, since the start of this node.
+    pub last_contact: Option<Duration>,
+    /// Its last failure, whatever has been since.
+    pub last_trouble: Option<LastTrouble>,
+    /// Failures since it last answered.
+    pub failures: u32,
+    /// Attempts to synchronise with it.
+    pub synchronisations: u32,
+    /// When one that has failed is looked at again.
+    look_again: Duration,
+    /// When a failure or a sign of life last led to a look at it.
+    looked: Option<Duration>,
+}
+
+impl<T> Node<T> {
+    fn new(about: T, state: State) -> Node<T> {
+        Node {
+            about,
+            ip: None,
+            state,
+            is_pre_trusted: state == State::Untried,
+            last_contact: None,
+            last_trouble: None,
+            failures: 0,
+            synchronisations: 0,
+            look_again: Duration::ZERO,
+            looked: None,
+        }
+    }
+
+    fn has_answered(&mut self, now: Duration) {
+        self.state = State::Active;
+        self.last_contact = Some(now);
+        self.failures = 0;
+    }
+
+    fn has_failed(&mut self, trouble: Trouble, reason: &str, now: Duration) {
+        self.state = match trouble {
+            Trouble::Busy => State::Busy,
+            Trouble::Inactive => State::Inactive,
+            Trouble::Failure => State::Failure,
+        };
+        self.last_trouble = Some(LastTrouble { at: now, trouble, reason: reason.chars().take(MAX_REASON).collect() });
+        self.look_again = now + rest(self.failures);
+        self.failures = self.failures.saturating_add(1);
+        self.looked = Some(now);
+    }
+}
+
+/// How long a node is left alone that has failed `before` times before, since it last answered.
+fn rest(before: u32) -> Duration {
+    let factor = 2_u32.checked_pow(before).unwrap_or(u32::MAX);
+    FIRST_REST.saturating_mul(factor).min(LONGEST_REST)
+}
+
+/// A node that is known no more.
+#[derive(Clone, Debug)]
+pub struct Dropped<T> {
+    /// Which one.
+    pub address: Address,
+    /// What was known of it at last.
+    pub node: Node<T>,
+    /// When, since the start of this node.
+    pub at: Duration,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a node is known no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It did not answer for a long time.
+    Silent,
+    /// It was not to be reached, and another took its place.
+    Displaced,
+}
+
+/// Why a node is not taken into the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is this node itself.
+    Local,
+    /// There are too many nodes from its address or its network.
+    Crowded,
+    /// There are too many nodes.
+    Full,
+}
+
+/// Who shares a part of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// A host, by the first address that it has.
+    Host(IpAddr),
+    /// A network, by its first address.
+    Network(IpAddr),
+    /// All private addresses.
+    Private,
+}
+
+impl Group {
+    /// Those that an address belongs to.
+    fn of(ip: IpAddr) -> impl Iterator<Item = Group> {
+        let (host, network, is_private) = match ip.to_canonical() {
+            IpAddr::V4(ip) => {
+                let is_private = ip.is_private() || ip.is_loopback() || ip.is_link_local();
+                let network = Ipv4Addr::from_bits(ip.to_bits() & !0xff);
+                (IpAddr::V4(ip), IpAddr::V4(network), is_private)
+            }
+            IpAddr::V6(ip) => {
+                let is_private = ip.is_unique_local() || ip.is_loopback() || ip.is_unicast_link_local();
+                let [host, network] = [64, 80].map(|free| Ipv6Addr::from_bits(ip.to_bits() >> free << free));
+                (IpAddr::V6(host), IpAddr::V6(network), is_private)
+            }
+        };
+        let groups = match is_private {
+            true => [Some(Group::Private), None],
+            false => [Some(Group::Host(host)), Some(Group::Network(network))],
+        };
+        groups.into_iter().flatten()
+    }
+
+    fn limit(self, limits: &Limits) -> usize {
+        match self {
+            Group::Host(_) => limits.per_address,
+            Group::Network(_) => limits.per_network,
+            Group::Private => limits.private,
+        }
+    }
+}
+
+/// The table of nodes.
+#[derive(Debug)]
+pub struct Nodes<T> {
+    local: Address,
+    limits: Limits,
+    nodes: BTreeMap<Address, Node<T>>,
+    /// The operator's list; this node may be on it.
+    pre_trusted: BTreeSet<Address>,
+    /// Nodes of each group that are in the table and not on the operator's list.
+    groups: BTreeMap<Group, usize>,
+    /// Nodes that did not answer when the table was last pruned, nor since.
+    candidates: BTreeSet<Address>,
+    dropped: VecDeque<Dropped<T>>,
+}
+
+impl<T> Nodes<T> {
+    /// An empty table of the node with this address.
+    pub fn new(local: Address, limits: Limits) -> Nodes<T> {
+        Nodes {
+            local,
+            limits,
+            nodes: BTreeMap::new(),
+            pre_trusted: BTreeSet::new(),
+            groups: BTreeMap::new(),
+            candidates: BTreeSet::new(),
+            dropped: VecDeque::new(),
+        }
+    }
+
+    /// The node that this table belongs to.
+    pub fn local(&self) -> Address {
+        self.local
+    }
+
+    /// Takes a node of the operator's list. It counts towards the limit in all only. This node itself may be on the
+    /// list; it does not come into the table.
+    pub fn add_pre_trusted(&mut self, node: Address, about: T) -> Result<(), Refused> {
+        if node == self.local {
+            self.pre_trusted.insert(node);
+            return Ok(());
+        }
+        if let Some(known) = self.nodes.get_mut(&node) {
+            if !known.is_pre_trusted {
+                known.is_pre_trusted = true;
+                let ip = known.ip;
+                self.leave_groups(ip);
+            }
+        } else if self.nodes.len() >= self.limits.nodes {
+            return Err(Refused::Full);
+        } else {
+            self.nodes.insert(node, Node::new(about, State::Untried));
+        }
+        self.pre_trusted.insert(node);
+        Ok(())
+    }
+
+    /// A node answered at `ip`: it is active from now on, and `about` is what is known about it. One that is known
+    /// already and moves where there is no room becomes active all the same; what was known about it stays.
+    pub fn answered(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), Refused> {
+        let ip = ip.to_canonical();
+        self.candidates.remove(&node);
+        if let Some(known) = self.nodes.get_mut(&node) {
+            known.has_answered(now);
+        }
+        self.settle(node, ip, now)?;
+        match self.nodes.get_mut(&node) {
+            Some(known) => (known.about, known.ip) = (about, Some(ip)),
+            None => {
+                let new = Node { ip: Some(ip), last_contact: Some(now), ..Node::new(about, State::Active) };
+                self.nodes.insert(node, new);
+            }
+        }
+        Ok(())
+    }
+
+    /// A node of which others told answered at `ip`. It becomes active; if it is so already, what is known about it
+    /// stays.
+    pub fn introduced(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), Refused> {
+        match self.nodes.get_mut(&node) {
+            Some(known) if known.state == State::Active => {
+                known.has_answered(now);
+                Ok(())
+            }
+            _ => self.answered(node, ip, about, now),
+        }
+    }
+
+    /// A contact with a node failed. One that is not known stays so.
+    pub fn failed(&mut self, node: &Address, trouble: Trouble, reason: &str, now: Duration) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.has_failed(trouble, reason, now);
+        }
+    }
+
+    /// Takes note of an attempt to synchronise with a node.
+    pub fn synchronising(&mut self, node: &Address) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.synchronisations = node.synchronisations.saturating_add(1);
+        }
+    }
+
+    /// Whether a node may be contacted of its own accord: one that is unknown, or is not left alone at the moment, and
+    /// is not this one.
+    pub fn may_be_contacted(&self, node: &Address, now: Duration) -> bool {
+        *node != self.local
+            && self.nodes.get(node).is_none_or(|node| !node.state.is_shunned() || node.look_again <= now)
+    }
+
+    /// Nodes that have failed and are to be looked at again, at most `most`, those that have waited longest first.
+    /// Looks through the whole table.
+    pub fn to_look_at_again(&self, now: Duration, most: usize) -> Vec<Address> {
+        let mut waiting: Vec<_> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| !matches!(node.state, State::Untried | State::Active) && node.look_again <= now)
+            .map(|(address, node)| (node.look_again, *address))
+            .collect();
+        waiting.sort_unstable();
+        waiting.truncate(most);
+        waiting.into_iter().map(|(_, address)| address).collect()
+    }
+
+    /// Whether a sign of life of this node leads to a look at it although it is left alone, which then counts as
+    /// taken: at most once in [`BETWEEN_SIGNS`].
+    pub fn look_after_sign(&mut self, node: &Address, now: Duration) -> bool {
+        let Some(node) = self.nodes.get_mut(node).filter(|node| node.state.is_shunned()) else { return false };
+        let may = node.looked.is_none_or(|looked| now.saturating_sub(looked) >= BETWEEN_SIGNS);
+        if may {
+            node.looked = Some(now);
+        }
+        may
+    }
+
+    /// Forgets nodes that did not answer at the last pruning and have not since. Those of the operator's list stay.
+    /// Returns how many went.
+    pub fn prune(&mut self, now: Duration) -> usize {
+        let silent: BTreeSet<_> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| !node.is_pre_trusted && !matches!(node.state, State::Untried | State::Active))
+            .map(|(address, _)| *address)
+            .collect();
+        let gone: Vec<_> = silent.intersection(&self.candidates).copied().collect();
+        gone.iter().for_each(|node| self.forget(*node, Why::Silent, now));
+        self.candidates = silent.into_iter().filter(|node| self.nodes.contains_key(node)).collect();
+        gone.len()
+    }
+
+    /// What is known of a node.
+    pub fn get(&self, node: &Address) -> Option<&Node<T>> {
+        self.nodes.get(node)
+    }
+
+    /// Whether a node answered at the last contact.
+    pub fn is_active(&self, node: &Address) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.state == State::Active)
+    }
+
+    /// All nodes in the order of their addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (&Address, &Node<T>)> {
+        self.nodes.iter()
+    }
+
+    /// Nodes in one state, in the order of their addresses.
+    pub fn in_state(&self, state: State) -> impl Iterator<Item = (&Address, &Node<T>)> {
+        self.nodes.iter().filter(move |(_, node)| node.state == state)
+    }
+
+    /// How many nodes are known.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The operator's list, on which this node may be.
+    pub fn pre_trusted(&self) -> &BTreeSet<Address> {
+        &self.pre_trusted
+    }
+
+    /// The nodes for which trust is calculated, without this one: those that answered, those that are busy, and those
+    /// of the operator's list that were not tried yet.
+    pub fn for_trust(&self) -> Vec<Address> {
+        [State::Active, State::Busy, State::Untried]
+            .into_iter()
+            .flat_map(|state| self.in_state(state).map(|(address, _)| *address))
+            .collect()
+    }
+
+    /// The nodes that were dropped last, the oldest first.
+    pub fn dropped(&self) -> impl Iterator<Item = &Dropped<T>> {
+        self.dropped.iter()
+    }
+
+    /// Counts a node towards the groups of its address, in which there must be room.
+    fn settle(&mut self, node: Address, ip: IpAddr, now: Duration) -> Result<(), Refused> {
+        if node == self.local {
+            return Err(Refused::Local);
+        }
+        let former = match self.nodes.get(&node) {
+            Some(known) if known.is_pre_trusted || known.ip == Some(ip) => return Ok(()),
+            known => known.and_then(|known| known.ip),
+        };
+        // At most one node is displaced: whoever leaves a host leaves its network and the table too.
+        for group in Group::of(ip) {
+            let stays = former.is_some_and(|former| Group::of(former).any(|other| other == group));
+            let count = self.groups.get(&group).copied().unwrap_or(0);
+            if count >= group.limit(&self.limits) && !stays {
+                self.displace(Some(group), now).ok_or(Refused::Crowded)?;
+            }
+        }
+        if self.nodes.len() >= self.limits.nodes && !self.nodes.contains_key(&node) {
+            self.displace(None, now).ok_or(Refused::Full)?;
+        }
+        self.leave_groups(former);
+        Group::of(ip).for_each(|group| *self.groups.entry(group).or_default() += 1);
+        Ok(())
+    }
+
+    /// Drops the node that has been out of reach longest, of a group if one is named. Looks through the whole table.
+    fn displace(&mut self, group: Option<Group>, now: Duration) -> Option<()> {
+        let belongs = |ip: Option<IpAddr>| {
+            group.is_none_or(|group| ip.is_some_and(|ip| Group::of(ip).any(|other| other == group)))
+        };
+        let (victim, _) = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| !node.is_pre_trusted && node.state.is_shunned() && belongs(node.ip))
+            .min_by_key(|(_, node)| node.last_contact)?;
+        self.forget(*victim, Why::Displaced, now);
+        Some(())
+    }
+
+    fn forget(&mut self, address: Address, why: Why, at: Duration) {
+        let Some(node) = self.nodes.remove(&address) else { return };
+        self.candidates.remove(&address);
+        if !node.is_pre_trusted {
+            self.leave_groups(node.ip);
+        }
+        if self.dropped.len() == MAX_DROPPED {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back(Dropped { address, node, at, why });
+    }
+
+    fn leave_groups(&mut self, ip: Option<IpAddr>) {
+        for group in ip.into_iter().flat_map(Group::of) {
+            if let Some(count) = self.groups.get_mut(&group) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.groups.remove(&group);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

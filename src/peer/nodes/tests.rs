@@ -1,0 +1,325 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::peer::samples::address;
+
+const LOCAL: usize = 999_999;
+
+fn table() -> Nodes<&'static str> {
+    Nodes::new(address(LOCAL), Limits::default())
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// An address of a network for each number.
+fn elsewhere(number: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from_bits(0x0800_0001 + ((number as u32) << 8)))
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn state(nodes: &Nodes<&'static str>, node: usize) -> Option<State> {
+    nodes.get(&address(node)).map(|node| node.state)
+}
+
+#[test]
+fn nodes_of_the_list_are_known_from_the_start_and_active_when_they_have_answered() {
+    let mut nodes = table();
+    nodes.add_pre_trusted(address(1), "listed").expect("room");
+    assert_eq!(state(&nodes, 1), Some(State::Untried));
+    assert_eq!(nodes.for_trust(), [address(1)]);
+    assert!(nodes.may_be_contacted(&address(1), seconds(0)) && !nodes.is_active(&address(1)));
+    nodes.answered(address(1), ip("8.8.8.8"), "answered", seconds(5)).expect("room");
+    let node = nodes.get(&address(1)).expect("a node");
+    assert_eq!((node.state, node.about, node.last_contact), (State::Active, "answered", Some(seconds(5))));
+    assert_eq!(node.ip, Some(ip("8.8.8.8")));
+}
+
+#[test]
+fn this_node_is_never_in_its_own_table() {
+    let mut nodes = table();
+    nodes.add_pre_trusted(address(LOCAL), "").expect("room");
+    assert_eq!(nodes.answered(address(LOCAL), ip("8.8.8.8"), "", seconds(0)), Err(Refused::Local));
+    assert!(nodes.is_empty() && !nodes.may_be_contacted(&address(LOCAL), seconds(0)));
+    assert!(nodes.pre_trusted().contains(&address(LOCAL)));
+    assert!(nodes.groups.is_empty());
+}
+
+#[test]
+fn hearsay_changes_nothing_about_an_active_node_and_revives_another() {
+    let mut nodes = table();
+    nodes.introduced(address(1), ip("8.8.8.8"), "first", seconds(0)).expect("room");
+    nodes.introduced(address(1), ip("9.9.9.9"), "second", seconds(1)).expect("room");
+    let node = nodes.get(&address(1)).expect("a node");
+    assert_eq!((node.about, node.ip, node.last_contact), ("first", Some(ip("8.8.8.8")), Some(seconds(1))));
+    nodes.failed(&address(1), Trouble::Busy, "", seconds(2));
+    nodes.introduced(address(1), ip("9.9.9.9"), "third", seconds(3)).expect("room");
+    assert_eq!((nodes.get(&address(1)).expect("a node").about, state(&nodes, 1)), ("third", Some(State::Active)));
+    // A failure of a node that is not known makes nothing known.
+    nodes.failed(&address(2), Trouble::Failure, "", seconds(4));
+    assert_eq!(nodes.len(), 1);
+}
+
+#[test]
+fn a_node_that_fails_is_left_alone_for_a_minute_then_twice_as_long_up_to_an_hour() {
+    let mut nodes = table();
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    let mut now = seconds(0);
+    for minutes in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
+        nodes.failed(&address(1), Trouble::Failure, "wrong", now);
+        let end = now + seconds(60 * minutes);
+        let just_before = end - Duration::from_millis(1);
+        assert!(!nodes.may_be_contacted(&address(1), just_before), "{minutes}");
+        assert_eq!(nodes.to_look_at_again(just_before, 9), []);
+        assert!(nodes.may_be_contacted(&address(1), end), "{minutes}");
+        assert_eq!(nodes.to_look_at_again(end, 9), [address(1)]);
+        now = end;
+    }
+    (0..100).for_each(|_| nodes.failed(&address(1), Trouble::Failure, "wrong", now));
+    assert!(nodes.may_be_contacted(&address(1), now + LONGEST_REST));
+    // One that has answered begins anew.
+    nodes.answered(address(1), ip("8.8.8.8"), "", now).expect("room");
+    nodes.failed(&address(1), Trouble::Inactive, "refused", now);
+    assert!(nodes.may_be_contacted(&address(1), now + FIRST_REST));
+}
+
+#[test]
+fn busy_nodes_may_be_contacted_at_any_time_and_are_looked_at_again() {
+    let mut nodes = table();
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    nodes.failed(&address(1), Trouble::Busy, "silent", seconds(0));
+    assert!(nodes.may_be_contacted(&address(1), seconds(0)));
+    assert_eq!(nodes.to_look_at_again(seconds(59), 9), []);
+    assert_eq!(nodes.to_look_at_again(seconds(60), 9), [address(1)]);
+    assert_eq!(nodes.for_trust(), [address(1)]);
+}
+
+#[test]
+fn those_that_have_waited_longest_are_looked_at_first() {
+    let mut nodes = table();
+    for node in 0..5 {
+        nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
+        nodes.failed(&address(node), Trouble::Inactive, "", seconds(10 - node as u64));
+    }
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 2), [address(4), address(3)]);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 0), []);
+}
+
+#[test]
+fn a_sign_of_life_leads_to_a_look_at_a_shunned_node_once_a_minute() {
+    let mut nodes = table();
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    assert!(!nodes.look_after_sign(&address(1), seconds(100)), "it is active");
+    assert!(!nodes.look_after_sign(&address(2), seconds(100)), "it is not known");
+    nodes.failed(&address(1), Trouble::Failure, "", seconds(100));
+    assert!(!nodes.look_after_sign(&address(1), seconds(159)));
+    assert!(nodes.look_after_sign(&address(1), seconds(160)));
+    assert!(!nodes.look_after_sign(&address(1), seconds(219)));
+    assert!(nodes.look_after_sign(&address(1), seconds(220)));
+}
+
+#[test]
+fn a_node_goes_at_the_second_pruning_unless_it_has_answered_between_them() {
+    let mut nodes = table();
+    for node in 0..4 {
+        nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
+    }
+    nodes.add_pre_trusted(address(3), "").expect("room");
+    for (node, trouble) in [(0, Trouble::Busy), (1, Trouble::Inactive), (3, Trouble::Failure)] {
+        nodes.failed(&address(node), trouble, "why", seconds(1));
+    }
+    assert_eq!(nodes.prune(seconds(2)), 0);
+    nodes.answered(address(0), elsewhere(0), "", seconds(3)).expect("room");
+    nodes.failed(&address(0), Trouble::Failure, "again", seconds(4));
+    assert_eq!(nodes.prune(seconds(5)), 1);
+    assert_eq!((0..4).map(|node| state(&nodes, node).is_some()).collect::<Vec<_>>(), [true, false, true, true]);
+    assert_eq!(nodes.prune(seconds(6)), 1);
+    assert_eq!(nodes.prune(seconds(7)), 0);
+    let dropped: Vec<_> = nodes.dropped().map(|dropped| (dropped.address, dropped.why, dropped.at)).collect();
+    assert_eq!(dropped, [(address(1), Why::Silent, seconds(5)), (address(0), Why::Silent, seconds(6))]);
+    let last = nodes.dropped().last().and_then(|dropped| dropped.node.last_trouble.as_ref()).expect("a reason");
+    assert_eq!((last.reason.as_str(), last.at, last.trouble), ("again", seconds(4), Trouble::Failure));
+}
+
+#[test]
+fn a_node_that_was_forgotten_comes_back_as_if_it_were_new() {
+    let mut nodes = table();
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    nodes.failed(&address(1), Trouble::Failure, "", seconds(0));
+    [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
+    assert!(nodes.may_be_contacted(&address(1), seconds(1)) && nodes.groups.is_empty());
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(2)).expect("room");
+    assert_eq!(nodes.prune(seconds(3)), 0);
+    assert_eq!(state(&nodes, 1), Some(State::Active));
+}
+
+#[test]
+fn reasons_and_dropped_nodes_are_bounded() {
+    let mut nodes = table();
+    for node in 0..2 * MAX_DROPPED {
+        nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
+        nodes.failed(&address(node), Trouble::Failure, &"ä".repeat(10_000), seconds(0));
+    }
+    [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
+    assert_eq!((nodes.len(), nodes.dropped().count()), (0, MAX_DROPPED));
+    let reason =
+        |dropped: &Dropped<_>| dropped.node.last_trouble.as_ref().map(|trouble| trouble.reason.chars().count());
+    assert!(nodes.dropped().all(|dropped| reason(dropped) == Some(MAX_REASON)));
+}
+
+#[test]
+fn one_address_and_one_network_have_a_bounded_part_of_the_table() {
+    let limits = Limits::default();
+    // A host in many places of its own /64, hosts of a /24 and of a /48, and an IPv4 address in the clothes of IPv6.
+    let cases: [(&dyn Fn(usize) -> String, usize); 5] = [
+        (&|_| "8.8.8.8".to_owned(), limits.per_address),
+        (&|node| format!("2001:db8:1:2:{node:x}::1"), limits.per_address),
+        (&|node| format!("8.8.8.{}", node % 256), limits.per_network),
+        (&|node| format!("2001:db8:1:{node:x}::1"), limits.per_network),
+        (&|node| if node % 2 == 0 { "8.8.8.8" } else { "::ffff:8.8.8.8" }.to_owned(), limits.per_address),
+    ];
+    for (place, limit) in cases {
+        let mut nodes = table();
+        for node in 0..100 {
+            let outcome = nodes.answered(address(node), ip(&place(node)), "", seconds(0));
+            assert_eq!(outcome.is_ok(), node < limit, "{}: {outcome:?}", place(node));
+        }
+        assert_eq!(nodes.len(), limit);
+        assert_eq!(nodes.answered(address(999), ip("9.9.9.9"), "", seconds(0)), Ok(()));
+    }
+}
+
+#[test]
+fn a_whole_network_of_nodes_may_live_on_one_machine() {
+    let (mut nodes, limits) = (table(), Limits::default());
+    let places = ["127.0.0.1", "10.1.2.3", "192.168.7.7", "169.254.1.1", "::1", "fd00::1", "fe80::1"];
+    for node in 0..limits.private {
+        nodes.answered(address(node), ip(places[node % places.len()]), "", seconds(0)).expect("room");
+    }
+    assert_eq!(nodes.answered(address(LOCAL - 1), ip("172.16.0.1"), "", seconds(0)), Err(Refused::Crowded));
+    assert_eq!(nodes.answered(address(LOCAL - 1), ip("172.32.0.1"), "", seconds(0)), Ok(()));
+}
+
+#[test]
+fn a_node_that_is_out_of_reach_makes_room_for_one_that_answers_and_others_do_not() {
+    let mut nodes = table();
+    let limit = Limits::default().per_address;
+    for node in 0..limit {
+        nodes.answered(address(node), ip("8.8.8.8"), "", seconds(node as u64)).expect("room");
+    }
+    nodes.failed(&address(3), Trouble::Inactive, "", seconds(100));
+    nodes.failed(&address(2), Trouble::Failure, "", seconds(101));
+    nodes.failed(&address(0), Trouble::Busy, "", seconds(102));
+    // The one that answered longest ago goes first.
+    nodes.answered(address(100), ip("8.8.8.8"), "", seconds(103)).expect("room");
+    assert_eq!((state(&nodes, 2), nodes.len()), (None, limit));
+    nodes.answered(address(101), ip("8.8.8.8"), "", seconds(104)).expect("room");
+    assert_eq!((state(&nodes, 3), nodes.len()), (None, limit));
+    assert_eq!(nodes.answered(address(102), ip("8.8.8.8"), "", seconds(105)), Err(Refused::Crowded));
+    assert_eq!(nodes.dropped().map(|dropped| dropped.why).collect::<Vec<_>>(), [Why::Displaced; 2]);
+}
+
+#[test]
+fn a_full_table_takes_nobody_but_in_place_of_one_that_is_out_of_reach() {
+    let mut nodes = Nodes::new(address(LOCAL), Limits { nodes: 10, ..Limits::default() });
+    nodes.add_pre_trusted(address(0), "").expect("room");
+    for node in 1..10 {
+        nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
+    }
+    nodes.failed(&address(0), Trouble::Failure, "", seconds(1));
+    assert_eq!(nodes.answered(address(10), elsewhere(10), "", seconds(2)), Err(Refused::Full));
+    assert_eq!(nodes.add_pre_trusted(address(11), ""), Err(Refused::Full));
+    nodes.failed(&address(5), Trouble::Failure, "", seconds(3));
+    assert_eq!(nodes.answered(address(10), elsewhere(10), "", seconds(4)), Ok(()));
+    assert_eq!((state(&nodes, 5), state(&nodes, 0), nodes.len()), (None, Some(State::Failure), 10));
+}
+
+#[test]
+fn a_node_that_moves_is_counted_where_it_is_and_stays_where_it_was_if_there_is_no_room() {
+    let mut nodes = table();
+    let limit = Limits::default().per_address;
+    for node in 0..limit {
+        nodes.answered(address(node), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    }
+    nodes.answered(address(100), ip("9.9.9.9"), "before", seconds(0)).expect("room");
+    nodes.failed(&address(100), Trouble::Failure, "", seconds(1));
+    assert_eq!(nodes.answered(address(100), ip("8.8.8.8"), "after", seconds(2)), Err(Refused::Crowded));
+    let node = nodes.get(&address(100)).expect("a node");
+    assert_eq!((node.state, node.about, node.ip), (State::Active, "before", Some(ip("9.9.9.9"))));
+    // One that leaves makes room; one that stays needs none.
+    nodes.answered(address(0), ip("9.9.9.9"), "", seconds(3)).expect("room");
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(3)).expect("room");
+    nodes.answered(address(100), ip("8.8.8.8"), "after", seconds(4)).expect("room");
+    assert_eq!(nodes.get(&address(100)).expect("a node").about, "after");
+}
+
+#[test]
+fn nodes_of_the_list_take_nothing_of_the_part_of_their_address() {
+    let mut nodes = table();
+    for node in 0..100 {
+        nodes.add_pre_trusted(address(node), "").expect("room");
+        nodes.answered(address(node), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    }
+    assert!(nodes.groups.is_empty());
+    nodes.answered(address(100), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    assert_eq!(nodes.groups.len(), 2);
+    // One that is put on the list later is no longer counted.
+    nodes.add_pre_trusted(address(100), "").expect("room");
+    assert!(nodes.groups.is_empty());
+}
+
+#[test]
+fn trust_is_calculated_for_active_nodes_then_busy_ones_then_those_not_tried_yet() {
+    let mut nodes = table();
+    for node in 0..4 {
+        nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
+    }
+    nodes.add_pre_trusted(address(4), "").expect("room");
+    nodes.failed(&address(0), Trouble::Busy, "", seconds(0));
+    nodes.failed(&address(1), Trouble::Inactive, "", seconds(0));
+    let mut active = [address(2), address(3)];
+    active.sort_unstable();
+    assert_eq!(nodes.for_trust(), [active[0], active[1], address(0), address(4)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_happens_no_limit_is_exceeded_and_groups_are_counted_right(
+        events in prop::collection::vec((0..6_u8, 0..40_usize, 0..6_u8, 0..3_u8), 0..400),
+    ) {
+        let limits = Limits { nodes: 12, per_address: 2, per_network: 4, private: 3 };
+        let mut nodes = Nodes::new(address(LOCAL), limits);
+        for (time, (event, node, host, network)) in events.into_iter().enumerate() {
+            let (now, node) = (seconds(60 * time as u64), address(node));
+            let place = match network {
+                0 => IpAddr::from([10, 0, 0, host]),
+                1 => IpAddr::from([8, 8, host / 3, host]),
+                _ => IpAddr::from([0x2001, 0xdb8, 1, u16::from(host / 2), 0, 0, 0, u16::from(host)]),
+            };
+            match event {
+                0 | 1 => _ = nodes.answered(node, place, (), now),
+                2 => _ = nodes.introduced(node, place, (), now),
+                3 => nodes.failed(&node, if host == 0 { Trouble::Busy } else { Trouble::Inactive }, "", now),
+                4 if network == 0 && host == 0 => _ = nodes.add_pre_trusted(node, ()),
+                4 => _ = nodes.prune(now),
+                _ => _ = nodes.look_after_sign(&node, now),
+            }
+            prop_assert!(nodes.len() <= limits.nodes);
+            let mut counted = BTreeMap::new();
+            for (_, node) in nodes.iter().filter(|(_, node)| !node.is_pre_trusted) {
+                let ip = node.ip.expect("a stranger has answered somewhere");
+                Group::of(ip).for_each(|group| *counted.entry(group).or_insert(0) += 1);
+            }
+            prop_assert!(counted.iter().all(|(group, count)| *count <= group.limit(&limits)));
+            prop_assert_eq!(&counted, &nodes.groups);
+            prop_assert!(nodes.candidates.iter().all(|node| nodes.get(node).is_some()));
+            prop_assert!(nodes.pre_trusted().iter().all(|node| nodes.get(node).is_some()));
+        }
+    }
+}

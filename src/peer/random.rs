@@ -1,0 +1,77 @@
+//! Chance, which is handed in: whoever hands in the same numbers gets the same draws.
+
+/// Where random numbers come from. A closure that returns numbers is one.
+pub trait RandomSource {
+    /// A number of 64 random bits.
+    fn bits(&mut self) -> u64;
+
+    /// A number from 0 up to, but not including, 1.
+    fn fraction(&mut self) -> f64 {
+        // As many bits as a double has: the result is exact.
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number below `count`, or 0 if there is none. The numbers are equally likely up to `count` in 2⁶⁴.
+    fn below(&mut self, count: usize) -> usize {
+        ((u128::from(self.bits()) * count as u128) >> 64) as usize
+    }
+
+    /// Moves `wanted` items, or all if there are fewer, to the front. Each choice and each order of them is equally
+    /// likely. Takes one number an item that is wanted.
+    fn choose<T>(&mut self, items: &mut [T], wanted: usize)
+    where
+        Self: Sized,
+    {
+        for place in 0..wanted.min(items.len()) {
+            items.swap(place, place + self.below(items.len() - place));
+        }
+    }
+}
+
+impl<F: FnMut() -> u64> RandomSource for F {
+    fn bits(&mut self) -> u64 {
+        self()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::samples::seeded;
+
+    #[test]
+    fn fractions_lie_from_0_up_to_1_without_it() {
+        assert_eq!((|| 0).fraction(), 0.0);
+        assert_eq!((|| u64::MAX).fraction(), 1.0 - f64::EPSILON / 2.0);
+        let mut random = seeded(2);
+        let mean = (0..10_000).map(|_| random.fraction()).sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn numbers_below_a_count_are_all_met_equally_often_and_none_of_them_is_the_count() {
+        assert_eq!((|| u64::MAX).below(7), 6);
+        assert_eq!((|| u64::MAX).below(0), 0);
+        let (mut random, mut met) = (seeded(2), [0; 7]);
+        (0..70_000).for_each(|_| met[random.below(7)] += 1);
+        assert!(met.iter().all(|times| (9_600..10_400).contains(times)), "{met:?}");
+    }
+
+    #[test]
+    fn every_item_is_chosen_equally_often_and_none_twice() {
+        let (mut random, mut met) = (seeded(3), [0; 10]);
+        for _ in 0..10_000 {
+            let mut items: Vec<_> = (0..10).collect();
+            random.choose(&mut items, 3);
+            items[..3].iter().for_each(|item| met[*item] += 1);
+            items.sort_unstable();
+            assert_eq!(items, (0..10).collect::<Vec<_>>());
+        }
+        assert!(met.iter().all(|times| (2_800..3_200).contains(times)), "{met:?}");
+        let mut few = [1, 2];
+        random.choose(&mut few, 100);
+        random.choose(&mut [0; 0], 1);
+        few.sort_unstable();
+        assert_eq!(few, [1, 2]);
+    }
+}

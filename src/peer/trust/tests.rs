@@ -1,0 +1,393 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::members::MAX_MEMBERS;
+use super::*;
+use crate::model::Address;
+use crate::peer::experiences::Experience;
+use crate::peer::nodes::{Limits, Nodes, Trouble};
+use crate::peer::samples::{address, seeded};
+
+const NOW: Timestamp = Timestamp(100_000);
+const LOCAL: usize = 999_999;
+
+fn addresses(numbers: std::ops::Range<usize>) -> Vec<Address> {
+    numbers.map(address).collect()
+}
+
+fn listed(numbers: std::ops::Range<usize>) -> BTreeSet<Address> {
+    numbers.map(address).collect()
+}
+
+/// Members of whom those of the list take part.
+fn members(others: usize, pre_trusted: usize, seed: u64) -> Members {
+    let list = listed(0..pre_trusted);
+    Members::choose(addresses(0..others), address(LOCAL), &list, &TrustValues::default(), &mut seeded(seed))
+}
+
+fn calculate(members: Members, experiences: &Experiences, rows: usize) -> TrustValues {
+    let mut calculation = Calculation::new(members);
+    loop {
+        if let Some(values) = calculation.advance(experiences, rows) {
+            return values;
+        }
+    }
+}
+
+/// Nodes of which the first are on the operator's list, and the active ones at addresses of their own.
+fn nodes(all: usize, pre_trusted: usize, active: &[usize]) -> Nodes<()> {
+    let mut nodes = Nodes::new(address(LOCAL), Limits::default());
+    (0..pre_trusted).for_each(|node| nodes.add_pre_trusted(address(node), ()).expect("room"));
+    for node in active.iter().copied().chain(pre_trusted..all) {
+        let ip = IpAddr::V4(Ipv4Addr::from_bits(0x0808_0000 + ((node as u32) << 8)));
+        nodes.answered(address(node), ip, (), Duration::ZERO).expect("room");
+    }
+    for node in (pre_trusted..all).filter(|node| !active.contains(node)) {
+        nodes.failed(&address(node), Trouble::Inactive, "", Duration::ZERO);
+    }
+    nodes
+}
+
+fn equal_trust(count: usize) -> TrustValues {
+    let mut all = addresses(0..count);
+    all.push(address(LOCAL));
+    TrustValues::new(&all, &vec![1.0 / all.len() as f64; all.len()])
+}
+
+#[test]
+fn a_node_alone_trusts_itself() {
+    let values = calculate(members(0, 0, 1), &Experiences::new(address(LOCAL)), 1);
+    assert_eq!(values.iter().collect::<Vec<_>>(), [(&address(LOCAL), 1.0)]);
+}
+
+#[test]
+fn nodes_that_were_of_use_are_trusted_more_than_those_that_were_not() {
+    let mut experiences = Experiences::new(address(LOCAL));
+    // All have made about the same experiences with each other.
+    let of_use = [30, 20, 10, 0];
+    for (node, successes) in of_use.into_iter().enumerate() {
+        (0..successes).for_each(|_| experiences.succeeded(address(node), NOW));
+        (0..30 - successes).for_each(|_| experiences.failed(address(node), NOW));
+        let pair = |other: usize| (address(other), Experience::new(of_use[other], 30 - of_use[other]));
+        let pairs: Vec<_> = (0..4).filter(|other| *other != node).map(pair).collect();
+        experiences.receive(address(node), &pairs, NOW).expect("a report");
+    }
+    let values = calculate(members(4, 4, 1), &experiences, 1);
+    let trust: Vec<_> = (0..4).map(|node| values.of(&address(node)).expect("a value")).collect();
+    assert!(trust.is_sorted_by(|one, other| one > other) && trust[0] > 4.0 * trust[3], "{trust:?}");
+    assert_eq!(values.of(&address(4)), None);
+}
+
+#[test]
+fn nodes_whose_experiences_contradict_those_of_others_have_no_say() {
+    // The last node is of no use to anybody. Nodes 3 and 4 say so, or else praise it and blame all others.
+    let trust = |do_lie: bool| {
+        let mut experiences = Experiences::new(address(LOCAL));
+        for node in 0..6 {
+            let praises = |other| (other < 5) != (do_lie && (node == 3 || node == 4));
+            let experience = |other| if praises(other) { Experience::new(50, 0) } else { Experience::new(0, 50) };
+            let others = (0..6).filter(|other| *other != node);
+            let pairs: Vec<_> = others.map(|other| (address(other), experience(other))).collect();
+            experiences.receive(address(node), &pairs, NOW).expect("a report");
+            for _ in 0..50 {
+                if node < 5 {
+                    experiences.succeeded(address(node), NOW);
+                } else {
+                    experiences.failed(address(node), NOW);
+                }
+            }
+        }
+        let values = calculate(members(6, 3, 1), &experiences, 1);
+        (0..6).map(|node| values.of(&address(node)).expect("a value")).collect::<Vec<_>>()
+    };
+    let (honest, lying) = (trust(false), trust(true));
+    assert!(honest[..5].iter().all(|trust| *trust > 0.1) && honest[5] == 0.0, "{honest:?}");
+    assert!(lying[..3].iter().all(|trust| *trust > 0.1) && lying[3..] == [0.0; 3], "{lying:?}");
+}
+
+#[test]
+fn what_a_node_says_of_itself_does_not_bear_on_how_others_weigh_it() {
+    let trust = |does_praise_itself: bool| {
+        let mut experiences = Experiences::new(address(LOCAL));
+        let good_and_bad = [(address(1), Experience::new(10, 10)), (address(2), Experience::new(20, 0))];
+        experiences.receive(address(0), &good_and_bad, NOW).expect("a report");
+        // It passes on no trust, so that only the trust in it could change.
+        let bad = [(address(0), Experience::new(0, 20)), (address(2), Experience::new(0, 20))];
+        experiences.receive(address(1), &bad, NOW).expect("a report");
+        if does_praise_itself {
+            experiences.receive(address(1), &[(address(1), Experience::new(20, 0))], NOW).expect("a report");
+        }
+        let values = calculate(members(3, 1, 1), &experiences, 1);
+        values.iter().map(|(_, trust)| trust).collect::<Vec<_>>()
+    };
+    assert_eq!(trust(false), trust(true));
+}
+
+#[test]
+fn nodes_that_are_not_known_well_share_30_of_130_parts_of_the_trust() {
+    let mut experiences = Experiences::new(address(LOCAL));
+    // The first is known well, the second just not yet; this node has nothing to do with itself.
+    (0..10).for_each(|_| experiences.succeeded(address(0), NOW));
+    (0..9).for_each(|_| experiences.failed(address(1), NOW));
+    let values = calculate(members(2, 1, 1), &experiences, 1);
+    let [well, hardly] = [0, 1].map(|node| values.of(&address(node)).expect("a value"));
+    assert!((hardly - 0.15 / 1.3).abs() < 1e-12, "{hardly}");
+    assert!((well - 1.0 / 1.3).abs() < 1e-12, "{well}");
+}
+
+#[test]
+fn without_any_node_of_the_list_those_that_are_known_well_are_still_trusted() {
+    let mut experiences = Experiences::new(address(LOCAL));
+    (0..50).for_each(|_| experiences.succeeded(address(0), NOW));
+    for list in [listed(0..0), listed(500..510)] {
+        let none = TrustValues::default();
+        let members = Members::choose(addresses(0..3), address(LOCAL), &list, &none, &mut seeded(1));
+        let values = calculate(members, &experiences, 1);
+        // A quarter, before strangers and this node get their share of 0.1 each.
+        let trust = values.of(&address(0)).expect("a value");
+        assert!((trust - 0.25 / 1.3).abs() < 1e-12, "{trust}");
+    }
+}
+
+#[test]
+fn few_nodes_all_take_part_and_this_one_once_at_the_end() {
+    let mut others = addresses(0..100);
+    others.push(address(LOCAL));
+    let none = TrustValues::default();
+    let members = Members::choose(others, address(LOCAL), &listed(0..0), &none, &mut seeded(1));
+    let mut expected = addresses(0..100);
+    expected.push(address(LOCAL));
+    assert_eq!((members.addresses.len(), members.others_in_all()), (MAX_MEMBERS, 100));
+    assert_eq!(members.addresses, expected);
+}
+
+#[test]
+fn of_many_nodes_the_most_trusted_and_some_of_the_list_take_part_and_others_by_chance() {
+    let trust: Vec<_> = (0..100).map(|node| f64::from(node % 50)).collect();
+    let former = TrustValues::new(&addresses(0..100), &trust);
+    let mut met = BTreeMap::new();
+    for seed in 0..300 {
+        let (all, list) = (addresses(0..400), listed(370..400));
+        let members = Members::choose(all, address(LOCAL), &list, &former, &mut seeded(seed));
+        assert_eq!((members.addresses.len(), members.others_in_all()), (MAX_MEMBERS, 400));
+        assert_eq!(members.addresses.iter().collect::<BTreeSet<_>>().len(), MAX_MEMBERS);
+        assert_eq!(members.addresses[100], address(LOCAL));
+        let trusted: Vec<_> = [49, 99, 48, 98, 47, 97, 46, 96, 45, 95].map(address).into();
+        assert_eq!(members.addresses[..10], trusted);
+        assert!(members.addresses[10..30].iter().all(|node| list.contains(node)));
+        members.addresses[30..100].iter().for_each(|node| *met.entry(*node).or_insert(0) += 1);
+    }
+    // Of 370 others 70 are drawn at a time: about 57 times in 300.
+    assert_eq!(met.len(), 390);
+    let strangers = (100..370).map(|node| met[&address(node)]);
+    assert!(strangers.into_iter().all(|times: i32| (25..95).contains(&times)), "{met:?}");
+}
+
+#[test]
+fn the_same_seed_chooses_the_same_members_and_another_others() {
+    let [one, same, other] = [1, 1, 2].map(|seed| members(300, 50, seed).addresses);
+    assert!(one == same && one != other);
+}
+
+#[test]
+fn a_result_is_used_for_a_quarter_of_an_hour_or_until_there_are_twice_as_many_nodes() {
+    let (mut trust, experiences) = (Trust::default(), Experiences::new(address(LOCAL)));
+    assert!(trust.is_due(0, NOW));
+    assert!(!trust.advance(&experiences, 1));
+    trust.begin(members(10, 2, 1), NOW);
+    assert!(!trust.is_due(10, NOW));
+    assert!(trust.advance(&experiences, 1));
+    assert_eq!(*trust.values(), TrustValues::default());
+    while trust.advance(&experiences, 1) {}
+    assert_eq!(trust.values().iter().count(), 11);
+    let later = |seconds| Timestamp(NOW.0 + seconds);
+    assert!(!trust.is_due(20, later(LIFE)) && !trust.is_due(0, later(LIFE)));
+    assert!(trust.is_due(10, later(LIFE + 1)));
+    assert!(trust.is_due(21, NOW));
+    // A clock that was set back does not keep the values for ever.
+    assert!(!trust.is_due(10, later(-LIFE)) && trust.is_due(10, later(-LIFE - 1)));
+    // The first node that a lonely one meets is not made to wait.
+    trust.begin(members(0, 0, 1), NOW);
+    while trust.advance(&experiences, 1) {}
+    assert!(trust.is_due(1, NOW));
+}
+
+#[test]
+fn nodes_are_drawn_as_often_as_they_are_trusted() {
+    let values = TrustValues::new(&addresses(0..4), &[0.5, 0.3, 0.2, 0.0]);
+    let (candidates, mut random) = (values.admit(|_| true), seeded(1));
+    let mut met = [0_i32; 4];
+    for _ in 0..10_000 {
+        let drawn = candidates.draw(1, &mut random);
+        assert_eq!(drawn.len(), 1);
+        met[(0..4).find(|node| address(*node) == drawn[0]).expect("a node")] += 1;
+    }
+    assert_eq!(met[3], 0);
+    for (times, expected) in met.into_iter().zip([5_000, 3_000, 2_000]) {
+        assert!((times - expected).abs() < 200, "{met:?}");
+    }
+}
+
+#[test]
+fn a_draw_of_two_follows_the_weights_of_those_that_are_left() {
+    let values = TrustValues::new(&addresses(0..3), &[0.5, 0.3, 0.2]);
+    let (candidates, mut random) = (values.admit(|_| true), seeded(1));
+    let mut without = [0_i32; 3];
+    for _ in 0..10_000 {
+        let drawn = candidates.draw(2, &mut random);
+        assert!(drawn.len() == 2 && drawn[0] != drawn[1]);
+        without[(0..3).find(|node| !drawn.contains(&address(*node))).expect("a node")] += 1;
+    }
+    // 0.3 · 0.2 / 0.7 + 0.2 · 0.3 / 0.8, and so on.
+    for (times, expected) in without.into_iter().zip([1_607, 3_250, 5_143]) {
+        assert!((times - expected).abs() < 200, "{without:?}");
+    }
+}
+
+#[test]
+fn a_draw_of_as_many_as_there_are_gives_all_in_their_order_without_chance() {
+    let candidates = equal_trust(5).admit(|node| *node != address(2));
+    let mut no_chance = || -> u64 { panic!("a number was taken") };
+    let expected: Vec<_> = [0, 1, 3, 4, LOCAL].map(address).into();
+    assert_eq!(candidates.draw(5, &mut no_chance), expected);
+    assert_eq!(candidates.draw(usize::MAX, &mut no_chance), expected);
+    assert_eq!(candidates.draw(0, &mut no_chance), []);
+}
+
+#[test]
+fn admitted_nodes_that_nobody_trusts_are_drawn_equally() {
+    let values = TrustValues::new(&addresses(0..4), &[1.0, 0.0, 0.0, 0.0]);
+    let candidates = values.admit(|node| *node != address(0));
+    assert!(candidates.iter().all(|(_, weight)| weight == 1.0 / 3.0));
+    assert_eq!(candidates.iter().count(), 3);
+    assert_eq!(values.admit(|_| false).iter().count(), 0);
+}
+
+#[test]
+fn each_draw_of_several_has_one_active_node_of_the_list_besides_those_by_trust() {
+    // Nodes 0 to 3 are on the list, 0 and 1 are active; 4 to 29 are strangers.
+    let active: Vec<_> = [0, 1].into_iter().chain(4..30).collect();
+    let nodes = nodes(30, 4, &active);
+    let (selector, mut random) = (Selector::of_partners(&equal_trust(30), &nodes), seeded(1));
+    let mut met = BTreeMap::new();
+    for _ in 0..1_000 {
+        let drawn = selector.several(5, &mut random);
+        assert!(drawn.len() == 5 || drawn.len() == 6, "{drawn:?}");
+        assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
+        assert!(drawn.iter().all(|node| nodes.is_active(node)));
+        let on_list = drawn.iter().filter(|node| nodes.pre_trusted().contains(*node));
+        on_list.for_each(|node| *met.entry(*node).or_insert(0) += 1);
+        assert!(drawn.iter().any(|node| nodes.pre_trusted().contains(node)));
+    }
+    // Half of the draws by the list, and 5 of 28 by trust in the other half.
+    assert!(met.len() == 2 && met.values().all(|times| (530..650).contains(times)), "{met:?}");
+}
+
+#[test]
+fn a_node_of_the_list_takes_all_active_ones_of_it() {
+    let mut nodes = nodes(30, 4, &[0, 1, 2, 20]);
+    nodes.add_pre_trusted(address(LOCAL), ()).expect("room");
+    let mut nobody = Selector::of_partners(&TrustValues::default(), &nodes).several(5, &mut seeded(1));
+    nobody.sort_unstable();
+    let mut expected = addresses(0..3);
+    expected.sort_unstable();
+    assert_eq!(nobody, expected);
+    let drawn = Selector::of_partners(&equal_trust(30), &nodes).several(2, &mut seeded(1));
+    assert!(addresses(0..3).iter().all(|node| drawn.contains(node)), "{drawn:?}");
+}
+
+#[test]
+fn while_no_node_of_the_list_is_active_all_of_it_are_partners_but_not_this_node() {
+    for local_is_listed in [false, true] {
+        let mut nodes = nodes(4, 3, &[3]);
+        if local_is_listed {
+            nodes.add_pre_trusted(address(LOCAL), ()).expect("room");
+        }
+        // Some were tried in vain.
+        nodes.failed(&address(0), Trouble::Failure, "", Duration::ZERO);
+        for selector in [Selector::of_partners(&equal_trust(4), &nodes), Selector::of_all(&equal_trust(4), &nodes)] {
+            let drawn: BTreeSet<_> = selector.several(1, &mut seeded(2)).into_iter().collect();
+            assert!(listed(0..3).is_subset(&drawn) && !drawn.contains(&address(LOCAL)), "{drawn:?}");
+        }
+    }
+}
+
+#[test]
+fn one_partner_is_drawn_by_trust_and_from_the_list_only_if_there_is_none() {
+    let mut random = seeded(1);
+    let with_others = nodes(4, 2, &[3]);
+    let selector = Selector::of_partners(&equal_trust(4), &with_others);
+    assert!((0..100).all(|_| selector.one(&mut random) == Some(address(3))));
+    let alone = nodes(2, 2, &[]);
+    let selector = Selector::of_partners(&equal_trust(2), &alone);
+    let met: BTreeSet<_> = (0..100).filter_map(|_| selector.one(&mut random)).collect();
+    assert_eq!(met, listed(0..2));
+    let nobody = nodes(0, 0, &[]);
+    let selector = Selector::of_partners(&equal_trust(0), &nobody);
+    assert_eq!((selector.one(&mut random), selector.several(5, &mut random)), (None, vec![]));
+}
+
+#[test]
+fn sources_of_time_are_drawn_by_trust_alone_among_those_that_are_admitted() {
+    let nodes = nodes(30, 2, &(0..30).collect::<Vec<_>>());
+    let selector = Selector::of_partners(&equal_trust(30), &nodes);
+    let important = listed(10..20);
+    let drawn = selector.some_of(|node| important.contains(node), 20, &mut seeded(1));
+    assert_eq!(drawn.into_iter().collect::<BTreeSet<_>>(), important);
+    assert_eq!(selector.some_of(|node| important.contains(node), 4, &mut seeded(1)).len(), 4);
+    assert_eq!(selector.some_of(|_| false, 4, &mut seeded(1)), []);
+}
+
+#[test]
+fn only_active_nodes_are_partners_and_others_are_refreshed_too() {
+    let mut nodes = nodes(3, 0, &[0, 1, 2]);
+    nodes.failed(&address(1), Trouble::Busy, "", Duration::ZERO);
+    let values = equal_trust(3);
+    let partners = Selector::of_partners(&values, &nodes).several(9, &mut seeded(1));
+    assert_eq!(partners, [address(0), address(2)]);
+    assert_eq!(Selector::of_all(&values, &nodes).several(9, &mut seeded(1)), addresses(0..3));
+}
+
+fn any_count() -> impl Strategy<Value = i64> {
+    prop_oneof![Just(i64::MIN), Just(-1), Just(0), 1..100_i64, Just(i64::MAX - 1), Just(i64::MAX)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_nodes_report_trust_is_shares_of_one(
+        reports in prop::collection::vec((0..8_usize, 0..8_usize, any_count(), any_count()), 0..60),
+        pre_trusted in 0..8_usize,
+        rows in 1..40_usize,
+    ) {
+        let mut experiences = Experiences::new(address(LOCAL));
+        for (reporter, about, successes, failures) in reports {
+            let about = if about == 0 { LOCAL } else { about };
+            let pair = (address(about), Experience::new(successes, failures));
+            experiences.receive(address(reporter), &[pair], NOW).expect("a report");
+            experiences.succeeded(address(about), NOW);
+        }
+        let values = calculate(members(8, pre_trusted, 1), &experiences, rows);
+        let sum: f64 = values.iter().map(|(_, trust)| trust).sum();
+        prop_assert!((sum - 1.0).abs() < 1e-9, "{}", sum);
+        prop_assert!(values.iter().all(|(_, trust)| (0.0..=1.0).contains(&trust)));
+        prop_assert_eq!(values, calculate(members(8, pre_trusted, 1), &experiences, usize::MAX));
+    }
+
+    #[test]
+    fn a_draw_never_repeats_a_node_nor_gives_more_than_asked(
+        trust in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0_f64, Just(1e-300), Just(1e300)], 0..30),
+        most in 0..40_usize,
+        seed in any::<u64>(),
+    ) {
+        let candidates = TrustValues::new(&addresses(0..trust.len()), &trust).admit(|_| true);
+        let drawn = candidates.draw(most, &mut seeded(seed));
+        prop_assert!(drawn.len() <= most);
+        prop_assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
+        prop_assert_eq!(&drawn, &candidates.draw(most, &mut seeded(seed)));
+    }
+}
