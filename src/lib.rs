@@ -19,6 +19,7 @@ pub mod logging;
 pub mod model;
 pub mod net;
 pub mod node;
+pub mod peer;
 pub mod pool;
 pub mod progress;
 pub mod push;

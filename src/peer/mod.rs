@@ -1,0 +1,3 @@
+//! Other nodes.
+
+pub mod wire;
