@@ -24,7 +24,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("api", &["crypto", "model", "codec", "store", "state", "rules", "chain", "pool", "peer", "net"]),
     ("push", &["model", "codec", "net", "api"]),
     // It gives some settings the types of the rooms that they are for.
-    ("config", &["crypto", "model", "clock", "codec", "api", "push"]),
+    ("config", &["crypto", "model", "clock", "codec", "peer", "api", "push"]),
     ("cli", &["model", "config"]),
     ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli"]),
     ("devnet", &["crypto", "model", "clock", "codec", "store", "config", "cli", "wallet"]),

@@ -95,6 +95,18 @@ const ROUTES: &[&str] = &[
 /// Supplies of a mosaic whose definition was repeated with another description only. NIS1 compares the numbers in a levy
 /// above 127 in a way that takes equal ones for different, so that it counts from the repetition on.
 const EQUAL_LEVIES: [&str; 4] = ["all-forks-03280", "all-forks-03281", "all-forks-03283", "all-forks-03284"];
+/// Challenges of 0, 1 and 2,048 bytes or more, and of odd hex digits. NIS1 signs them, and with them the hashes of what
+/// others then push in its name; here all that are not of 64 bytes are refused, as NIS1's own always are.
+const REFUSED_CHALLENGES: [&str; 8] = [
+    "tiny-03256",
+    "tiny-03257",
+    "tiny-03258",
+    "tiny-03259",
+    "tiny-03260",
+    "all-forks-04420",
+    "all-forks-04421",
+    "all-forks-04423",
+];
 /// Differences of one route that are shown in full.
 const SHOWN_PER_ROUTE: usize = 8;
 
@@ -145,6 +157,13 @@ fn is_unknown_path(exchange: &Exchange) -> bool {
     exchange.expected.status == 404 && (body.is_empty() || body.contains(r#""message":null"#))
 }
 
+/// What is wrong with the refusal of a challenge; nothing if it is one.
+fn not_refused(response: &Response) -> Vec<String> {
+    let body = String::from_utf8_lossy(&response.body);
+    let is_refused = response.status == 400 && body.contains("challenge must be 64 bytes");
+    if is_refused { Vec::new() } else { vec![format!("not refused: {} {body}", response.status)] }
+}
+
 /// What came of a replay.
 #[derive(Default)]
 struct Report {
@@ -154,12 +173,18 @@ struct Report {
     differences: BTreeMap<String, Vec<String>>,
     /// Of exchanges that may be answered differently.
     tolerated: Vec<String>,
+    /// Challenges that were refused, as they must be.
+    refused_challenges: usize,
 }
 
 impl Report {
     fn judge(&mut self, exchange: &Exchange, got: std::io::Result<Response>) {
         self.replayed += 1;
         let found = match got {
+            Ok(response) if REFUSED_CHALLENGES.contains(&exchange.id.as_str()) => {
+                self.refused_challenges += 1;
+                not_refused(&response)
+            }
             Ok(response) => exchange.differences(&response),
             Err(error) => vec![format!("no answer: {error}")],
         };
@@ -180,6 +205,10 @@ impl Report {
         for (reason, count) in &self.skipped {
             text.push_str(&format!("\n  skipped {count}: {reason}"));
         }
+        if self.refused_challenges > 0 {
+            let count = self.refused_challenges;
+            text.push_str(&format!("\n  {count} challenges of other than 64 bytes, which NIS1 signs, were refused"));
+        }
         if !self.tolerated.is_empty() {
             text.push_str(&format!(
                 "\n  {} tolerated differences:\n{}",
@@ -194,6 +223,8 @@ impl Report {
             }
         }
         loudly(&text);
+        let listed = REFUSED_CHALLENGES.iter().filter(|id| id.starts_with(&format!("{name}-0")));
+        assert_eq!(self.refused_challenges, listed.count(), "{name}: a listed challenge is not in the recording");
         assert!(self.replayed > 0, "{name}: nothing was replayed");
         let count: usize = self.differences.values().map(Vec::len).sum();
         assert_eq!(count, 0, "{name}: {count} answers differ (see above); the log ends with\n{log}");

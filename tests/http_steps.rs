@@ -12,14 +12,14 @@ use common::exchange::{Exchange as Recorded, read_file};
 use common::{loudly, shared};
 use nisd::api::views::ClockState;
 use nisd::api::{
-    Actions, Api, BootRequest, Budget, ChainView, Endpoint, Features, NodeDescription, NodeStatus, Now, Settings,
-    UnlockedInfo,
+    Actions, Api, BootRequest, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo,
 };
 use nisd::chain::harvest::UnlockResult;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use nisd::model::{Address, Hash256, Height, NetworkByte, Timestamp, Transaction};
+use nisd::model::{Address, Hash256, Height, Timestamp, Transaction};
 use nisd::net::http::{Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
+use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo};
 use nisd::pool::ShortId;
 use nisd::rules::{Refusal, ValidationResult, Verdict};
 use nisd::store::{Store, StoreError};
@@ -42,13 +42,11 @@ impl Idle {
     fn new() -> Idle {
         Idle {
             description: NodeDescription {
-                public_key: PublicKey([1; 32]),
-                name: Some("node".to_owned()),
-                endpoint: Endpoint { protocol: "http", host: "127.0.0.1".to_owned(), port: 7890 },
-                platform: "test".to_owned(),
-                application: None,
-                features: 7,
-                network: NetworkByte::TESTNET,
+                info: NodeInfo {
+                    identity: Identity { key: PublicKey([1; 32]), name: Some("node".to_owned()) },
+                    endpoint: Endpoint::http("127.0.0.1", 7890),
+                    meta_data: MetaData::default(),
+                },
                 started: NOW.network,
             },
         }
@@ -94,7 +92,7 @@ impl Actions for Idle {
         &self.description
     }
 
-    fn sign_challenge(&self, _: &[u8]) -> Signature {
+    fn sign_challenge(&self, _: &Challenge) -> Signature {
         Signature([9; 64])
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nisd::api::route::Access;
 use nisd::api::{
-    self, Actions, Api, BootRequest, Budget, ChainView, ClockState, Endpoint, NodeDescription, NodeStatus, Now, ROUTES,
+    self, Actions, Api, BootRequest, Budget, ChainView, ClockState, NodeDescription, NodeStatus, Now, ROUTES,
     UnlockedInfo,
 };
 use nisd::chain::harvest::UnlockResult;
@@ -21,6 +21,7 @@ use nisd::net::fetch::{Fetch, FetchId, ResponseReader};
 use nisd::net::http::{Gzip, Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
 use nisd::node::{HTTP, Node, Start, WEBSOCKET};
+use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo};
 use nisd::pool::ShortId;
 use nisd::rules::{ValidationResult, Verdict};
 use nisd::store::{Store, StoreError};
@@ -420,16 +421,12 @@ struct Quiet {
 }
 
 fn description() -> NodeDescription {
-    NodeDescription {
-        public_key: PublicKey([7; 32]),
-        name: Some("fuzz".to_owned()),
-        endpoint: Endpoint { protocol: "http", host: "127.0.0.1".to_owned(), port: 7890 },
-        platform: "fuzz".to_owned(),
-        application: None,
-        features: 0,
-        network: nisd::model::NetworkByte::TESTNET,
-        started: nisd::model::Timestamp(0),
-    }
+    let info = NodeInfo {
+        identity: Identity { key: PublicKey([7; 32]), name: Some("fuzz".to_owned()) },
+        endpoint: Endpoint::http("127.0.0.1", 7890),
+        meta_data: MetaData::default(),
+    };
+    NodeDescription { info, started: nisd::model::Timestamp(0) }
 }
 
 impl Actions for Quiet {
@@ -471,7 +468,7 @@ impl Actions for Quiet {
         &self.description
     }
 
-    fn sign_challenge(&self, _: &[u8]) -> Signature {
+    fn sign_challenge(&self, _: &Challenge) -> Signature {
         Signature([9; 64])
     }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::views::{Endpoint, NodeDescription, UnlockedInfo};
+use super::views::{NodeDescription, UnlockedInfo};
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{Address, Hash256, Transaction};
+use crate::peer::wire::{Challenge, Endpoint};
 use crate::pool::ShortId;
 use crate::rules::{self, ValidationResult};
 use crate::store::StoreError;
@@ -47,7 +48,7 @@ pub trait Actions {
     fn node(&self) -> &NodeDescription;
 
     /// Proves to another node that this one has the key that it is known by.
-    fn sign_challenge(&self, challenge: &[u8]) -> Signature;
+    fn sign_challenge(&self, challenge: &Challenge) -> Signature;
 
     /// A private key that nobody has ever had.
     fn new_key(&mut self) -> PrivateKey;

@@ -13,12 +13,8 @@ use super::reply::Writer;
 use super::rights;
 use super::settings::Settings;
 use super::views::{ClockState, View};
-use crate::codec::binary::BinarySource;
-use crate::codec::digits;
-use crate::codec::json::JsonSource;
-use crate::codec::lax_json;
-use crate::codec::wipe::Wiped;
-use crate::codec::{ReadError, Source};
+pub use crate::codec::Readable;
+use crate::codec::{ReadError, digits};
 use crate::crypto::PublicKey;
 use crate::crypto::hex_text::decode_hex;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, Timestamp};
@@ -32,8 +28,6 @@ const MIN_PAGE: i16 = 5;
 const MAX_PAGE: i16 = 100;
 const DEFAULT_PAGE: i16 = 25;
 
-const NOT_AN_OBJECT: Failure = Failure::argument("JSON Object was expected");
-
 /// The present moment by the clock of the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -43,13 +37,6 @@ pub struct Now {
     pub network_millis: i64,
     /// Whether that clock can be believed.
     pub clock: ClockState,
-}
-
-/// Something that can be the body of a request. It may hold a private key: what it is read from is wiped, and it has to
-/// keep its own copies in [`Wiped`] or the like while it reads.
-pub trait Readable: Sized {
-    /// Reads the fields in definition order.
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError>;
 }
 
 /// One request on its way to its answer.
@@ -162,18 +149,11 @@ impl<'a> Call<'a> {
         if body.is_empty() {
             return Err(missing);
         }
-        let context = self.view.context();
-        match format {
-            Format::Json => {
-                self.budget.spend(cost::json(body.len()));
-                let value = Wiped(lax_json::parse(body).map_err(|_| NOT_AN_OBJECT)?);
-                Ok(T::read(&mut JsonSource::new(&value, context)?)?)
-            }
-            Format::Binary => {
-                self.budget.spend(cost::bytes(body.len()));
-                Ok(T::read(&mut BinarySource::new(body, context))?)
-            }
-        }
+        self.budget.spend(match format {
+            Format::Json => cost::json(body.len()),
+            Format::Binary => cost::bytes(body.len()),
+        });
+        Ok(format.read(body, self.view.context())?)
     }
 
     /// The value of a query parameter.

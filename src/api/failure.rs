@@ -6,6 +6,7 @@ use std::fmt;
 use crate::codec::ReadError;
 use crate::crypto::hex_text::HexError;
 use crate::model::{Hash256, Height, MosaicId};
+use crate::peer::wire::ErrorBody;
 use crate::rules::{Exception, ExceptionKind, Refusal};
 use crate::store::StoreError;
 
@@ -26,10 +27,10 @@ pub enum Failure {
 
 impl Failure {
     /// The node has not joined the network.
-    pub const NOT_BOOTED: Failure = Failure::Unavailable("NIS_ILLEGAL_STATE_NOT_BOOTED");
+    pub const NOT_BOOTED: Failure = Failure::Unavailable(ErrorBody::NOT_BOOTED);
 
     /// The node has joined the network.
-    pub const ALREADY_BOOTED: Failure = Failure::Unavailable("NIS_ILLEGAL_STATE_ALREADY_BOOTED");
+    pub const ALREADY_BOOTED: Failure = Failure::Unavailable(ErrorBody::ALREADY_BOOTED);
     /// A text is no address of the network.
     pub const BAD_ADDRESS: Failure = Failure::argument("address must be valid");
 

@@ -2,24 +2,9 @@
 
 use std::borrow::Cow;
 
-/// A representation of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// `application/json`.
-    Json,
-    /// `application/binary`.
-    Binary,
-}
+pub use crate::codec::Format;
 
 impl Format {
-    /// Its media type.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Format::Json => "application/json",
-            Format::Binary => "application/binary",
-        }
-    }
-
     fn of(kind: &str, subtype: &str) -> Option<Format> {
         if !kind.eq_ignore_ascii_case("application") {
             return None;
@@ -90,8 +75,8 @@ impl<'a> Wanted<'a> {
     /// `Content-Type` of the answer.
     pub fn content_type(&self, format: Format) -> Cow<'static, str> {
         match self.charset {
-            Some(charset) => format!("{};charset={}", format.content_type(), charset.to_ascii_lowercase()).into(),
-            None => format.content_type().into(),
+            Some(charset) => format!("{};charset={}", format.media_type(), charset.to_ascii_lowercase()).into(),
+            None => format.media_type().into(),
         }
     }
 }

@@ -44,8 +44,7 @@ pub use long::{AccountWriter, BlockWriter, LongView, Sheet};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
 pub use views::{
-    AccountInfo, AccountMeta, ClockState, Endpoint, ErrorObject, MultisigInfo, NodeDescription, NodeStatus,
-    RemoteStatus, UnlockedInfo,
+    AccountInfo, AccountMeta, ClockState, MultisigInfo, NodeDescription, NodeStatus, RemoteStatus, UnlockedInfo,
 };
 
 use budget::cost;

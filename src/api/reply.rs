@@ -3,10 +3,11 @@
 use super::failure::Failure;
 use super::long::Sheet;
 use super::media::{self, Format, Wanted};
-use super::views::{ErrorObject, View};
+use super::views::View;
 use crate::codec::json::JsonSink;
 use crate::model::Timestamp;
 use crate::net::http::Reply;
+use crate::peer::wire::ErrorBody;
 
 const COMMON_HEADERS: [(&str, &str); 3] = [
     ("Access-Control-Allow-Origin", "*"),
@@ -106,7 +107,7 @@ impl Writer<'_> {
         self.restart();
         self.common_headers();
         let status = failure.status();
-        let object = ErrorObject { status, message: Some(failure.message()), timestamp: self.now };
+        let object = ErrorBody::new(status, Some(failure.message()), self.now);
         match self.wanted.format {
             Some(format) => {
                 self.head(status, format);
@@ -119,9 +120,9 @@ impl Writer<'_> {
     /// An error of the web container: always JSON, without a message.
     pub fn container_error(&mut self, status: u16) {
         self.reply.status = status;
-        self.reply.header(CONTENT_TYPE, Format::Json.content_type());
+        self.reply.header(CONTENT_TYPE, Format::Json.media_type());
         self.reply.header("Cache-Control", NO_CACHE);
-        let object = ErrorObject { status, message: None, timestamp: self.now };
+        let object = ErrorBody::new(status, None, self.now);
         self.body(Format::Json, &object);
     }
 

@@ -1,11 +1,12 @@
 //! Blocks on the wire.
 
 use super::binary::{BinarySink, BinarySource};
+use super::format::{Readable, Writable};
 use super::sink::{Form, Sink};
 use super::source::{Context, ReadError, Source};
 use super::transaction;
 use crate::crypto::hash::keccak256;
-use crate::model::{Block, BlockKind, Hash256};
+use crate::model::{Block, BlockKind, Hash256, Height};
 
 impl Block {
     /// The binary form. Transactions are verifiable in both forms.
@@ -35,6 +36,34 @@ impl Block {
     /// Reads a block in its verifiable form from the start of `bytes`.
     pub fn from_bytes(bytes: &[u8], context: Context) -> Result<Block, ReadError> {
         read(&mut BinarySource::new(bytes, context), Form::Verifiable)
+    }
+}
+
+/// In its verifiable form.
+impl Writable for Block {
+    fn write(&self, sink: &mut impl Sink) {
+        write(sink, self, Form::Verifiable);
+    }
+}
+
+/// In its verifiable form.
+impl Readable for Block {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        read(source, Form::Verifiable)
+    }
+}
+
+/// `{"height": n}`.
+impl Writable for Height {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.u64("height", self.0);
+    }
+}
+
+/// `{"height": n}`.
+impl Readable for Height {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        source.height("height")
     }
 }
 

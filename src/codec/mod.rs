@@ -7,6 +7,7 @@ pub mod binary;
 pub mod block;
 pub mod block_file;
 pub mod digits;
+mod format;
 pub mod json;
 pub mod lax_json;
 pub mod mosaic;
@@ -17,6 +18,7 @@ pub mod text;
 pub mod transaction;
 pub mod wipe;
 
+pub use format::{Format, Readable, Writable, parse};
 pub use network::{network_from_text, network_to_text};
 pub use sink::{Form, GAP, Sink};
 pub use source::{Context, Measure, ReadError, Source, limits};

@@ -1,6 +1,7 @@
 //! Transactions on the wire.
 
 use super::binary::{BinarySink, BinarySource};
+use super::format::{Readable, Writable};
 use super::mosaic::{
     read_definition, read_mosaic, read_mosaic_id, read_namespace, write_definition, write_mosaic, write_mosaic_id,
 };
@@ -81,6 +82,20 @@ impl Transaction {
     /// Reads a transaction from the start of `bytes`.
     pub fn from_bytes(bytes: &[u8], form: Form, context: Context) -> Result<Transaction, ReadError> {
         read(&mut BinarySource::new(bytes, context), form)
+    }
+}
+
+/// In its verifiable form.
+impl Writable for Transaction {
+    fn write(&self, sink: &mut impl Sink) {
+        write(sink, self, Form::Verifiable);
+    }
+}
+
+/// In its verifiable form.
+impl Readable for Transaction {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        read(source, Form::Verifiable)
     }
 }
 

@@ -154,7 +154,7 @@ fn endpoint(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Endp
     let https_port = port(reader, "nem.httpsPort");
     let host = reader.name("nem.host");
     let port = if protocol == "https" { https_port? } else { http?.port };
-    Some(Endpoint { protocol, host: host?, port })
+    Some(Endpoint { protocol, host: host?, port: port.into() })
 }
 
 /// The names of this node that are configured, in one form.

@@ -13,6 +13,7 @@ use crate::model::address::Address;
 use crate::model::network::Network;
 
 pub use crate::api::Features;
+pub use crate::peer::wire::Endpoint;
 pub use crate::push::BlocksNewBody;
 
 /// The settings of a node.
@@ -34,7 +35,8 @@ pub struct Settings {
     pub features: Features,
     /// The node's identity and how it starts.
     pub boot: Boot,
-    /// The endpoint that the node tells others.
+    /// The endpoint that the node tells others: `http` with the port of the HTTP interface, or `https` with
+    /// `nem.httpsPort`.
     pub endpoint: Endpoint,
     /// Callers that may use what only local ones may.
     pub local: LocalAddresses,
@@ -81,17 +83,6 @@ pub struct Boot {
     pub name: Option<String>,
     /// `nis.shouldAutoHarvestOnBoot`: harvest with the keys of the configuration.
     pub auto_harvest: bool,
-}
-
-/// The endpoint that the node tells others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// `http` or `https`.
-    pub protocol: &'static str,
-    /// Host name or address.
-    pub host: String,
-    /// Port: that of the HTTP interface, or `nem.httpsPort` if the protocol is `https`.
-    pub port: u16,
 }
 
 /// Where to listen.

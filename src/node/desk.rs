@@ -12,6 +12,7 @@ use crate::api::{Actions, BootRequest, ChainView, NodeDescription};
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{Address, Hash256, Timestamp, Transaction};
+use crate::peer::wire::Challenge;
 use crate::pool::{Confirmed, ShortId};
 use crate::rules::{ValidationResult, Verdict};
 use crate::store::StoreError;
@@ -82,7 +83,7 @@ impl Actions for Desk<'_, '_> {
         &self.identity.description
     }
 
-    fn sign_challenge(&self, challenge: &[u8]) -> Signature {
+    fn sign_challenge(&self, challenge: &Challenge) -> Signature {
         self.identity.sign_challenge(challenge)
     }
 
@@ -94,7 +95,7 @@ impl Actions for Desk<'_, '_> {
         let confirmed = self.confirmed();
         self.harvester.unlock_configured(Some(&request.private_key), &confirmed)?;
         self.identity.boot(request);
-        log::info!("joined the network as {}", self.identity.description.public_key);
+        log::info!("joined the network as {}", self.identity.description.info.identity.key);
         Ok(())
     }
 

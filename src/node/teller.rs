@@ -115,7 +115,7 @@ impl Facts for Teller<'_, '_> {
 
     fn node_info(&self) -> Result<Vec<u8>, FactsError> {
         match self.view().is_booted() {
-            true => Ok(text_of(self.desk.node())),
+            true => Ok(text_of(&self.desk.node().info)),
             false => Err(told(Failure::NOT_BOOTED)),
         }
     }

@@ -8,6 +8,7 @@
 //! | [`schedule`] | the tasks that recur, and when each is due |
 //! | [`time_sync`] | network time, brought nearer to that of the others |
 //! | [`height_check`] | whether this node has the chain that the others have |
+//! | [`wire`] | what nodes tell each other, in bytes and JSON |
 //! | [`random`] | chance, which is handed in |
 //!
 //! Nothing here touches sockets, clocks or the system's randomness.
@@ -19,6 +20,7 @@ pub mod random;
 pub mod schedule;
 pub mod time_sync;
 pub mod trust;
+pub mod wire;
 
 #[cfg(test)]
 mod samples;

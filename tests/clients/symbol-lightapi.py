@@ -53,6 +53,19 @@ async def ask(node, account):
     print(f"symbol-lightapi: queries answered at height {height}")
 
 
+async def find_in_pool(node, signature):
+    """The connector asks for the pool as another node would, but with a challenge of 32 bytes, which the node refuses to
+    sign: it might be the hash of something that is then pushed in its name. With 64 bytes, as nodes send them, it works."""
+    try:
+        await node.get_unconfirmed_transactions()
+        raise AssertionError("a challenge of 32 bytes was signed")
+    except HttpException as error:
+        assert "challenge must be 64 bytes" in str(error), error
+    request = {"entity": {"hashShortIds": []}, "challenge": {"data": "07" * 64}}
+    waiting = (await node.post("transactions/unconfirmed", request, "entity"))["data"]
+    assert signature in [one["signature"].upper() for one in waiting], waiting
+
+
 async def transfer(node, account):
     """Sends a transfer, and finds it everywhere where it must be."""
     descriptor = {
@@ -67,8 +80,7 @@ async def transfer(node, account):
     facade.transaction_factory.attach_signature(transaction, account.sign_transaction(transaction))
     transaction_hash = facade.hash_transaction(transaction)
     await node.announce_transaction(transaction)
-    waiting = await node.get_unconfirmed_transactions()
-    assert str(transaction.signature) in [one.signature.upper() for one in waiting], waiting
+    await find_in_pool(node, str(transaction.signature))
 
     settings = TimeoutSettings(100, 1)
     assert await node.try_wait_for_announced_transaction(transaction_hash, TransactionStatus.CONFIRMED, settings)

@@ -5,10 +5,11 @@ use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::{BlockCursor, BlockReader, ChainView};
 use crate::api::failure::Failure;
 use crate::api::media::Format;
-use crate::api::views::{BlockWithGap, Signed};
+use crate::api::views::BlockWithGap;
 use crate::crypto::Signature;
 use crate::model::Height;
 use crate::net::machine::Taken;
+use crate::peer::wire::AuthenticatedResponse;
 
 /// The chain was switched to another branch meanwhile.
 pub(super) const REPLACED: Failure = Failure::Unavailable("the block was replaced while it was shown");
@@ -60,7 +61,7 @@ impl BlockWriter {
         let block = BlockWithGap(&head);
         let list = match (outer, self.signature) {
             (Some(outer), _) => outer.open_element(sheet, &block),
-            (None, Some(signature)) => OpenList::open(sheet, &Signed(&block, signature)),
+            (None, Some(signature)) => OpenList::open(sheet, &AuthenticatedResponse { entity: block, signature }),
             (None, None) => OpenList::open_counted(sheet, &block, reader.count()),
         };
         Ok((reader, list))

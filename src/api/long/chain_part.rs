@@ -5,10 +5,11 @@ use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::{ChainView, Counted};
 use crate::api::failure::Failure;
-use crate::api::views::{Data, DataGap, Signed};
+use crate::api::views::{Data, DataGap};
 use crate::crypto::Signature;
 use crate::model::Height;
 use crate::net::machine::Taken;
+use crate::peer::wire::{AuthenticatedResponse, PartLimits};
 
 /// Writes the hashes of blocks, one after the other, signed for another node.
 pub struct HashList {
@@ -29,7 +30,9 @@ impl HashList {
 impl LongView for HashList {
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
         let HashList { next, last, signature, list } = self;
-        let list = list.get_or_insert_with(|| OpenList::open(sheet, &Signed(&DataGap, *signature)));
+        let list = list.get_or_insert_with(|| {
+            OpenList::open(sheet, &AuthenticatedResponse { entity: DataGap, signature: *signature })
+        });
         while next <= last {
             // The chain may have become shorter meanwhile.
             let Some(block) = view.header(*next)? else { break };
@@ -47,17 +50,6 @@ impl LongView for HashList {
     fn held_bytes(&self) -> usize {
         held_by(&self.list)
     }
-}
-
-/// How many blocks another node wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartLimits {
-    /// Blocks that are looked at first, and so many more as often as there is room.
-    pub first_query: u64,
-    /// Blocks at most.
-    pub blocks: u64,
-    /// Transactions at most, as NIS1 counts them.
-    pub transactions: u64,
 }
 
 /// Blocks that are looked at after the first ones.
@@ -138,7 +130,9 @@ impl LongView for ChainPartWriter {
         if !self.count(view, budget)? {
             return Ok(Taken::Unfinished);
         }
-        let list = self.list.get_or_insert_with(|| OpenList::open(sheet, &Signed(&DataGap, self.signature)));
+        let list = self.list.get_or_insert_with(|| {
+            OpenList::open(sheet, &AuthenticatedResponse { entity: DataGap, signature: self.signature })
+        });
         while self.present.height() < self.count.next {
             if self.present.write_in(list, view, sheet, budget)? == Taken::Unfinished {
                 return Ok(Taken::Unfinished);

@@ -21,7 +21,7 @@ mod transfers;
 
 pub use account::{AccountBatch, AccountWriter};
 pub use block::BlockWriter;
-pub use chain_part::{ChainPartWriter, HashList, PartLimits};
+pub use chain_part::{ChainPartWriter, HashList};
 pub use expired::ExpiredMosaics;
 pub use explorer::{ExplorerBlocks, ExplorerWriter};
 pub use harvests::HarvestPage;

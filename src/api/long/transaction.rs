@@ -7,10 +7,11 @@ use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
-use crate::api::views::{DataGap, Signed, Unconfirmed};
+use crate::api::views::{DataGap, Unconfirmed};
 use crate::crypto::Signature;
 use crate::model::Transaction;
 use crate::net::machine::Taken;
+use crate::peer::wire::AuthenticatedResponse;
 
 /// Memory that a transaction takes which nobody else holds any more, roughly.
 const TRANSACTION_BYTES: usize = 2048;
@@ -38,7 +39,7 @@ impl LongView for UnconfirmedList {
     fn write_on(&mut self, _: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
         let UnconfirmedList { waiting, signature, list } = self;
         let list = list.get_or_insert_with(|| match signature {
-            Some(signature) => OpenList::open(sheet, &Signed(&DataGap, *signature)),
+            Some(signature) => OpenList::open(sheet, &AuthenticatedResponse { entity: DataGap, signature: *signature }),
             None => OpenList::open(sheet, &DataGap),
         });
         for transaction in waiting {

@@ -1,21 +1,13 @@
 //! Chain and blocks.
 
-use crate::api::call::{Call, Readable, positive_height};
+use crate::api::call::{Call, positive_height};
 use crate::api::failure::Failure;
 use crate::api::long::{BlockWriter, ExplorerBlocks, ExplorerWriter};
-use crate::api::views::Score;
-use crate::codec::{ReadError, Source};
 use crate::model::Height;
+use crate::peer::wire::Score;
 
 /// Blocks that an explorer gets at a time.
 const MOST_BLOCKS: u64 = 10;
-
-/// `{"height": n}`.
-impl Readable for Height {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        source.height("height")
-    }
-}
 
 /// `GET /chain/height`
 pub fn height(call: &mut Call<'_>) -> Result<(), Failure> {

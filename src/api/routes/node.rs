@@ -1,45 +1,14 @@
 //! The node about itself and its life.
 
-use std::net::IpAddr;
-
 use crate::api::actions::BootRequest;
 use crate::api::budget::cost;
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
-use crate::api::views::{
-    AuditedRequests, Endpoint, ExtendedInfo, NetworkTime, NewKey, NoData, NodeClock, NodeDescription, NodeLists,
-};
+use crate::api::views::{AuditedRequests, ExtendedInfo, NewKey, NoData, NodeClock, NodeDescription};
 use crate::codec::{ReadError, Source, limits};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Height;
-
-/// The protocols for which NIS1 knows an address to be well-formed.
-const PROTOCOLS: [&str; 5] = ["http", "https", "ftp", "file", "jar"];
-const LONGEST_HOST: usize = 253;
-
-impl Readable for Endpoint {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let protocol = source.need_string("protocol", limits::TEXT_UNITS)?;
-        let host = source.need_string("host", limits::TEXT_UNITS)?.into_owned();
-        let port = source.need_i32("port")?;
-        let protocol = PROTOCOLS.into_iter().find(|known| *known == protocol).filter(|_| port >= -1);
-        let protocol = protocol.ok_or_else(|| ReadError::Internal("url is malformed".to_owned()))?;
-        match may_be_host(&host) {
-            true => Ok(Endpoint { protocol, host, port }),
-            false => Err(ReadError::Internal("host is unknown".to_owned())),
-        }
-    }
-}
-
-/// Whether a text can be the address or the name of a host. A name is not looked up: that would take long.
-fn may_be_host(text: &str) -> bool {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    };
-    let name = text.strip_suffix('.').unwrap_or(text);
-    bare.parse::<IpAddr>().is_ok() || (name.len() <= LONGEST_HOST && name.split('.').all(is_label))
-}
+use crate::peer::wire::{CommunicationTimeStamps, Endpoint, NodeCollection};
 
 /// Who the node is to be, in a request to boot it.
 struct PrivateIdentity {
@@ -101,7 +70,7 @@ pub fn description(call: &Call<'_>) -> Result<NodeDescription, Failure> {
 /// `GET /node/info`
 pub fn info(call: &mut Call<'_>) -> Result<(), Failure> {
     let node = description(call)?;
-    call.send(&node)
+    call.send(&node.info)
 }
 
 /// `GET /node/extended-info`
@@ -115,15 +84,21 @@ pub fn clock(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&NodeClock { time: call.now.network, state: call.now.clock })
 }
 
+/// The clock; the request is answered as soon as it has come.
+pub fn time_stamps(call: &Call<'_>) -> CommunicationTimeStamps {
+    let millis = call.now.network_millis;
+    CommunicationTimeStamps { send: millis, receive: millis }
+}
+
 /// `GET /time-sync/network-time`
 pub fn network_time(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send(&NetworkTime { millis: call.now.network_millis })
+    call.send(&time_stamps(call))
 }
 
 /// `GET /node/peer-list/all`
 pub fn known_nodes(call: &mut Call<'_>) -> Result<(), Failure> {
     call.need_network()?;
-    call.send(&NodeLists)
+    call.send(&NodeCollection::default())
 }
 
 /// Any list of what a node knows that has joined its network, and that this one does not yet.

@@ -286,16 +286,20 @@ fn other_nodes_get_signed_answers_from_a_node_that_has_joined_its_network() {
     let missing = "expected value for property data, but none was found".to_owned();
     assert_eq!(Sent::new("POST /chain/last-block").json("{}").fails(&scene), (500, missing));
     let signature = "09".repeat(64);
+    let challenge = format!("{{\"data\":\"{CHALLENGE}\"}}");
     for (line, entity) in [
         ("POST /chain/height", r#"{"height":1}"#),
         ("POST /chain/score", r#"{"score":"00"}"#),
         ("POST /node/peer-list/active", r#"{"data":[]}"#),
     ] {
         let expected = format!("{{\"signature\":\"{signature}\",\"entity\":{entity}}}\r\n");
-        assert_eq!(Sent::new(line).json("{\"data\":\"00\"}").says(&scene), (200, expected), "{line}");
+        assert_eq!(Sent::new(line).json(&challenge).says(&scene), (200, expected), "{line}");
         let unbooted = Scene { status: NodeStatus::Running, ..Scene::new() };
         let refused = (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned());
-        assert_eq!(Sent::new(line).json("{\"data\":\"00\"}").fails(&unbooted), refused, "{line}");
+        assert_eq!(Sent::new(line).json(&challenge).fails(&unbooted), refused, "{line}");
+        let short = format!("{{\"data\":\"{}\"}}", &CHALLENGE[..64]);
+        let (status, message) = Sent::new(line).json(&short).fails(&scene);
+        assert_eq!((status, &message[..26]), (400, "challenge must be 64 bytes"), "{line}");
     }
 }
 

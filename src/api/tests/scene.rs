@@ -9,8 +9,7 @@ use tempfile::TempDir;
 
 use crate::api::views::ClockState;
 use crate::api::{
-    Actions, Api, BootRequest, Budget, ChainView, Endpoint, Features, NodeDescription, NodeStatus, Now, Settings,
-    UnlockedInfo,
+    Actions, Api, BootRequest, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo,
 };
 use crate::chain::apply;
 use crate::chain::harvest::UnlockResult;
@@ -25,6 +24,7 @@ use crate::model::{
 };
 use crate::net::http::{Reply, RequestReader};
 use crate::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
+use crate::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, Version};
 use crate::pool::ShortId;
 use crate::rules::{self, Refusal, ValidationResult};
 use crate::state::{
@@ -33,6 +33,9 @@ use crate::state::{
 };
 use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, tip};
 
+/// 64 bytes that another node wants signed, in hex.
+pub const CHALLENGE: &str = "0707070707070707070707070707070707070707070707070707070707070707\
+                             0707070707070707070707070707070707070707070707070707070707070707";
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
 pub const NOW: Now = Now {
     network: Timestamp(3240),
@@ -410,7 +413,7 @@ impl Actions for TestNode {
         &self.description
     }
 
-    fn sign_challenge(&self, _: &[u8]) -> Signature {
+    fn sign_challenge(&self, _: &Challenge) -> Signature {
         Signature([9; 64])
     }
 
@@ -420,8 +423,10 @@ impl Actions for TestNode {
 
     fn boot(&mut self, request: BootRequest) -> Result<(), StoreError> {
         let BootRequest { private_key, name, endpoint, application } = request;
-        let public_key = KeyPair::new(&private_key).public();
-        self.description = NodeDescription { public_key, name, endpoint, application, ..self.description.clone() };
+        let info = &mut self.description.info;
+        info.identity = Identity { key: KeyPair::new(&private_key).public(), name };
+        info.endpoint = endpoint;
+        info.meta_data.application = application;
         Ok(())
     }
 
@@ -434,16 +439,18 @@ const FEATURES: Features =
     Features { transaction_hash_lookup: true, historical_account_data: false, track_expired_mosaics: false };
 
 fn description() -> NodeDescription {
-    NodeDescription {
-        public_key: key(1),
-        name: Some("n/".to_owned()),
-        endpoint: Endpoint { protocol: "http", host: "127.0.0.1".to_owned(), port: 7890 },
-        platform: "p".to_owned(),
-        application: None,
-        features: FEATURES.bits(),
-        network: NETWORK,
-        started: Timestamp(3000),
-    }
+    let info = NodeInfo {
+        identity: Identity { key: key(1), name: Some("n/".to_owned()) },
+        endpoint: Endpoint::http("127.0.0.1", 7890),
+        meta_data: MetaData {
+            version: Version::OWN,
+            platform: Some("p".to_owned()),
+            application: None,
+            features: FEATURES.bits() as i32,
+            network_id: MetaData::network_id_of(NETWORK),
+        },
+    };
+    NodeDescription { info, started: Timestamp(3000) }
 }
 
 pub fn settings() -> Settings {

@@ -285,7 +285,7 @@ fn another_node_gets_blocks_while_their_transactions_are_not_more_than_it_wants(
         scene.add_block(block.collect());
     }
     let ask = |entity: &str| {
-        let body = format!("{{\"entity\":{entity},\"challenge\":{{\"data\":\"00\"}}}}");
+        let body = format!("{{\"entity\":{entity},\"challenge\":{{\"data\":\"{CHALLENGE}\"}}}}");
         let sent = Sent::new("POST /chain/blocks-after").json(&body);
         let whole = sent.of(&scene);
         let (small, _) = stepped(&sent, &mut Api::new(settings()), &scene, &mut TestNode::default());
@@ -301,7 +301,7 @@ fn another_node_gets_blocks_while_their_transactions_are_not_more_than_it_wants(
     assert_eq!(ask(r#"{"height":2,"minBlocks":-1,"maxTransactions":-1}"#), [3]);
     assert_eq!(ask(r#"{"height":9}"#), [0; 0]);
     let hashes = |height: u64| {
-        let body = format!("{{\"entity\":{{\"height\":{height}}},\"challenge\":{{\"data\":\"00\"}}}}");
+        let body = format!("{{\"entity\":{{\"height\":{height}}},\"challenge\":{{\"data\":\"{CHALLENGE}\"}}}}");
         json(&Sent::new("POST /chain/hashes-from").json(&body).of(&scene))["entity"]["data"].as_array().unwrap().len()
     };
     assert_eq!((hashes(1), hashes(5), hashes(6), hashes(1 << 62)), (5, 1, 0, 0));

@@ -15,29 +15,15 @@ pub use history::{HarvestInfo, HistoryPoint, ImportanceEntry};
 pub use mosaic::{
     DefinitionAndSupply, ExpiredBalance, ExpiredWithGap, ExpiringDefinition, MosaicSupply, Namespace, Numbered,
 };
-pub use node::{
-    AuditedRequests, ClockState, Endpoint, Experiences, ExtendedInfo, NetworkTime, NodeClock, NodeDescription,
-    NodeLists, NodeStatus,
-};
+pub use node::{AuditedRequests, ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus};
 pub use transaction::{AnnounceResult, BlockWithGap, TransactionMeta, TransactionPair, Unconfirmed};
 
-use crate::codec::text::cut_units;
-use crate::codec::{Sink, limits};
-use crate::crypto::{PublicKey, Signature};
-use crate::model::{Address, Height, Timestamp};
+use crate::codec::Sink;
+use crate::crypto::PublicKey;
+use crate::model::Address;
 
-/// Something the interface shows. Fields are written in definition order.
-pub trait View {
-    /// Writes the fields.
-    fn write(&self, sink: &mut impl Sink);
-}
-
-/// `{"height": n}`.
-impl View for Height {
-    fn write(&self, sink: &mut impl Sink) {
-        sink.u64("height", self.0);
-    }
-}
+/// Something the interface shows.
+pub use crate::codec::Writable as View;
 
 /// The answer of a check or an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,19 +70,6 @@ impl View for Data<'_> {
     }
 }
 
-/// `{"score": hex}`: a number that is never negative, as NIS1 writes those of any size.
-#[derive(Clone, Copy, Debug)]
-pub struct Score(pub i128);
-
-impl View for Score {
-    fn write(&self, sink: &mut impl Sink) {
-        let bytes = self.0.to_be_bytes();
-        // As few bytes as show that it is not negative.
-        let first = bytes.windows(2).position(|pair| pair[0] != 0 || pair[1] & 0x80 != 0);
-        sink.bytes("score", bytes.get(first.unwrap_or(bytes.len() - 1)..));
-    }
-}
-
 /// `{"data": []}`.
 #[derive(Clone, Copy, Debug)]
 pub struct NoData;
@@ -104,17 +77,6 @@ pub struct NoData;
 impl View for NoData {
     fn write(&self, sink: &mut impl Sink) {
         sink.list::<()>("data", &[], |_, ()| {});
-    }
-}
-
-/// The answer to a challenge of another node, which proves by whom it is.
-#[derive(Clone, Copy, Debug)]
-pub struct Signed<'a, V>(pub &'a V, pub Signature);
-
-impl<V: View> View for Signed<'_, V> {
-    fn write(&self, sink: &mut impl Sink) {
-        sink.object("entity", |sink| self.0.write(sink));
-        sink.bytes("signature", Some(&self.1.0));
     }
 }
 
@@ -143,64 +105,5 @@ pub struct DataGap;
 impl View for DataGap {
     fn write(&self, sink: &mut impl Sink) {
         sink.gap("data");
-    }
-}
-
-/// The object that tells a client of a failure.
-#[derive(Clone, Copy, Debug)]
-pub struct ErrorObject<'a> {
-    /// The HTTP status.
-    pub status: u16,
-    /// Cut to [`limits::TEXT_UNITS`] when written.
-    pub message: Option<&'a str>,
-    /// Network time at which it was made.
-    pub timestamp: Timestamp,
-}
-
-impl View for ErrorObject<'_> {
-    fn write(&self, sink: &mut impl Sink) {
-        let message = self.message.map(|text| cut_units(text, limits::TEXT_UNITS));
-        sink.i32("status", self.status.into());
-        sink.string("error", reason_phrase(self.status));
-        sink.string("message", message.as_deref());
-        sink.i32("timeStamp", self.timestamp.0);
-    }
-}
-
-fn reason_phrase(status: u16) -> Option<&'static str> {
-    Some(match status {
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        404 => "Not Found",
-        406 => "Not Acceptable",
-        429 => "Too Many Requests",
-        500 => "Internal Server Error",
-        503 => "Service Unavailable",
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::codec::json::JsonSink;
-
-    #[test]
-    fn a_score_has_as_few_bytes_as_show_that_it_is_not_negative() {
-        for (score, text) in
-            [(0, "00"), (127, "7f"), (128, "0080"), (255, "00ff"), (0x7fff, "7fff"), (0x8000, "008000")]
-        {
-            let written = JsonSink::document(|sink| Score(score).write(sink));
-            assert_eq!(String::from_utf8(written).unwrap(), format!("{{\"score\":\"{text}\"}}"));
-        }
-    }
-
-    #[test]
-    fn a_message_is_cut_at_128_units() {
-        let long = format!("{}😀", "x".repeat(127));
-        let object = ErrorObject { status: 400, message: Some(&long), timestamp: Timestamp(7) };
-        let text = String::from_utf8(JsonSink::document(|sink| object.write(sink))).unwrap();
-        let cut = format!("{}?", "x".repeat(127));
-        assert_eq!(text, format!(r#"{{"timeStamp":7,"error":"Bad Request","message":"{cut}","status":400}}"#));
     }
 }

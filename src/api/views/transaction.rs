@@ -1,15 +1,9 @@
 //! Transactions and blocks.
 
 use super::{RequestResult, ResultKind, View};
-use crate::codec::{self, Form, Sink};
+use crate::codec::{self, Sink};
 use crate::model::{Block, Hash256, Height, Transaction};
 use crate::rules::ValidationResult;
-
-impl View for Block {
-    fn write(&self, sink: &mut impl Sink) {
-        codec::block::write(sink, self, Form::Verifiable);
-    }
-}
 
 /// A block with a [`Sink::gap`] for its transactions.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +53,6 @@ impl View for TransactionPair<'_> {
     fn write(&self, sink: &mut impl Sink) {
         sink.object("transaction", |sink| self.transaction.write(sink));
         sink.object("meta", |sink| self.meta.write(sink));
-    }
-}
-
-impl View for Transaction {
-    fn write(&self, sink: &mut impl Sink) {
-        codec::transaction::write(sink, self, Form::Verifiable);
     }
 }
 

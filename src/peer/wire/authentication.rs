@@ -1,0 +1,249 @@
+//! Answers that prove who gives them: whoever asks sends random bytes, and the answer comes with their signature.
+//!
+//! The signature covers these bytes only, not what is answered. A push is signed in the same way, over a hash of 32 bytes
+//! (see [`super::SecureEntity`]), so a node that signed any bytes would let others push in its name: only challenges of
+//! [`CHALLENGE_BYTES`] bytes are read.
+
+use std::fmt;
+
+use super::node::NodeInfo;
+use crate::codec::binary::BinarySource;
+use crate::codec::json::JsonSource;
+use crate::codec::{self, Context, Format, ReadError, Readable, Sink, Source, Writable};
+use crate::crypto::{KeyPair, PublicKey, Signature, verify};
+
+/// Bytes of a challenge.
+pub const CHALLENGE_BYTES: usize = 64;
+/// Stands before everything that nodes sign for each other.
+const PREFIX: &[u8] = b"nem trust challenge:";
+
+/// What a node signs to prove to others that it has a key.
+pub(super) fn signed_payload(key: &PublicKey, salt: &[u8]) -> Vec<u8> {
+    [PREFIX, &key.0, salt].concat()
+}
+
+/// Random bytes that the node which is asked has to sign.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Challenge(pub [u8; CHALLENGE_BYTES]);
+
+impl fmt::Debug for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Challenge({})", hex::encode(self.0))
+    }
+}
+
+impl Challenge {
+    /// The proof that this key is the signer's.
+    pub fn sign(&self, pair: &KeyPair) -> Signature {
+        pair.sign(&signed_payload(&pair.public(), &self.0))
+    }
+
+    /// Whether the owner of this key has signed it.
+    pub fn is_signed_by(&self, key: &PublicKey, signature: &Signature) -> bool {
+        verify(key, &signed_payload(key, &self.0), signature) == Ok(true)
+    }
+}
+
+impl Writable for Challenge {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.bytes("data", Some(&self.0));
+    }
+}
+
+impl Readable for Challenge {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let bytes = source.need_bytes("data")?;
+        let challenge = bytes.as_ref().try_into().map(Challenge);
+        challenge.map_err(|_| {
+            ReadError::Argument("challenge must be 64 bytes: others could be signatures of pushes".to_owned())
+        })
+    }
+}
+
+/// What is asked for, and what the answer has to prove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthenticatedRequest<T> {
+    /// What is asked for.
+    pub entity: T,
+    /// What is to be signed.
+    pub challenge: Challenge,
+}
+
+impl<T: Writable> Writable for AuthenticatedRequest<T> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("entity", |sink| self.entity.write(sink));
+        sink.object("challenge", |sink| self.challenge.write(sink));
+    }
+}
+
+impl<T: Readable> Readable for AuthenticatedRequest<T> {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let entity = source.need_object("entity", T::read)?;
+        Ok(AuthenticatedRequest { entity, challenge: source.need_object("challenge", Challenge::read)? })
+    }
+}
+
+/// An answer with the proof of who gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthenticatedResponse<T> {
+    /// The answer, which the signature does not cover.
+    pub entity: T,
+    /// The signature of the challenge.
+    pub signature: Signature,
+}
+
+impl<T: Writable> Writable for AuthenticatedResponse<T> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("entity", |sink| self.entity.write(sink));
+        sink.bytes("signature", Some(&self.signature.0));
+    }
+}
+
+impl<T: Readable> Readable for AuthenticatedResponse<T> {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let entity = source.need_object("entity", T::read)?;
+        Ok(AuthenticatedResponse { entity, signature: source.signature("signature")? })
+    }
+}
+
+/// Why an answer is of no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerError {
+    /// It cannot be understood.
+    Unreadable(ReadError),
+    /// Another node has given it than the one that was asked.
+    Impersonated,
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AnswerError::Unreadable(error) => write!(f, "the answer cannot be understood: {error}"),
+            AnswerError::Impersonated => f.write_str("the answer is not signed by the node that was asked"),
+        }
+    }
+}
+
+impl std::error::Error for AnswerError {}
+
+impl From<ReadError> for AnswerError {
+    fn from(error: ReadError) -> AnswerError {
+        AnswerError::Unreadable(error)
+    }
+}
+
+/// Stands for an answer that is not looked at yet.
+struct Unread;
+
+impl Readable for Unread {
+    fn read<'a, S: Source<'a>>(_: &mut S) -> Result<Self, ReadError> {
+        Ok(Unread)
+    }
+}
+
+/// Checks the signature of an answer before anything else of it is read.
+pub(super) fn check_signer<'a, S: Source<'a>>(
+    source: &mut S,
+    challenge: &Challenge,
+    expected: &PublicKey,
+) -> Result<(), AnswerError> {
+    let AuthenticatedResponse::<Unread> { signature, .. } = AuthenticatedResponse::read(source)?;
+    if challenge.is_signed_by(expected, &signature) { Ok(()) } else { Err(AnswerError::Impersonated) }
+}
+
+/// Reads the answer to a challenge by the node that has the expected key; what follows it is ignored. The caller bounds
+/// the body ([`super::limits`]). It costs the verification of a signature.
+pub fn read_answer<T: Readable>(
+    format: Format,
+    body: &[u8],
+    context: Context,
+    challenge: &Challenge,
+    expected: &PublicKey,
+) -> Result<T, AnswerError> {
+    let answer: AuthenticatedResponse<T> = match format {
+        Format::Binary => {
+            check_signer(&mut BinarySource::new(body, context), challenge, expected)?;
+            AuthenticatedResponse::read(&mut BinarySource::new(body, context))?
+        }
+        Format::Json => {
+            let value = codec::parse(body)?;
+            check_signer(&mut JsonSource::new(&value, context)?, challenge, expected)?;
+            AuthenticatedResponse::read(&mut JsonSource::new(&value, context)?)?
+        }
+    };
+    Ok(answer.entity)
+}
+
+/// Reads what a node says of itself whose key is not known yet: it has the key that it names.
+pub fn read_introduction(
+    format: Format,
+    body: &[u8],
+    context: Context,
+    challenge: &Challenge,
+) -> Result<NodeInfo, AnswerError> {
+    let AuthenticatedResponse::<NodeInfo> { entity, signature } = format.read(body, context)?;
+    match challenge.is_signed_by(&entity.identity.key, &signature) {
+        true => Ok(entity),
+        false => Err(AnswerError::Impersonated),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PrivateKey;
+    use crate::model::{Height, Network};
+
+    fn pair(number: u8) -> KeyPair {
+        KeyPair::new(&PrivateKey::from_seed(&[number; 32]))
+    }
+
+    fn context() -> Context {
+        Context::of(&Network::example())
+    }
+
+    #[test]
+    fn only_challenges_of_64_bytes_are_read() {
+        for length in [0, 1, 31, 32, 33, 63, 65, 128, 2048, 3000] {
+            let bytes = vec![7; length];
+            let binary = [&(length as i32).to_le_bytes()[..], &bytes].concat();
+            let json = format!("{{\"data\":\"{}\"}}", hex::encode(&bytes));
+            for (format, body) in [(Format::Binary, binary), (Format::Json, json.into_bytes())] {
+                let error = format.read::<Challenge>(&body, context()).unwrap_err();
+                assert_eq!((error.http_status(), &error.to_string()[..26]), (400, "challenge must be 64 bytes"));
+            }
+        }
+        let challenge = Challenge([7; 64]);
+        for format in [Format::Binary, Format::Json] {
+            assert_eq!(format.read(&format.to_bytes(&challenge), context()), Ok(challenge.clone()));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_taken_only_from_the_node_that_was_asked_and_surplus_bytes_do_not_matter() {
+        let (challenge, asked) = (Challenge([1; 64]), pair(1));
+        for format in [Format::Binary, Format::Json] {
+            let answer = |signer: &KeyPair, challenge: &Challenge| {
+                let answer = AuthenticatedResponse { entity: Height(7), signature: challenge.sign(signer) };
+                [format.to_bytes(&answer), b"surplus".to_vec()].concat()
+            };
+            let read = |body: &[u8]| read_answer::<Height>(format, body, context(), &challenge, &asked.public());
+            assert_eq!(read(&answer(&asked, &challenge)), Ok(Height(7)));
+            assert_eq!(read(&answer(&pair(2), &challenge)), Err(AnswerError::Impersonated));
+            assert_eq!(read(&answer(&asked, &Challenge([2; 64]))), Err(AnswerError::Impersonated));
+            assert!(matches!(read(b""), Err(AnswerError::Unreadable(_))));
+        }
+    }
+
+    #[test]
+    fn an_answer_of_a_stranger_is_not_even_read() {
+        let challenge = Challenge([1; 64]);
+        let height = AuthenticatedResponse { entity: Height(0), signature: challenge.sign(&pair(2)) };
+        for format in [Format::Binary, Format::Json] {
+            let body = format.to_bytes(&height);
+            let read = |key| read_answer::<Height>(format, &body, context(), &challenge, &key);
+            assert_eq!(read(pair(1).public()), Err(AnswerError::Impersonated));
+            assert!(matches!(read(pair(2).public()), Err(AnswerError::Unreadable(_))), "no block has the height 0");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a node answers to a request that failed.
+
+use std::borrow::Cow;
+
+use crate::codec::limits::TEXT_UNITS;
+use crate::codec::text::cut_units;
+use crate::codec::{ReadError, Readable, Sink, Source, Writable};
+use crate::model::Timestamp;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorBody<'a> {
+    /// The HTTP status.
+    pub status: i32,
+    /// The name of the status, at most 128 units.
+    pub error: Option<Cow<'a, str>>,
+    /// What was wrong, at most 128 units.
+    pub message: Option<Cow<'a, str>>,
+    /// Network time at which it was made, in seconds.
+    pub timestamp: Timestamp,
+}
+
+impl<'a> ErrorBody<'a> {
+    /// The message of a node that has not joined its network yet.
+    pub const NOT_BOOTED: &'static str = "NIS_ILLEGAL_STATE_NOT_BOOTED";
+    /// The message of a node that has joined its network, and is to join it.
+    pub const ALREADY_BOOTED: &'static str = "NIS_ILLEGAL_STATE_ALREADY_BOOTED";
+    /// The message of a node that is still reading its chain.
+    pub const LOADING_CHAIN: &'static str = "NIS_ILLEGAL_STATE_LOADING_CHAIN";
+
+    /// The body for a status.
+    pub fn new(status: u16, message: Option<&'a str>, timestamp: Timestamp) -> ErrorBody<'a> {
+        ErrorBody {
+            status: status.into(),
+            error: reason_phrase(status).map(Cow::Borrowed),
+            message: message.map(Cow::Borrowed),
+            timestamp,
+        }
+    }
+
+    /// Whether it comes from a node that is well, but only starting.
+    pub fn is_starting(&self) -> bool {
+        self.status == 503
+            && self
+                .message
+                .as_ref()
+                .is_some_and(|text| [Self::NOT_BOOTED, Self::LOADING_CHAIN].contains(&text.as_ref()))
+    }
+}
+
+fn reason_phrase(status: u16) -> Option<&'static str> {
+    Some(match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        404 => "Not Found",
+        406 => "Not Acceptable",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        503 => "Service Unavailable",
+        _ => return None,
+    })
+}
+
+impl Writable for ErrorBody<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        let cut = |text: &Option<Cow<'_, str>>| text.as_deref().map(|text| cut_units(text, TEXT_UNITS).into_owned());
+        sink.i32("status", self.status);
+        sink.string("error", cut(&self.error).as_deref());
+        sink.string("message", cut(&self.message).as_deref());
+        sink.i32("timeStamp", self.timestamp.0);
+    }
+}
+
+impl Readable for ErrorBody<'static> {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let text = |text: Option<Cow<'a, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+        Ok(ErrorBody {
+            status: source.need_i32("status")?,
+            error: text(source.string("error", TEXT_UNITS)?),
+            message: text(source.string("message", TEXT_UNITS)?),
+            timestamp: source.timestamp("timeStamp")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{Context, Format};
+    use crate::model::Network;
+
+    #[test]
+    fn a_message_is_cut_at_128_units() {
+        let long = format!("{}😀", "x".repeat(127));
+        let body = ErrorBody::new(400, Some(&long), Timestamp(7));
+        let text = String::from_utf8(Format::Json.to_bytes(&body)).unwrap();
+        let cut = format!("{}?", "x".repeat(127));
+        assert_eq!(text, format!(r#"{{"timeStamp":7,"error":"Bad Request","message":"{cut}","status":400}}"#));
+    }
+
+    #[test]
+    fn a_node_that_is_starting_is_told_from_one_that_fails() {
+        let context = Context::of(&Network::example());
+        for (status, message, is_starting) in [
+            (503, Some(ErrorBody::NOT_BOOTED), true),
+            (503, Some(ErrorBody::LOADING_CHAIN), true),
+            (503, Some(ErrorBody::ALREADY_BOOTED), false),
+            (503, None, false),
+            (500, Some(ErrorBody::NOT_BOOTED), false),
+        ] {
+            for format in [Format::Json, Format::Binary] {
+                let body = format.to_bytes(&ErrorBody::new(status, message, Timestamp(1)));
+                let read: ErrorBody<'_> = format.read(&body, context).unwrap();
+                assert_eq!(read.is_starting(), is_starting, "{status} {message:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Lists.
+
+use crate::codec::{ReadError, Readable, Sink, Source, Writable};
+
+/// `{"data": […]}`. What bounds it is the length of what it is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T: Readable> Readable for List<T> {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        source.need_list("data", T::read).map(List)
+    }
+}
+
+impl<T: Writable> Writable for List<T> {
+    fn write(&self, sink: &mut impl Sink) {
+        write_list(sink, "data", &self.0);
+    }
+}
+
+/// Writes all of them.
+pub fn write_list<T: Writable>(sink: &mut impl Sink, label: &'static str, items: &[T]) {
+    sink.list(label, items, |sink, item| item.write(sink));
+}
+
+/// Reads at most so many. A longer list is refused once so many are read.
+pub fn read_at_most<'a, S: Source<'a>, T>(
+    source: &mut S,
+    label: &'static str,
+    most: usize,
+    mut read: impl FnMut(&mut S) -> Result<T, ReadError>,
+) -> Result<Vec<T>, ReadError> {
+    let mut count = 0;
+    source.need_list(label, |source| {
+        count += 1;
+        match count > most {
+            true => Err(ReadError::Argument(format!("property {label} has more than {most} elements"))),
+            false => read(source),
+        }
+    })
+}

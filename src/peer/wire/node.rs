@@ -1,0 +1,180 @@
+//! Nodes as they tell of themselves and of each other.
+
+use super::endpoint::{BadEndpoint, Endpoint};
+use super::limits;
+use super::list::{read_at_most, write_list};
+use super::version::Version;
+use crate::codec::limits::TEXT_UNITS;
+use crate::codec::text::cut_units;
+use crate::codec::{ReadError, Readable, Sink, Source, Writable};
+use crate::crypto::PublicKey;
+use crate::model::NetworkByte;
+
+/// Who a node is. It is known by its key; the name is for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The key that proves it.
+    pub key: PublicKey,
+    /// A name that anybody can choose, at most 128 units.
+    pub name: Option<String>,
+}
+
+/// What a node runs, and on which network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetaData {
+    /// The version that others go by.
+    pub version: Version,
+    /// What it runs on, at most 128 units.
+    pub platform: Option<String>,
+    /// What whoever booted it calls the program, at most 128 units.
+    pub application: Option<String>,
+    /// Bits of the optional features.
+    pub features: i32,
+    /// The network byte as a signed number; others may tell of any number.
+    pub network_id: i32,
+}
+
+/// A node as others know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Who it is.
+    pub identity: Identity,
+    /// Where it is reached.
+    pub endpoint: Endpoint,
+    /// What it runs.
+    pub meta_data: MetaData,
+}
+
+/// Nodes that a node tells of; at most [`limits::LISTED_NODES`] are read. Those that cannot be understood are left out,
+/// so that one of them does not spoil the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeList(pub Vec<NodeInfo>);
+
+/// All nodes that a node knows, by what it knows of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeCollection {
+    /// They answer.
+    pub active: Vec<NodeInfo>,
+    /// They are slow.
+    pub busy: Vec<NodeInfo>,
+    /// They are not there.
+    pub inactive: Vec<NodeInfo>,
+    /// They answer wrongly.
+    pub failure: Vec<NodeInfo>,
+}
+
+impl MetaData {
+    /// The number that stands for a network.
+    pub fn network_id_of(byte: NetworkByte) -> i32 {
+        i32::from(byte.0 as i8)
+    }
+
+    /// Whether the nodes can work together: on one network, with versions that go together.
+    pub fn is_compatible(&self, other: &MetaData) -> bool {
+        self.network_id == other.network_id && self.version.is_compatible(&other.version)
+    }
+}
+
+fn cut(text: &Option<String>) -> Option<std::borrow::Cow<'_, str>> {
+    text.as_deref().map(|text| cut_units(text, TEXT_UNITS))
+}
+
+fn read_text<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<Option<String>, ReadError> {
+    Ok(source.string(label, TEXT_UNITS)?.map(|text| text.into_owned()))
+}
+
+impl Writable for Identity {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.bytes("public-key", Some(&self.key.0));
+        sink.string("name", cut(&self.name).as_deref());
+    }
+}
+
+impl Readable for Identity {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        Ok(Identity { key: source.public_key("public-key")?, name: read_text(source, "name")? })
+    }
+}
+
+impl Writable for MetaData {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.string("version", Some(&cut_units(&self.version.to_string(), TEXT_UNITS)));
+        sink.string("platform", cut(&self.platform).as_deref());
+        sink.string("application", cut(&self.application).as_deref());
+        sink.i32("features", self.features);
+        sink.i32("networkId", self.network_id);
+    }
+}
+
+impl Readable for MetaData {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        Ok(MetaData {
+            version: source.need_string("version", TEXT_UNITS)?.parse::<Version>()?,
+            platform: read_text(source, "platform")?,
+            application: read_text(source, "application")?,
+            features: source.i32("features")?.unwrap_or_default(),
+            network_id: source.i32("networkId")?.unwrap_or_default(),
+        })
+    }
+}
+
+impl Writable for NodeInfo {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("identity", |sink| self.identity.write(sink));
+        sink.object("endpoint", |sink| self.endpoint.write(sink));
+        sink.object("metaData", |sink| self.meta_data.write(sink));
+    }
+}
+
+impl Readable for NodeInfo {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        Ok(NodeInfo::read_unchecked(source)??)
+    }
+}
+
+impl NodeInfo {
+    /// Tells a node with an endpoint that cannot be one from what is no node at all.
+    pub fn read_unchecked<'a, S: Source<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
+        let identity = source.need_object("identity", Identity::read)?;
+        let endpoint = source.need_object("endpoint", Endpoint::read_unchecked)?;
+        let meta_data = source.object("metaData", MetaData::read)?.unwrap_or_default();
+        Ok(endpoint.map(|endpoint| NodeInfo { identity, endpoint, meta_data }))
+    }
+}
+
+impl Writable for NodeList {
+    fn write(&self, sink: &mut impl Sink) {
+        write_list(sink, "data", &self.0);
+    }
+}
+
+impl Readable for NodeList {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        read_nodes(source, "data").map(NodeList)
+    }
+}
+
+impl Writable for NodeCollection {
+    fn write(&self, sink: &mut impl Sink) {
+        let NodeCollection { active, busy, inactive, failure } = self;
+        for (label, nodes) in [("active", active), ("busy", busy), ("inactive", inactive), ("failure", failure)] {
+            write_list(sink, label, nodes);
+        }
+    }
+}
+
+impl Readable for NodeCollection {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        Ok(NodeCollection {
+            active: read_nodes(source, "active")?,
+            busy: read_nodes(source, "busy")?,
+            inactive: read_nodes(source, "inactive")?,
+            failure: read_nodes(source, "failure")?,
+        })
+    }
+}
+
+fn read_nodes<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<Vec<NodeInfo>, ReadError> {
+    let nodes = read_at_most(source, label, limits::LISTED_NODES, |source| Ok(NodeInfo::read(source).ok()))?;
+    Ok(nodes.into_iter().flatten().collect())
+}

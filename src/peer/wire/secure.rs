@@ -1,0 +1,57 @@
+//! What nodes pass on to each other in their own name.
+
+use super::authentication::signed_payload;
+use super::node::Identity;
+use crate::codec::{Format, ReadError, Readable, Sink, Source, Writable};
+use crate::crypto::hash::keccak256;
+use crate::crypto::{KeyPair, PublicKey, Signature, verify};
+
+/// A block or a transaction with the signature of the node that passes it on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecureEntity<T> {
+    /// What is passed on, with its own signatures.
+    pub entity: T,
+    /// The signature of the passing node over the hash of the entity.
+    pub signature: Signature,
+    /// Who passes it on, by its own account.
+    pub identity: Identity,
+}
+
+impl<T: Writable> SecureEntity<T> {
+    /// Signs an entity with the key of the node that passes it on.
+    pub fn sign(entity: T, pair: &KeyPair, name: Option<String>) -> SecureEntity<T> {
+        let (payload, _) = payload(&pair.public(), &entity);
+        SecureEntity { entity, signature: pair.sign(&payload), identity: Identity { key: pair.public(), name } }
+    }
+
+    /// Whether the node has signed it that is said to pass it on, and the number of bytes that had to be hashed.
+    pub fn verify(&self) -> (bool, usize) {
+        let key = &self.identity.key;
+        let (payload, hashed) = payload(key, &self.entity);
+        (verify(key, &payload, &self.signature) == Ok(true), hashed)
+    }
+}
+
+/// What is signed, and the length of the entity's binary form.
+fn payload(key: &PublicKey, entity: &impl Writable) -> (Vec<u8>, usize) {
+    let bytes = Format::Binary.to_bytes(entity);
+    (signed_payload(key, &keccak256(&bytes)), bytes.len())
+}
+
+impl<T: Writable> Writable for SecureEntity<T> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("entity", |sink| self.entity.write(sink));
+        sink.bytes("signature", Some(&self.signature.0));
+        sink.object("identity", |sink| self.identity.write(sink));
+    }
+}
+
+impl<T: Readable> Readable for SecureEntity<T> {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        Ok(SecureEntity {
+            entity: source.need_object("entity", T::read)?,
+            signature: source.signature("signature")?,
+            identity: source.need_object("identity", Identity::read)?,
+        })
+    }
+}

@@ -1,0 +1,26 @@
+//! Clocks of nodes.
+
+use crate::codec::{ReadError, Readable, Sink, Source, Writable};
+
+/// The clock of a node when it was asked for it, in milliseconds of network time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommunicationTimeStamps {
+    /// When it answered.
+    pub send: i64,
+    /// When the request came.
+    pub receive: i64,
+}
+
+impl Writable for CommunicationTimeStamps {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.i64("sendTimeStamp", self.send);
+        sink.i64("receiveTimeStamp", self.receive);
+    }
+}
+
+impl Readable for CommunicationTimeStamps {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let send = source.need_i64("sendTimeStamp")?;
+        Ok(CommunicationTimeStamps { send, receive: source.need_i64("receiveTimeStamp")? })
+    }
+}

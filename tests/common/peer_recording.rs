@@ -1,0 +1,98 @@
+//! Recorded conversations of NIS1 nodes with each other.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use nisd::codec::Format;
+use nisd::config::{Settings, load};
+use nisd::crypto::PublicKey;
+use nisd::model::Network;
+use serde_json::Value;
+
+use crate::common::exchange::decode_base64;
+
+/// A request and its answer.
+pub struct Call {
+    pub from: String,
+    pub to: String,
+    pub method: String,
+    pub path: String,
+    pub request_headers: Vec<(String, String)>,
+    pub request: Vec<u8>,
+    /// `None` if there was no answer.
+    pub status: Option<u16>,
+    pub response: Vec<u8>,
+    /// What is wrong with it, in a recording of faults.
+    pub what: Option<String>,
+}
+
+/// A recording with what is known of its nodes.
+pub struct Recording {
+    pub calls: Vec<Call>,
+    /// Keys of the nodes by name.
+    pub keys: BTreeMap<String, PublicKey>,
+    pub network: Network,
+}
+
+impl Call {
+    fn parse(line: &str) -> Option<Call> {
+        let row: Value = serde_json::from_str(line).expect("a line is JSON");
+        let text = |name: &str| row[name].as_str().map(str::to_owned);
+        let path = text("path")?;
+        let body = |name: &str| row[name].as_str().map_or(Vec::new(), |text| decode_base64(text).expect("base64"));
+        let headers = row["requestHeaders"].as_array().expect("headers").iter();
+        let header = |pair: &Value| [&pair[0], &pair[1]].map(|part| part.as_str().expect("a text").to_owned());
+        let phase = row["phase"].as_u64().map(|phase| format!("phase {phase}"));
+        Some(Call {
+            from: text("from").expect("a name"),
+            to: text("to").expect("a name"),
+            method: text("method").expect("a method"),
+            path,
+            request_headers: headers.map(header).map(|[name, value]| (name, value)).collect(),
+            request: body("requestBody"),
+            status: row["status"].as_u64().map(|status| u16::try_from(status).expect("a status")),
+            response: body("responseBody"),
+            what: text("what").or(phase),
+        })
+    }
+
+    fn format(&self, header: &str) -> Format {
+        let value = self.request_headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(header));
+        if value.is_some_and(|(_, value)| value == "application/binary") { Format::Binary } else { Format::Json }
+    }
+
+    /// The format of the request.
+    pub fn request_format(&self) -> Format {
+        self.format("Content-Type")
+    }
+
+    /// The format of the answer.
+    pub fn response_format(&self) -> Format {
+        self.format("Accept")
+    }
+}
+
+/// Reads a recording of the folder.
+pub fn read(folder: &Path, name: &str) -> Recording {
+    let file = std::fs::File::open(folder.join(format!("{name}.jsonl.gz"))).expect("a recording");
+    let lines = BufReader::new(GzDecoder::new(file)).lines();
+    let calls = lines.filter_map(|line| Call::parse(&line.expect("a line"))).collect();
+    let configs = folder.join(format!("{name}-config"));
+    let nodes = std::fs::read(configs.join("nodes.json")).expect("the nodes of the recording");
+    let nodes: BTreeMap<String, Value> = serde_json::from_slice(&nodes).expect("JSON");
+    let key = |node: &Value| {
+        let text = [&node["publicKey"], &node["pub"]].into_iter().find_map(Value::as_str).expect("a key");
+        PublicKey::from_hex(text).expect("a key")
+    };
+    let keys = nodes.iter().map(|(name, node)| (name.clone(), key(node))).collect();
+    Recording { calls, keys, network: settings(&configs).network }
+}
+
+/// The settings of one of the nodes; the network is that of all.
+fn settings(configs: &Path) -> Settings {
+    let mut folders = std::fs::read_dir(configs).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let folder = folders.find(|path| path.is_dir()).expect("the settings of a node");
+    load(Some(&folder.join("config-user.properties")), Vec::new(), Some(Path::new("/"))).expect("settings")
+}
