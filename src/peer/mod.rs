@@ -16,6 +16,7 @@
 pub mod experiences;
 pub mod height_check;
 pub mod nodes;
+pub mod outside;
 pub mod random;
 pub mod schedule;
 pub mod time_sync;
