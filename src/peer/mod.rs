@@ -13,6 +13,7 @@
 //!
 //! Nothing here touches sockets, clocks or the system's randomness.
 
+pub mod attempt;
 pub mod experiences;
 pub mod height_check;
 pub mod nodes;

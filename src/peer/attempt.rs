@@ -1,0 +1,439 @@
+//! One attempt to synchronise the chain with another node: questions and answers until it is clear which blocks are to be
+//! judged, or that there are none.
+//!
+//! All questions go to the same node, one after the other: its score; its last block if the score is greater; hashes of as
+//! many blocks as may be rolled back, and more; the block after the last common one if ours would be replaced; and the
+//! blocks. Our own chain may grow meanwhile. It is looked at again with every answer, so that an attempt ends as soon as there
+//! is nothing to gain.
+
+use std::cmp::Ordering;
+
+use super::outside::{OwnTip, Unreadable};
+use super::wire::{AnswerError, BlockList, ChainRequest, Challenge, HashChain, Query, Score, read_answer};
+use crate::chain::check_block_signature;
+use crate::codec::{Context, Format};
+use crate::crypto::{PublicKey, Verifier};
+use crate::model::network::ChainParameters;
+use crate::model::{Block, Hash256, Height};
+
+/// How a challenge was put, and who has to answer it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The form of the answer.
+    pub format: Format,
+    /// What it is signed over.
+    pub challenge: &'a Challenge,
+    /// The key of the node that was asked.
+    pub key: &'a PublicKey,
+    /// The network.
+    pub context: Context,
+}
+
+/// What an attempt reads of our own chain.
+pub trait OwnChain {
+    /// Its end.
+    fn tip(&self) -> Result<OwnTip, Unreadable>;
+
+    /// Hashes of its blocks from a height on, at most so many.
+    fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, Unreadable>;
+}
+
+/// What only a node does that cheats or is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evil {
+    /// A block whose signature is wrong.
+    NonVerifiableBlock,
+    /// More hashes than a node gives.
+    TooManyHashes,
+    /// Hashes of another chain than ours from the first on.
+    InvalidHashes,
+    /// A greater score, but no block that we do not have.
+    LiedAboutScore,
+}
+
+/// How an attempt ends.
+#[derive(Debug)]
+pub enum Ending {
+    /// Both have the same chain, or chains of the same score: the pool of the other node may have something.
+    Same,
+    /// Our chain has the greater score.
+    Lower,
+    /// The chain of the other node ends more than the rewrite limit below ours, whatever its score.
+    TooFarBehind,
+    /// The other node is to be blamed.
+    Evil(Evil),
+    /// Blocks that are to be judged.
+    Blocks {
+        /// The last block that both chains have.
+        common: Height,
+        /// The end of our chain that they were compared with.
+        base: Hash256,
+        /// The blocks.
+        blocks: BlockList,
+    },
+}
+
+/// What follows from an answer.
+#[derive(Debug)]
+pub enum Next {
+    /// A further question.
+    Ask(Query),
+    /// The end.
+    End(Ending),
+}
+
+/// Why an attempt cannot go on. Nobody is blamed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The answer is of no use.
+    Answer(AnswerError),
+    /// Our own store.
+    Unreadable,
+}
+
+impl From<AnswerError> for Broken {
+    fn from(error: AnswerError) -> Broken {
+        Broken::Answer(error)
+    }
+}
+
+impl From<Unreadable> for Broken {
+    fn from(Unreadable: Unreadable) -> Broken {
+        Broken::Unreadable
+    }
+}
+
+/// An attempt, which waits for an answer.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    stage: Stage,
+    /// The score of the other chain, once it is known.
+    score: i128,
+}
+
+/// Where our chain and the other one part.
+#[derive(Clone, Copy, Debug)]
+struct Fork {
+    common: Height,
+    base: OwnTip,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Score,
+    LastBlock,
+    Hashes {
+        from: Height,
+    },
+    /// The first block that is to replace one of ours.
+    FirstOther(Fork),
+    Blocks(Fork),
+}
+
+impl Attempt {
+    /// Begins, with the first question.
+    pub fn begin() -> (Attempt, Query) {
+        (Attempt { stage: Stage::Score, score: 0 }, Query::Score)
+    }
+
+    /// Goes on with the answer to the last question.
+    pub fn heard(
+        &mut self,
+        body: Vec<u8>,
+        asked: Asked<'_>,
+        own: &impl OwnChain,
+        chain: &ChainParameters,
+    ) -> Result<Next, Broken> {
+        let Asked { format, challenge, key, context } = asked;
+        match self.stage.clone() {
+            Stage::Score => {
+                Score(self.score) = read_answer(format, &body, context, challenge, key)?;
+                self.stage = Stage::LastBlock;
+                Ok(self.nothing_to_gain(own.tip()?).unwrap_or(Next::Ask(Query::LastBlock)))
+            }
+            Stage::LastBlock => {
+                let last = read_answer(format, &body, context, challenge, key)?;
+                let own = own.tip()?;
+                Ok(self.nothing_to_gain(own).unwrap_or_else(|| self.compare_last(&last, own, chain)))
+            }
+            Stage::Hashes { from } => {
+                let HashChain(theirs) = read_answer(format, &body, context, challenge, key)?;
+                let (ours, own) = (own.hashes_from(from, chain.max_blocks_per_sync())?, own.tip()?);
+                // Our chain may have become shorter than that meanwhile, if it was switched to a better one.
+                let end = if ours.is_empty() { Some(Next::End(Ending::Lower)) } else { self.nothing_to_gain(own) };
+                Ok(end.unwrap_or_else(|| self.compare_hashes(from, &ours, &theirs, own, chain)))
+            }
+            Stage::FirstOther(fork) => {
+                let block = read_answer(format, &body, context, challenge, key)?;
+                Ok(match is_signed(&block) {
+                    true => self.ask_for_blocks(fork, chain),
+                    false => Next::End(Ending::Evil(Evil::NonVerifiableBlock)),
+                })
+            }
+            Stage::Blocks(Fork { common, base }) => {
+                let blocks = BlockList::open(format, body, context, challenge, key)?;
+                Ok(Next::End(Ending::Blocks { common, base: base.hash, blocks }))
+            }
+        }
+    }
+
+    /// The end, if our chain is no worse by now.
+    fn nothing_to_gain(&self, own: OwnTip) -> Option<Next> {
+        match self.score.cmp(&own.score) {
+            Ordering::Equal => Some(Next::End(Ending::Same)),
+            Ordering::Less => Some(Next::End(Ending::Lower)),
+            Ordering::Greater => None,
+        }
+    }
+
+    fn compare_last(&mut self, last: &Block, own: OwnTip, chain: &ChainParameters) -> Next {
+        let (hash, is_good) = check_block_signature(last, false, &mut Verifier::default());
+        if !is_good {
+            return Next::End(Ending::Evil(Evil::NonVerifiableBlock));
+        }
+        if (last.height, hash, last.signature) == (own.height, own.hash, own.signature) {
+            return Next::End(Ending::Same);
+        }
+        if own.height.0.saturating_sub(last.height.0) > chain.rewrite_limit {
+            return Next::End(Ending::TooFarBehind);
+        }
+        let from = Height(own.height.0.saturating_sub(chain.rewrite_limit).max(1));
+        self.stage = Stage::Hashes { from };
+        Next::Ask(Query::HashesFrom(from))
+    }
+
+    fn compare_hashes(
+        &mut self,
+        from: Height,
+        ours: &[Hash256],
+        theirs: &[Hash256],
+        base: OwnTip,
+        chain: &ChainParameters,
+    ) -> Next {
+        if theirs.len() as u64 > chain.max_blocks_per_sync() {
+            return Next::End(Ending::Evil(Evil::TooManyHashes));
+        }
+        let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours == theirs).count();
+        if same == 0 {
+            return Next::End(Ending::Evil(Evil::InvalidHashes));
+        }
+        if same == theirs.len() {
+            return Next::End(Ending::Evil(Evil::LiedAboutScore));
+        }
+        let common = Height(from.0 + same as u64 - 1);
+        let fork = Fork { common, base };
+        if same == ours.len() {
+            return self.ask_for_blocks(fork, chain);
+        }
+        self.stage = Stage::FirstOther(fork);
+        Next::Ask(Query::BlockAt(common.next()))
+    }
+
+    fn ask_for_blocks(&mut self, fork: Fork, chain: &ChainParameters) -> Next {
+        self.stage = Stage::Blocks(fork);
+        let undone = fork.base.height.0.saturating_sub(fork.common.0);
+        let least = i32::try_from(undone).unwrap_or(i32::MAX);
+        let transactions = i32::try_from(chain.max_transactions).unwrap_or(i32::MAX);
+        Next::Ask(Query::BlocksAfter(ChainRequest::new(fork.common, least, transactions, chain)))
+    }
+}
+
+fn is_signed(block: &Block) -> bool {
+    check_block_signature(block, false, &mut Verifier::default()).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Writable;
+    use crate::crypto::{KeyPair, PrivateKey, Signature};
+    use crate::model::{BlockKind, Network, Timestamp};
+    use crate::peer::wire::{AuthenticatedResponse, List};
+
+    /// Our chain: a hash and a score of 10 for each block.
+    struct Own(Vec<Hash256>);
+
+    impl OwnChain for Own {
+        fn tip(&self) -> Result<OwnTip, Unreadable> {
+            let height = self.0.len() as u64;
+            let hash = *self.0.last().ok_or(Unreadable)?;
+            Ok(OwnTip { height: Height(height), hash, signature: None, score: i128::from(height) * 10 })
+        }
+
+        fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, Unreadable> {
+            Ok(self.0.iter().skip(first.0 as usize - 1).take(most as usize).copied().collect())
+        }
+    }
+
+    fn pair(number: u8) -> KeyPair {
+        KeyPair::new(&PrivateKey::from_seed(&[number; 32]))
+    }
+
+    fn hash(branch: u8, height: u64) -> Hash256 {
+        let mut hash = Hash256([branch; 32]);
+        hash.0[..8].copy_from_slice(&height.to_le_bytes());
+        hash
+    }
+
+    /// So many hashes of the trunk, then of a branch up to a height.
+    fn hashes(common: u64, branch: u8, last: u64) -> Vec<Hash256> {
+        (1..=last).map(|height| hash(if height <= common { 0 } else { branch }, height)).collect()
+    }
+
+    fn chain() -> ChainParameters {
+        ChainParameters { rewrite_limit: 20, ..ChainParameters::after_all_forks() }
+    }
+
+    fn block(height: u64) -> Block {
+        let signer = pair(7);
+        let mut block = Block {
+            kind: BlockKind::Regular,
+            version: 0x9800_0001_u32 as i32,
+            timestamp: Timestamp(height as i32),
+            signer: signer.public(),
+            signature: None,
+            previous_hash: hash(0, height - 1).into(),
+            height: Height(height),
+            transactions: Vec::new(),
+        };
+        block.signature = Some(signer.sign(&block.to_bytes(crate::codec::Form::NonVerifiable)));
+        block
+    }
+
+    fn forged(height: u64) -> Block {
+        Block { signature: Some(Signature([1; 64])), ..block(height) }
+    }
+
+    /// Goes on with an answer of the node that was asked.
+    fn answer(attempt: &mut Attempt, own: &Own, entity: impl Writable) -> Result<Next, Broken> {
+        answer_by(attempt, own, entity, &pair(1))
+    }
+
+    fn answer_by(attempt: &mut Attempt, own: &Own, entity: impl Writable, signer: &KeyPair) -> Result<Next, Broken> {
+        let (challenge, format) = (Challenge([9; 64]), Format::Binary);
+        let body = format.to_bytes(&AuthenticatedResponse { entity, signature: challenge.sign(signer) });
+        let key = pair(1).public();
+        let asked = Asked { format, challenge: &challenge, key: &key, context: Context::of(&Network::example()) };
+        attempt.heard(body, asked, own, &chain())
+    }
+
+    fn asks(next: Result<Next, Broken>) -> Query {
+        match next {
+            Ok(Next::Ask(query)) => query,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ends(next: Result<Next, Broken>) -> Ending {
+        match next {
+            Ok(Next::End(ending)) => ending,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// An attempt that waits for hashes.
+    fn at_hashes(own: &Own, last: u64) -> Attempt {
+        let (mut attempt, query) = Attempt::begin();
+        assert_eq!(query, Query::Score);
+        assert_eq!(asks(answer(&mut attempt, own, Score(i128::from(last) * 10 + 1))), Query::LastBlock);
+        let from = (own.0.len() as u64).saturating_sub(20).max(1);
+        assert_eq!(asks(answer(&mut attempt, own, block(last))), Query::HashesFrom(Height(from)));
+        attempt
+    }
+
+    #[test]
+    fn nothing_is_asked_of_a_node_whose_score_is_not_greater() {
+        let own = Own(hashes(30, 0, 30));
+        for (score, is_same) in [(300, true), (299, false), (0, false)] {
+            let (mut attempt, _) = Attempt::begin();
+            let ending = ends(answer(&mut attempt, &own, Score(score)));
+            assert!(matches!((ending, is_same), (Ending::Same, true) | (Ending::Lower, false)));
+        }
+    }
+
+    #[test]
+    fn a_longer_chain_is_asked_for_the_blocks_that_are_missing() {
+        let own = Own(hashes(30, 0, 30));
+        let mut attempt = at_hashes(&own, 40);
+        let theirs = HashChain(hashes(40, 0, 40).split_off(9));
+        let wanted = ChainRequest::new(Height(30), 10, 10_000, &chain());
+        assert_eq!(asks(answer(&mut attempt, &own, theirs)), Query::BlocksAfter(wanted));
+        let ending = ends(answer(&mut attempt, &own, List(vec![block(31), block(32)])));
+        let Ending::Blocks { common, base, blocks } = ending else { panic!("{ending:?}") };
+        assert_eq!((common, base, blocks.left()), (Height(30), hash(0, 30), 2));
+    }
+
+    #[test]
+    fn a_fork_is_looked_at_before_its_blocks_and_asked_for_as_many_as_it_replaces() {
+        let own = Own(hashes(15, 1, 30));
+        let mut attempt = at_hashes(&own, 33);
+        let theirs = HashChain(hashes(15, 2, 33).split_off(9));
+        assert_eq!(asks(answer(&mut attempt, &own, theirs)), Query::BlockAt(Height(16)));
+        let wanted = ChainRequest::new(Height(15), 15, 10_000, &chain());
+        assert_eq!(asks(answer(&mut attempt, &own, block(16))), Query::BlocksAfter(wanted));
+        let mut attempt = at_hashes(&own, 33);
+        let theirs = HashChain(hashes(15, 2, 33).split_off(9));
+        asks(answer(&mut attempt, &own, theirs));
+        let ending = ends(answer(&mut attempt, &own, forged(16)));
+        assert!(matches!(ending, Ending::Evil(Evil::NonVerifiableBlock)));
+    }
+
+    #[test]
+    fn who_cheats_is_blamed() {
+        let own = Own(hashes(30, 0, 30));
+        let many = || (10..71).map(|height| hash(0, height)).collect();
+        for (theirs, evil) in [
+            (many(), Evil::TooManyHashes),
+            (Vec::new(), Evil::InvalidHashes),
+            (hashes(0, 3, 40).split_off(9), Evil::InvalidHashes),
+            (hashes(30, 0, 30).split_off(9), Evil::LiedAboutScore),
+            (hashes(30, 0, 10).split_off(9), Evil::LiedAboutScore),
+        ] {
+            let mut attempt = at_hashes(&own, 40);
+            let ending = ends(answer(&mut attempt, &own, HashChain(theirs)));
+            assert!(matches!(ending, Ending::Evil(found) if found == evil), "{ending:?} instead of {evil:?}");
+        }
+        let (mut attempt, _) = Attempt::begin();
+        asks(answer(&mut attempt, &own, Score(1000)));
+        let ending = ends(answer(&mut attempt, &own, forged(40)));
+        assert!(matches!(ending, Ending::Evil(Evil::NonVerifiableBlock)));
+    }
+
+    #[test]
+    fn exactly_as_many_blocks_as_may_be_rolled_back_are_not_too_many() {
+        let own = Own(hashes(40, 0, 40));
+        for (last, is_too_far) in [(20, false), (19, true)] {
+            let (mut attempt, _) = Attempt::begin();
+            asks(answer(&mut attempt, &own, Score(1000)));
+            match answer(&mut attempt, &own, block(last)) {
+                Ok(Next::End(Ending::TooFarBehind)) => assert!(is_too_far),
+                Ok(Next::Ask(query)) => assert_eq!((query, is_too_far), (Query::HashesFrom(Height(20)), false)),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_of_ours_that_has_grown_meanwhile_ends_the_attempt() {
+        let (short, long) = (Own(hashes(30, 0, 30)), Own(hashes(60, 0, 60)));
+        let (mut attempt, _) = Attempt::begin();
+        asks(answer(&mut attempt, &short, Score(400)));
+        assert!(matches!(ends(answer(&mut attempt, &long, block(40))), Ending::Lower));
+        let mut attempt = at_hashes(&short, 40);
+        assert!(matches!(ends(answer(&mut attempt, &long, HashChain(hashes(40, 0, 40)))), Ending::Lower));
+        let (mut attempt, last) = (at_hashes(&Own(hashes(60, 0, 60)), 61), hashes(61, 0, 61));
+        assert!(matches!(ends(answer(&mut attempt, &short, HashChain(last))), Ending::Lower), "it has become shorter");
+    }
+
+    #[test]
+    fn answers_of_others_and_answers_that_cannot_be_read_end_it_without_blame() {
+        let own = Own(hashes(30, 0, 30));
+        let (mut attempt, _) = Attempt::begin();
+        let result = answer_by(&mut attempt, &own, Score(1000), &pair(2));
+        assert!(matches!(result, Err(Broken::Answer(AnswerError::Impersonated))));
+        let (mut attempt, _) = Attempt::begin();
+        assert!(matches!(answer(&mut attempt, &Own(Vec::new()), Score(1)), Err(Broken::Unreadable)));
+        let mut attempt = at_hashes(&own, 40);
+        assert!(matches!(answer(&mut attempt, &own, Height(3)), Err(Broken::Answer(AnswerError::Unreadable(_)))));
+    }
+}
