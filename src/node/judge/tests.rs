@@ -142,8 +142,7 @@ fn a_pushed_block_comes_into_the_chain_once_and_is_there_to_be_passed_on() {
     let (blocks, mut judge) = (chain.blocks(), Judge::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = Confirmed { snapshot: &snapshot, network, height: Height(20), now: LATE };
-    let mut push =
-        |judge: &mut Judge<'_>, block: &Block| judge.push(block.clone(), SOMEBODY, &confirmed, true).unwrap();
+    let push = |judge: &mut Judge<'_>, block: &Block| judge.push(block.clone(), SOMEBODY, &confirmed, true).unwrap();
     assert_eq!(push(&mut judge, &blocks[19]), Pushed::Waits);
     assert_eq!(push(&mut judge, &blocks[19]), Pushed::Passed, "it has come before");
     assert_eq!(push(&mut judge, &blocks[25]), Pushed::Ended(ValidationResult::FailureEntityUnusableOutOfSync));
