@@ -55,7 +55,10 @@ impl Readable for Challenge {
         let bytes = source.need_bytes("data")?;
         let challenge = bytes.as_ref().try_into().map(Challenge);
         challenge.map_err(|_| {
-            ReadError::Argument("challenge must be 64 bytes: others could be signatures of pushes".to_owned())
+            ReadError::Argument(
+                "challenge must be 64 bytes: with the signature of another, one could push in this node's name"
+                    .to_owned(),
+            )
         })
     }
 }
