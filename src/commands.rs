@@ -126,8 +126,8 @@ macro_rules! from_error {
     };
 }
 
-from_error!(StoreError => Store, NemesisError => Nemesis, PeersError => Peers, BlockError => Block, IntakeError => Intake,
-    RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
+from_error!(StoreError => Store, NemesisError => Nemesis, PeersError => Peers, BlockError => Block,
+    IntakeError => Intake, RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
     BrokenChain => Broken, Difference => Difference);
 
 /// Whether files of recorded blocks are there, without reading them: a pipe can be opened only once.

@@ -23,8 +23,8 @@ pub fn selector(reader: u8, format: Format) -> u8 {
     reader << 1 | u8::from(format == Format::Json)
 }
 
-/// What can be read, in the format and by the reader that the first byte names, is bounded, and is the same after it was
-/// written and read again in either format. Blocks that are read one after another are those that are read as a whole.
+/// What can be read, in the format and by the reader that the first byte names, is bounded, and is the same after it
+/// was written and read again in either format. Blocks that are read one after another are those that are read as a whole.
 pub fn check(data: &[u8]) -> usize {
     let Some((selector, body)) = data.split_first() else { return 0 };
     let format = if selector & JSON == 0 { Format::Binary } else { Format::Json };
