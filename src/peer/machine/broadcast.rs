@@ -33,6 +33,14 @@ impl Default for Buffer {
     }
 }
 
+#[cfg(test)]
+impl Buffer {
+    /// Transactions that wait, and their bytes.
+    pub fn load(&self) -> (usize, usize) {
+        (self.hashes.len(), self.bytes)
+    }
+}
+
 impl Peers {
     /// Takes a transaction that is to be passed on, `hash` being its own. It is signed at once. Returns whether it will be
     /// passed on; one that waits already is not taken twice.

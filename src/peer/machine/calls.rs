@@ -269,4 +269,10 @@ impl Calls {
     pub fn load(&self) -> (usize, usize, usize) {
         (self.under_way.len(), self.waiting.len(), self.bytes)
     }
+
+    /// Nodes that are kept count of.
+    #[cfg(test)]
+    pub fn targets(&self) -> usize {
+        self.targets.len()
+    }
 }

@@ -37,6 +37,14 @@ pub struct Meetings {
     open: BTreeMap<MeetingId, IpAddr>,
 }
 
+#[cfg(test)]
+impl Meetings {
+    /// How many wait.
+    pub fn count(&self) -> usize {
+        self.open.len()
+    }
+}
+
 impl Peers {
     /// A node says that it is there; `from` is the address that it comes from.
     pub fn sign_of_life(&mut self, node: &NodeInfo, from: IpAddr, now: Now, outside: &mut impl Outside) -> Meeting {

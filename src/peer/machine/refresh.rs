@@ -39,6 +39,14 @@ pub struct Refresh {
     hearsay: usize,
 }
 
+#[cfg(test)]
+impl Refresh {
+    /// Nodes that are contacted by hearsay.
+    pub fn hearsay(&self) -> usize {
+        self.hearsay
+    }
+}
+
 impl Peers {
     /// Begins a refresh.
     pub(super) fn begin_refresh(&mut self, now: Now, outside: &mut impl Outside) {
