@@ -136,6 +136,11 @@ impl Attempt {
         (Attempt { stage: Stage::Score, score: 0 }, Query::Score)
     }
 
+    /// The score of the other chain, once it is known.
+    pub fn score(&self) -> Option<i128> {
+        (!matches!(self.stage, Stage::Score)).then_some(self.score)
+    }
+
     /// Goes on with the answer to the last question.
     pub fn heard(
         &mut self,

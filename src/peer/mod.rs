@@ -8,6 +8,7 @@
 //! | [`schedule`] | the tasks that recur, and when each is due |
 //! | [`time_sync`] | network time, brought nearer to that of the others |
 //! | [`height_check`] | whether this node has the chain that the others have |
+//! | [`machine`] | what is done with all of that; [`outside`] is what it is driven through |
 //! | [`wire`] | what nodes tell each other, in bytes and JSON |
 //! | [`random`] | chance, which is handed in |
 //!
@@ -16,6 +17,7 @@
 pub mod attempt;
 pub mod experiences;
 pub mod height_check;
+pub mod machine;
 pub mod nodes;
 pub mod outside;
 pub mod random;
@@ -26,3 +28,7 @@ pub mod wire;
 
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod testing;
+
+pub use machine::{IpDetection, KnownPeer, PeerSettings, Peers};

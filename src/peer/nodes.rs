@@ -204,24 +204,32 @@ enum Group {
     Private,
 }
 
+/// Whether an address is of a private network or of this machine.
+pub fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback() || ip.is_unicast_link_local(),
+    }
+}
+
+/// The first address that a host has to itself.
+pub fn host(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+        ip => ip,
+    }
+}
+
 impl Group {
     /// Those that an address belongs to.
     fn of(ip: IpAddr) -> impl Iterator<Item = Group> {
-        let (host, network, is_private) = match ip.to_canonical() {
-            IpAddr::V4(ip) => {
-                let is_private = ip.is_private() || ip.is_loopback() || ip.is_link_local();
-                let network = Ipv4Addr::from_bits(ip.to_bits() & !0xff);
-                (IpAddr::V4(ip), IpAddr::V4(network), is_private)
-            }
-            IpAddr::V6(ip) => {
-                let is_private = ip.is_unique_local() || ip.is_loopback() || ip.is_unicast_link_local();
-                let [host, network] = [64, 80].map(|free| Ipv6Addr::from_bits(ip.to_bits() >> free << free));
-                (IpAddr::V6(host), IpAddr::V6(network), is_private)
-            }
+        let network = match ip.to_canonical() {
+            IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & !0xff)),
+            IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80)),
         };
-        let groups = match is_private {
+        let groups = match is_private(ip) {
             true => [Some(Group::Private), None],
-            false => [Some(Group::Host(host)), Some(Group::Network(network))],
+            false => [Some(Group::Host(host(ip))), Some(Group::Network(network))],
         };
         groups.into_iter().flatten()
     }
@@ -386,6 +394,11 @@ impl<T> Nodes<T> {
     /// What is known of a node.
     pub fn get(&self, node: &Address) -> Option<&Node<T>> {
         self.nodes.get(node)
+    }
+
+    /// What the caller keeps of a node.
+    pub fn about_mut(&mut self, node: &Address) -> Option<&mut T> {
+        self.nodes.get_mut(node).map(|node| &mut node.about)
     }
 
     /// Whether a node answered at the last contact.

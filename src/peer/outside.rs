@@ -55,6 +55,17 @@ pub enum Reply {
     Broken(String),
 }
 
+/// What blocks of another node turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are valid, and have replaced ours above the common one.
+    Better,
+    /// They say nothing about the node: our chain has changed meanwhile, or this node could not judge them.
+    Neutral,
+    /// They are not valid, or no better than ours.
+    Bad,
+}
+
 /// The store could not be read; whoever drives the room knows more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
@@ -133,6 +144,10 @@ pub trait Outside {
     /// Takes unconfirmed transactions of another node into the pool, as a batch. The body of its answer is handed over as it
     /// came: it was signed by the node, and is not read yet.
     fn take_unconfirmed(&mut self, body: Vec<u8>);
+
+    /// It is time to drop unconfirmed transactions that are too old, and to try to harvest. Whoever does so by a clock of
+    /// its own does nothing here.
+    fn forage(&mut self) {}
 
     /// A sign of life that waits is to be answered: with 200, or with 500 and these words.
     fn met(&mut self, meeting: MeetingId, failure: Option<String>);

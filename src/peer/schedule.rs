@@ -209,6 +209,14 @@ impl Schedule {
         }
     }
 
+    /// A task that rests is due now. One that was never begun is left as it is.
+    pub fn hasten(&mut self, task: Task, now: Duration) {
+        let timer = self.timers.iter_mut().find(|timer| timer.task == task && timer.executions > 0);
+        if let Some(due) = timer.and_then(|timer| timer.due.as_mut()) {
+            *due = now.min(*due);
+        }
+    }
+
     /// The tasks in the order of [`Task`], with what is known of their runs.
     pub fn timers(&self) -> &[Timer] {
         &self.timers

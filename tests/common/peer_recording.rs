@@ -1,4 +1,5 @@
 //! Recorded conversations of NIS1 nodes with each other.
+#![allow(dead_code)] // not every test uses everything
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -7,7 +8,7 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use nisd::codec::Format;
 use nisd::config::{Settings, load};
-use nisd::crypto::PublicKey;
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use nisd::model::Network;
 use serde_json::Value;
 
@@ -15,6 +16,10 @@ use crate::common::exchange::decode_base64;
 
 /// A request and its answer.
 pub struct Call {
+    /// Seconds since the start of the recording at which the request had arrived.
+    pub at: f64,
+    /// Milliseconds until its answer had arrived, or it was given up.
+    pub took: f64,
     pub from: String,
     pub to: String,
     pub method: String,
@@ -33,6 +38,10 @@ pub struct Recording {
     pub calls: Vec<Call>,
     /// Keys of the nodes by name.
     pub keys: BTreeMap<String, PublicKey>,
+    /// The same with the private keys, which were made for the recordings only.
+    pub pairs: BTreeMap<String, KeyPair>,
+    /// The ports at which the nodes are reached, on 127.0.0.1.
+    pub ports: BTreeMap<u16, String>,
     pub network: Network,
 }
 
@@ -46,6 +55,8 @@ impl Call {
         let header = |pair: &Value| [&pair[0], &pair[1]].map(|part| part.as_str().expect("a text").to_owned());
         let phase = row["phase"].as_u64().map(|phase| format!("phase {phase}"));
         Some(Call {
+            at: row["t"].as_f64().expect("a time"),
+            took: row["ms"].as_f64().unwrap_or_default(),
             from: text("from").expect("a name"),
             to: text("to").expect("a name"),
             method: text("method").expect("a method"),
@@ -87,7 +98,15 @@ pub fn read(folder: &Path, name: &str) -> Recording {
         PublicKey::from_hex(text).expect("a key")
     };
     let keys = nodes.iter().map(|(name, node)| (name.clone(), key(node))).collect();
-    Recording { calls, keys, network: settings(&configs).network }
+    let pair = |node: &Value| {
+        let text = [&node["privateKey"], &node["priv"]].into_iter().find_map(Value::as_str)?;
+        Some(KeyPair::new(&PrivateKey::from_hex(text).expect("a key")))
+    };
+    let pairs = nodes.iter().filter_map(|(name, node)| Some((name.clone(), pair(node)?))).collect();
+    let port = |node: &Value| [&node["publicPort"], &node["port"]].into_iter().find_map(Value::as_u64);
+    let ports =
+        nodes.iter().filter_map(|(name, node)| Some((u16::try_from(port(node)?).ok()?, name.clone()))).collect();
+    Recording { calls, keys, pairs, ports, network: settings(&configs).network }
 }
 
 /// The settings of one of the nodes; the network is that of all.

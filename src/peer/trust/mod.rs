@@ -46,6 +46,16 @@ impl Trust {
             })
     }
 
+    /// Whether [`Trust::is_due`] is worth being asked, where at most so many nodes are known.
+    pub fn may_be_due(&self, known: usize, now: Timestamp) -> bool {
+        self.is_due(known, now)
+    }
+
+    /// Whether a calculation goes on.
+    pub fn is_calculating(&self) -> bool {
+        self.calculation.is_some()
+    }
+
     /// Begins a calculation, in place of one that may be going on.
     pub fn begin(&mut self, members: Members, now: Timestamp) {
         self.since = Some((now, members.others_in_all()));

@@ -177,6 +177,21 @@ pub fn read_answer<T: Readable>(
     Ok(answer.entity)
 }
 
+/// Checks that the node which has the expected key has given an answer, and reads nothing else of it. It costs the
+/// verification of a signature.
+pub fn check_answer(
+    format: Format,
+    body: &[u8],
+    context: Context,
+    challenge: &Challenge,
+    expected: &PublicKey,
+) -> Result<(), AnswerError> {
+    match format {
+        Format::Binary => check_signer(&mut BinarySource::new(body, context), challenge, expected),
+        Format::Json => check_signer(&mut JsonSource::new(&*codec::parse(body)?, context)?, challenge, expected),
+    }
+}
+
 /// Reads what a node says of itself whose key is not known yet: it has the key that it names.
 pub fn read_introduction(
     format: Format,

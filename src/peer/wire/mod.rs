@@ -28,7 +28,7 @@ mod time;
 mod version;
 
 pub use authentication::{
-    AnswerError, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge, read_answer,
+    AnswerError, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge, check_answer, read_answer,
     read_introduction,
 };
 pub use chain::{BlockList, ChainRequest, HashChain, PartLimits, Score, ShortIds};

@@ -1,0 +1,341 @@
+//! The machine: what is done with other nodes, when, and what comes of it.
+//!
+//! It is handed the time and what came of requests, and says through [`Outside`] what it wants done. Whatever is asked of
+//! others goes through [`calls`], which bounds it; each call says what its answer is for, and what is kept of a task that
+//! waits for answers is a plain value.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`calls`] | requests under way and waiting, how many and how fast |
+//! | [`contacts`], [`refresh`] | asks nodes who they are and whom they know |
+//! | [`meetings`] | asks back those who say that they are there |
+//! | [`synchronisation`] | compares the chain with that of one partner |
+//! | [`broadcast`] | passes on blocks, transactions, and that this node is there |
+//! | [`own_address`] | finds out where others see this node, and joins the network |
+//! | [`inquiries`] | asks for heights, clocks and experiences |
+//! | [`views`] | what people and other nodes are told |
+
+pub mod broadcast;
+pub mod calls;
+pub mod contacts;
+mod inquiries;
+pub mod meetings;
+mod mishap;
+pub mod own_address;
+pub mod refresh;
+mod round;
+mod settings;
+mod synchronisation;
+mod unpinned;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use self::inquiries::LEAST_IMPORTANCE;
+pub use self::settings::{IpDetection, KnownPeer, PeerSettings};
+pub use self::unpinned::Unpinned;
+pub use self::views::{Joined, PeerView, PushResult};
+
+use self::broadcast::Buffer;
+use self::calls::{Calls, Proof, Purpose, Request};
+use self::contacts::Contacts;
+use self::meetings::Meetings;
+use self::mishap::{Mishap, words};
+use self::own_address::Joining;
+use self::refresh::Refresh;
+use self::round::Round;
+use self::synchronisation::Synchronisation;
+use super::experiences::Experiences;
+use super::height_check::HeightCheck;
+use super::nodes::{Limits, Nodes};
+use super::outside::{CallId, Now, Outside, Reply};
+use super::random::RandomSource;
+use super::schedule::{Schedule, Task};
+use super::time_sync::{Sample, TimeSync};
+use super::trust::{MAX_MEMBERS, Members, Selector, Trust};
+use super::wire::{CHALLENGE_BYTES, Challenge, NodeInfo, Query, read_answer};
+use crate::codec::Readable;
+use crate::crypto::KeyPair;
+use crate::model::{Address, Height};
+
+/// Most nodes that are asked or told the same at once, whatever the operator's limit.
+pub const MAX_PARTNERS: usize = MAX_MEMBERS;
+
+/// What is known of another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// What it says of itself.
+    pub info: NodeInfo,
+    /// The height of its chain when it was last asked for it.
+    pub height: Option<Height>,
+    /// The score of its chain when it was last asked for it.
+    pub score: Option<i128>,
+}
+
+/// How far the node has come.
+#[derive(Debug)]
+enum Phase {
+    Joining(Joining),
+    Running(Schedule),
+}
+
+impl Phase {
+    fn is_booted(&self) -> bool {
+        matches!(self, Phase::Running(_))
+    }
+
+    fn schedule_mut(&mut self) -> Option<&mut Schedule> {
+        match self {
+            Phase::Running(schedule) => Some(schedule),
+            Phase::Joining(_) => None,
+        }
+    }
+}
+
+/// All that this node has to do with others.
+pub struct Peers {
+    local: NodeInfo,
+    address: Address,
+    keys: Rc<KeyPair>,
+    settings: PeerSettings,
+    phase: Phase,
+    nodes: Nodes<About>,
+    unpinned: Vec<Unpinned>,
+    experiences: Experiences,
+    trust: Trust,
+    /// By which partners are drawn, as it was made after the last refresh.
+    selector: Selector,
+    calls: Calls,
+    contacts: Contacts,
+    refresh: Option<Refresh>,
+    meetings: Meetings,
+    synchronisation: Option<Synchronisation>,
+    buffer: Buffer,
+    signs: Round<()>,
+    addresses: Round<String>,
+    heights: Round<Height>,
+    times: Round<Sample>,
+    time_sync: TimeSync,
+    height_check: HeightCheck,
+}
+
+impl Peers {
+    /// A node that begins to join its network: `local` is what it tells of itself, and `keys` are what it proves that
+    /// with. Goes on with [`Peers::turn`].
+    pub fn new(local: NodeInfo, keys: Rc<KeyPair>, mut settings: PeerSettings, now: Now) -> Peers {
+        let address = Address::from_public_key(&local.identity.key, settings.context.network);
+        let mut nodes = Nodes::new(address, Limits::default());
+        let mut unpinned = Vec::new();
+        for peer in std::mem::take(&mut settings.known).into_iter().take(Limits::default().nodes) {
+            match peer {
+                KnownPeer::Endpoint(endpoint) => unpinned.push(Unpinned::new(endpoint)),
+                KnownPeer::Node(info) => {
+                    let node = Address::from_public_key(&info.identity.key, settings.context.network);
+                    let about = About { info, height: None, score: None };
+                    if let Err(refused) = nodes.add_pre_trusted(node, about) {
+                        log::warn!("{node} of the list of peers is left out: {refused:?}");
+                    }
+                }
+            }
+        }
+        let selector = Selector::of_partners(&Default::default(), &nodes);
+        Peers {
+            address,
+            keys,
+            settings,
+            phase: Phase::Joining(Joining::new(now.running)),
+            unpinned,
+            experiences: Experiences::new(address),
+            trust: Trust::default(),
+            selector,
+            calls: Calls::default(),
+            contacts: Contacts::default(),
+            refresh: None,
+            meetings: Meetings::default(),
+            synchronisation: None,
+            buffer: Buffer::default(),
+            signs: Round::default(),
+            addresses: Round::default(),
+            heights: Round::default(),
+            times: Round::default(),
+            time_sync: TimeSync::default(),
+            height_check: HeightCheck::default(),
+            nodes,
+            local,
+        }
+    }
+
+    /// Begins what is due, and goes on with the calculation of trust by at most so many rows
+    /// ([`super::trust::Calculation::advance`] says what one costs).
+    pub fn turn(&mut self, now: Now, rows: usize, outside: &mut impl Outside) {
+        self.join(now, outside);
+        while let Some(task) = self.phase.schedule_mut().and_then(|schedule| schedule.begin(now.running, now.time)) {
+            self.begin(task, now, outside);
+        }
+        self.calculate_trust(rows, now, outside);
+        self.calls.send(now, outside);
+    }
+
+    /// When the next turn is needed, since the start of the node, if nothing else happens before: at once where it is in
+    /// the past.
+    pub fn next_due(&self) -> Option<Duration> {
+        let phase = match &self.phase {
+            Phase::Joining(joining) => joining.next_try(),
+            Phase::Running(schedule) => schedule.next_due(),
+        };
+        let trust = self.trust.is_calculating().then_some(Duration::ZERO);
+        [phase, trust, self.calls.next_due()].into_iter().flatten().min()
+    }
+
+    /// A request has ended.
+    pub fn ended(&mut self, call: CallId, reply: Reply, now: Now, outside: &mut impl Outside) {
+        let Some(ended) = self.calls.end(call, now.running) else { return };
+        match ended.purpose {
+            Purpose::Contact(id) => self.contact_ended(id, ended, reply, now, outside),
+            Purpose::Meeting(id) => self.meeting_ended(id, ended, reply, now, outside),
+            Purpose::SignOfLife => self.sign_of_life_ended(now),
+            Purpose::FirstAddress => self.first_address_ended(reply, now),
+            Purpose::Address => self.address_ended(reply, now),
+            Purpose::Height(node) => self.height_ended(node, ended, reply, now, outside),
+            Purpose::Time(node) => self.time_ended(node, ended, reply, now, outside),
+            Purpose::Experiences(node) => self.experiences_ended(node, ended, reply, now),
+            Purpose::Synchronisation => self.synchronisation_ended(ended, reply, now, outside),
+            Purpose::Push => {}
+        }
+        self.calls.send(now, outside);
+    }
+
+    fn begin(&mut self, task: Task, now: Now, outside: &mut impl Outside) {
+        match task {
+            Task::Foraging => {
+                outside.forage();
+                self.end_task(task, true, now);
+            }
+            Task::Refresh => self.begin_refresh(now, outside),
+            Task::Broadcast => self.give_signs_of_life(now, outside),
+            Task::Synchronisation => self.synchronise(now, outside),
+            Task::PruningNodes => self.prune_nodes(now),
+            Task::CheckingHeight => self.check_height(now, outside),
+            Task::BroadcastOfBuffer => self.flush_buffer(now, outside),
+            Task::UpdatingExperiences => self.update_experiences(now, outside),
+            Task::PruningExperiences => {
+                self.experiences.prune(now.time);
+                self.end_task(task, true, now);
+            }
+            Task::TimeSynchronisation => self.synchronise_time(now, outside),
+            Task::IpDetection => self.detect_address(now, outside),
+        }
+    }
+
+    fn end_task(&mut self, task: Task, was_successful: bool, now: Now) {
+        if let Some(schedule) = self.phase.schedule_mut() {
+            schedule.end(task, was_successful, now.running, now.time);
+        }
+    }
+
+    fn prune_nodes(&mut self, now: Now) {
+        let gone = self.nodes.prune(now.running);
+        let skipped = self.nodes.dropped().count().saturating_sub(gone);
+        for dropped in self.nodes.dropped().skip(skipped) {
+            log::info!("{} is dropped: no answer for long", describe(&dropped.node.about.info, &dropped.address));
+        }
+        self.end_task(Task::PruningNodes, true, now);
+    }
+
+    /// Goes on with the calculation of trust, or begins one if it is time.
+    fn calculate_trust(&mut self, rows: usize, now: Now, outside: &mut impl Outside) {
+        if !self.trust.is_calculating() {
+            if !self.trust.may_be_due(self.nodes.len(), now.time) {
+                return;
+            }
+            let others = self.nodes.for_trust();
+            if !self.trust.is_due(others.len(), now.time) {
+                return;
+            }
+            let mut random = || outside.random();
+            let pre_trusted = self.nodes.pre_trusted();
+            let members = Members::choose(others, self.address, pre_trusted, self.trust.values(), &mut random);
+            self.trust.begin(members, now.time);
+        }
+        if !self.trust.advance(&self.experiences, rows) {
+            self.renew_selector();
+        }
+    }
+
+    fn renew_selector(&mut self) {
+        self.selector = Selector::of_partners(self.trust.values(), &self.nodes);
+    }
+
+    /// Nodes drawn by a selector.
+    fn draw(&self, selector: &Selector, random: &mut impl RandomSource) -> Vec<Address> {
+        let mut drawn = selector.several(self.settings.node_limit, random);
+        if drawn.len() > MAX_PARTNERS {
+            random.choose(&mut drawn, MAX_PARTNERS);
+            drawn.truncate(MAX_PARTNERS);
+        }
+        drawn
+    }
+
+    fn draw_by(&self, selector: &Selector, outside: &mut impl Outside) -> Vec<Address> {
+        let mut random = || outside.random();
+        self.draw(selector, &mut random)
+    }
+
+    /// Partners for what is asked or told several.
+    fn draw_partners(&self, outside: &mut impl Outside) -> Vec<NodeInfo> {
+        self.infos(self.draw_by(&self.selector, outside))
+    }
+
+    /// A partner for what is asked one.
+    fn draw_partner(&self, outside: &mut impl Outside) -> Option<NodeInfo> {
+        let drawn = self.selector.one(&mut || outside.random())?;
+        self.nodes.get(&drawn).map(|node| node.about.info.clone())
+    }
+
+    /// What is known of nodes; those that are known no more are left out.
+    fn infos(&self, nodes: Vec<Address>) -> Vec<NodeInfo> {
+        nodes.iter().filter_map(|node| self.nodes.get(node)).map(|node| node.about.info.clone()).collect()
+    }
+
+    fn address_of(&self, node: &NodeInfo) -> Address {
+        Address::from_public_key(&node.identity.key, self.settings.context.network)
+    }
+
+    /// Takes a request for a node that has to prove that it answers itself. Returns whether there was room for it.
+    fn ask(&mut self, node: &NodeInfo, query: &Query, purpose: Purpose, outside: &mut impl Outside) -> bool {
+        let challenge = new_challenge(outside);
+        let outgoing = query.request(&challenge, self.settings.format, &self.settings.chain);
+        let proof = Some(Proof { challenge, key: Some(node.identity.key) });
+        self.calls.take(Request { endpoint: node.endpoint.clone(), outgoing, purpose, proof })
+    }
+
+    /// Reads an answer of the node that was asked, and where it came from.
+    fn read_answer<T: Readable>(&self, proof: Option<Proof>, reply: Reply) -> Result<(T, IpAddr), Mishap> {
+        match (proof, reply) {
+            (Some(Proof { challenge, key: Some(key) }), Reply::Answer { body, from }) => {
+                let entity = read_answer(self.settings.format, &body, self.settings.context, &challenge, &key)?;
+                Ok((entity, from))
+            }
+            (_, reply) => Err(Mishap::of(reply, self.settings.format, self.settings.context)),
+        }
+    }
+}
+
+fn new_challenge(outside: &mut impl Outside) -> Challenge {
+    let mut challenge = [0; CHALLENGE_BYTES];
+    for part in challenge.chunks_exact_mut(size_of::<u64>()) {
+        part.copy_from_slice(&outside.random().to_le_bytes());
+    }
+    Challenge(challenge)
+}
+
+/// A node, for people: whatever name it has given itself takes one line only.
+fn describe(info: &NodeInfo, address: &Address) -> String {
+    let name = info.identity.name.as_deref().map(words).unwrap_or_default();
+    format!("{address} at {} ({name:?})", info.endpoint)
+}

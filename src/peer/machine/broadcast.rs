@@ -1,0 +1,112 @@
+//! What is passed on to partners: blocks at once, transactions in lists once a second, and signs of life.
+//!
+//! A partner that does not take what it is sent is left out for a while, and nobody else waits for it. What does not fit
+//! into the buffer is not passed on by this node; others get it by asking for what is unconfirmed.
+
+use std::collections::BTreeSet;
+
+use super::Peers;
+use super::calls::{Purpose, Request};
+use super::round::Round;
+use crate::codec::Format;
+use crate::model::{Block, Hash256, Transaction};
+use crate::peer::outside::{Now, Outside};
+use crate::peer::schedule::Task;
+use crate::peer::wire::{Endpoint, List, Message, Outgoing, SecureEntity};
+
+/// Most transactions that wait for the next list.
+pub const MAX_BUFFERED: usize = 2_000;
+/// Most bytes of them in the binary format.
+pub const MAX_BUFFERED_BYTES: usize = 1 << 20;
+
+/// Transactions that wait to be passed on.
+#[derive(Debug)]
+pub struct Buffer {
+    transactions: List<SecureEntity<Transaction>>,
+    hashes: BTreeSet<Hash256>,
+    bytes: usize,
+}
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer { transactions: List(Vec::new()), hashes: BTreeSet::new(), bytes: 0 }
+    }
+}
+
+#[cfg(test)]
+impl Buffer {
+    /// Transactions that wait, and their bytes.
+    pub fn load(&self) -> (usize, usize) {
+        (self.hashes.len(), self.bytes)
+    }
+}
+
+impl Peers {
+    /// Takes a transaction that is to be passed on, `hash` being its own. It is signed at once. Returns whether it will be
+    /// passed on; one that waits already is not taken twice.
+    pub fn queue_transaction(&mut self, transaction: Transaction, hash: Hash256) -> bool {
+        let bytes = Format::Binary.to_bytes(&transaction).len();
+        let buffer = &mut self.buffer;
+        let has_room = buffer.hashes.len() < MAX_BUFFERED && buffer.bytes + bytes <= MAX_BUFFERED_BYTES;
+        if !self.phase.is_booted() || buffer.hashes.contains(&hash) || !has_room {
+            return false;
+        }
+        buffer.bytes += bytes;
+        buffer.hashes.insert(hash);
+        let name = self.local.identity.name.clone();
+        buffer.transactions.0.push(SecureEntity::sign(transaction, &self.keys, name));
+        true
+    }
+
+    /// Passes a block on, in this node's name.
+    pub fn push_block(&mut self, block: Block, now: Now, outside: &mut impl Outside) {
+        if !self.is_booted() {
+            return;
+        }
+        let block = SecureEntity::sign(block, &self.keys, self.local.identity.name.clone());
+        self.push(&Message::PushBlock(&block), outside);
+        self.calls.send(now, outside);
+    }
+
+    /// Passes on what waits. What becomes of it at a partner is of no interest.
+    pub(super) fn flush_buffer(&mut self, now: Now, outside: &mut impl Outside) {
+        let Buffer { transactions, .. } = std::mem::take(&mut self.buffer);
+        if !transactions.0.is_empty() {
+            self.push(&Message::PushTransactions(&transactions), outside);
+        }
+        self.end_task(Task::BroadcastOfBuffer, true, now);
+    }
+
+    fn push(&mut self, message: &Message<'_>, outside: &mut impl Outside) {
+        let request = message.request(self.settings.format);
+        for partner in self.draw_partners(outside) {
+            if !self.tell(&partner.endpoint, request.clone(), Purpose::Push) {
+                log::debug!("{} is left out of {}", partner.endpoint, request.path);
+            }
+        }
+    }
+
+    /// Tells partners that this node is there.
+    pub(super) fn give_signs_of_life(&mut self, now: Now, outside: &mut impl Outside) {
+        let request = Message::SignOfLife(&self.local).request(self.settings.format);
+        let partners = self.draw_partners(outside);
+        let told =
+            partners.iter().filter(|node| self.tell(&node.endpoint, request.clone(), Purpose::SignOfLife)).count();
+        self.signs = Round::new(told);
+        if self.signs.is_over() {
+            self.end_task(Task::Broadcast, true, now);
+        }
+    }
+
+    /// A partner has taken note that this node is there, or has not.
+    pub(super) fn sign_of_life_ended(&mut self, now: Now) {
+        if self.signs.hear(Some(())).is_some() {
+            self.end_task(Task::Broadcast, true, now);
+        }
+    }
+
+    /// Takes a request to which nothing is to be proved. Returns whether there was room for it.
+    pub(super) fn tell(&mut self, endpoint: &Endpoint, outgoing: Outgoing, purpose: Purpose) -> bool {
+        self.calls.take(Request { endpoint: endpoint.clone(), outgoing, purpose, proof: None })
+    }
+}

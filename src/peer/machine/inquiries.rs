@@ -1,0 +1,146 @@
+//! What partners are asked from time to time: how high their chains are, what time it is, and what they think of others.
+
+use std::collections::BTreeSet;
+
+use super::Peers;
+use super::calls::{Ended, Purpose};
+use super::round::Round;
+use crate::model::{Address, Height};
+use crate::peer::experiences::Experience;
+use crate::peer::outside::{Now, Outside, Reply};
+use crate::peer::schedule::Task;
+use crate::peer::time_sync::Sample;
+use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, Query};
+
+/// Importance of an account from which on its node is asked for the time.
+pub const LEAST_IMPORTANCE: f64 = 0.000_25;
+
+impl Peers {
+    /// Asks partners for the heights of their chains.
+    pub(super) fn check_height(&mut self, now: Now, outside: &mut impl Outside) {
+        let partners = self.draw_partners(outside);
+        let mut asked = 0;
+        for partner in &partners {
+            let purpose = Purpose::Height(self.address_of(partner));
+            asked += usize::from(self.ask(partner, &Query::Height, purpose, outside));
+        }
+        self.heights = Round::new(asked);
+        if self.heights.is_over() {
+            self.compare_heights(&[], now, outside);
+        }
+    }
+
+    /// A partner has told the height of its chain, or has failed.
+    pub(super) fn height_ended(
+        &mut self,
+        node: Address,
+        ended: Ended,
+        reply: Reply,
+        now: Now,
+        outside: &mut impl Outside,
+    ) {
+        let height = self.read_answer::<Height>(ended.proof, reply).ok().map(|(height, _)| height);
+        if let Some(about) = self.nodes.about_mut(&node)
+            && height.is_some()
+        {
+            about.height = height;
+        }
+        if let Some(heights) = self.heights.hear(height) {
+            self.compare_heights(&heights, now, outside);
+        }
+    }
+
+    fn compare_heights(&mut self, heights: &[Height], now: Now, outside: &mut impl Outside) {
+        let own = outside.tip();
+        if let Ok(own) = own {
+            self.height_check.compare(own.height, heights.iter().max().copied());
+        }
+        self.end_task(Task::CheckingHeight, own.is_ok(), now);
+    }
+
+    /// Asks nodes of important accounts for the time.
+    pub(super) fn synchronise_time(&mut self, now: Now, outside: &mut impl Outside) {
+        let most = self.settings.time_sync_node_limit.min(super::MAX_PARTNERS);
+        let importance = |node: &Address| outside.importance(node).map_or(0.0, |importance| importance.value);
+        let important: BTreeSet<_> = self
+            .trust
+            .values()
+            .iter()
+            .map(|(node, _)| *node)
+            .filter(|node| importance(node) >= LEAST_IMPORTANCE)
+            .collect();
+        let drawn = self.selector.some_of(|node| important.contains(node), most, &mut || outside.random());
+        let mut asked = 0;
+        for node in drawn {
+            let Some(info) = self.nodes.get(&node).map(|node| node.about.info.clone()) else { continue };
+            asked += usize::from(self.ask(&info, &Query::NetworkTime, Purpose::Time(node), outside));
+        }
+        self.times = Round::new(asked);
+        if self.times.is_over() {
+            self.move_clock(&[], now, outside);
+        }
+    }
+
+    /// A node has told its time, or has failed.
+    pub(super) fn time_ended(
+        &mut self,
+        node: Address,
+        ended: Ended,
+        reply: Reply,
+        now: Now,
+        outside: &mut impl Outside,
+    ) {
+        let sent = ended.sent;
+        let answer = self.read_answer::<CommunicationTimeStamps>(ended.proof, reply);
+        let sample = answer.ok().and_then(|(stamps, _)| {
+            let importance = outside.importance(&node).ok()?.value;
+            let CommunicationTimeStamps { send: remote_sent, receive: remote_received } = stamps;
+            Some(Sample { sent, remote_received, remote_sent, received: now.millis, importance })
+        });
+        if let Some(samples) = self.times.hear(sample) {
+            self.move_clock(&samples, now, outside);
+        }
+    }
+
+    fn move_clock(&mut self, samples: &[Sample], now: Now, outside: &mut impl Outside) {
+        let Ok(accounts) = outside.important_accounts() else {
+            return self.end_task(Task::TimeSynchronisation, false, now);
+        };
+        let round = self.time_sync.round(samples, accounts, now.time);
+        // The end is noted first, by the clock by which the begin was.
+        self.end_task(Task::TimeSynchronisation, round.is_ok(), now);
+        if let Ok(round) = round
+            && round.change != 0
+        {
+            log::debug!("network time is moved by {} ms", round.change);
+            outside.shift_clock(round.change);
+        }
+    }
+
+    /// Asks a partner what it thinks of others.
+    pub(super) fn update_experiences(&mut self, now: Now, outside: &mut impl Outside) {
+        let is_asked = self.draw_partner(outside).is_some_and(|partner| {
+            let purpose = Purpose::Experiences(self.address_of(&partner));
+            self.ask(&partner, &Query::Experiences, purpose, outside)
+        });
+        if !is_asked {
+            self.end_task(Task::UpdatingExperiences, false, now);
+        }
+    }
+
+    /// A partner has told what it thinks of others, or has failed. It speaks for itself only.
+    pub(super) fn experiences_ended(&mut self, node: Address, ended: Ended, reply: Reply, now: Now) {
+        let answer = self.read_answer::<NodeExperiences>(ended.proof, reply).ok();
+        let own = answer.filter(|(told, _)| self.address_of(&told.node) == node);
+        let pairs: Option<Vec<_>> = own.map(|(told, _)| {
+            let pair = |pair: &ExperiencePair| {
+                let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+                let experience = Experience::new(count(pair.experience.successes), count(pair.experience.failures));
+                (self.address_of(&pair.node), experience)
+            };
+            told.experiences.iter().map(pair).collect()
+        });
+        let is_taken = pairs.is_some_and(|pairs| self.experiences.receive(node, &pairs, now.time).is_ok());
+        self.end_task(Task::UpdatingExperiences, is_taken, now);
+    }
+}

@@ -1,0 +1,110 @@
+//! The refresh: some nodes are contacted to see whether they are still there, and those that they tell of to come to know
+//! them.
+//!
+//! What a drawn node tells of others bounds what it can bring about: so many of them are contacted, those that are not
+//! active first, and by chance. A node that cannot be understood or reached costs only itself. States change as soon as
+//! an answer is there; partners are drawn anew when all have answered or failed.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+use super::Peers;
+use super::contacts::{Contact, Way};
+use crate::model::Address;
+use crate::peer::nodes;
+use crate::peer::outside::{Now, Outside};
+use crate::peer::random::RandomSource;
+use crate::peer::schedule::Task;
+use crate::peer::trust::Selector;
+use crate::peer::wire::NodeInfo;
+
+/// Most contacts at once.
+pub const CONTACTS_AT_ONCE: usize = 24;
+/// Most nodes of one list that are contacted.
+pub const MAX_OF_LIST: usize = 16;
+/// Most nodes that are contacted by hearsay in a refresh.
+pub const MAX_HEARSAY: usize = 100;
+/// Most nodes that have failed before and are looked at again in a refresh.
+pub const MAX_LOOKS: usize = 8;
+/// Most nodes without a key that are contacted in a refresh.
+pub const MAX_UNPINNED: usize = 100;
+
+/// A refresh that goes on.
+#[derive(Debug, Default)]
+pub struct Refresh {
+    /// Nodes that need not be contacted any more.
+    met: BTreeSet<Address>,
+    /// Contacts that wait for others to end.
+    queue: VecDeque<Contact>,
+    hearsay: usize,
+}
+
+#[cfg(test)]
+impl Refresh {
+    /// Nodes that are contacted by hearsay.
+    pub fn hearsay(&self) -> usize {
+        self.hearsay
+    }
+}
+
+impl Peers {
+    /// Begins a refresh.
+    pub(super) fn begin_refresh(&mut self, now: Now, outside: &mut impl Outside) {
+        let selector = Selector::of_all(self.trust.values(), &self.nodes);
+        let mut drawn = self.draw_by(&selector, outside);
+        for node in self.nodes.to_look_at_again(now.running, MAX_LOOKS) {
+            if !drawn.contains(&node) {
+                drawn.push(node);
+            }
+        }
+        drawn.retain(|node| self.nodes.may_be_contacted(node, now.running));
+        let infos = drawn.iter().filter_map(|node| self.nodes.get(node)).map(|node| &node.about.info);
+        let mut queue: VecDeque<_> = infos.map(|info| Contact::with(info, Way::Drawn)).collect();
+        let unpinned = self.unpinned.iter().take(MAX_UNPINNED);
+        queue.extend(unpinned.map(|unpinned| Contact::with_unknown(unpinned.endpoint.clone())));
+        self.refresh = Some(Refresh { met: drawn.into_iter().collect(), queue, hearsay: 0 });
+        self.continue_refresh(now, outside);
+    }
+
+    /// Contacts further nodes, and ends the refresh when none is left.
+    pub(super) fn continue_refresh(&mut self, now: Now, outside: &mut impl Outside) {
+        let mut under_way = self.contacts.count(Way::Drawn) + self.contacts.count(Way::Hearsay);
+        while under_way < CONTACTS_AT_ONCE
+            && let Some(refresh) = &mut self.refresh
+            && let Some(contact) = refresh.queue.pop_front()
+        {
+            under_way += usize::from(self.contact(contact, outside));
+        }
+        if under_way == 0 && self.refresh.take().is_some() {
+            self.renew_selector();
+            self.end_task(Task::Refresh, true, now);
+        }
+    }
+
+    /// A node at an address has told of others.
+    pub(super) fn hear_of(&mut self, mut others: Vec<NodeInfo>, by: IpAddr, now: Now, outside: &mut impl Outside) {
+        let mut random = || outside.random();
+        let count = others.len();
+        random.choose(&mut others, count);
+        let [first, last]: [Vec<_>; 2] = {
+            let (active, others) = others.into_iter().partition(|node| self.nodes.is_active(&self.address_of(node)));
+            [others, active]
+        };
+        let tells_of_private = nodes::is_private(by);
+        let mut contacted = 0;
+        for node in first.into_iter().chain(last) {
+            let address = self.address_of(&node);
+            let is_elsewhere = !tells_of_private && node.endpoint.address().is_some_and(nodes::is_private);
+            let may_be_met = self.nodes.may_be_contacted(&address, now.running) && node.endpoint.to_connect().is_some();
+            let Some(refresh) = &mut self.refresh else { return };
+            if contacted == MAX_OF_LIST || refresh.hearsay == MAX_HEARSAY {
+                return;
+            }
+            if may_be_met && !is_elsewhere && refresh.met.insert(address) {
+                refresh.queue.push_back(Contact::with(&node, Way::Hearsay));
+                refresh.hearsay += 1;
+                contacted += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What the machine promises, with other nodes that behave well and badly.
+
+mod broadcasting;
+mod calling;
+mod inquiring;
+mod joining;
+mod limits;
+mod meeting;
+mod refreshing;
+mod synchronising;

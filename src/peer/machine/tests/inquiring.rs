@@ -1,0 +1,139 @@
+use crate::model::{Address, Height};
+use crate::peer::experiences::LIFE;
+use crate::peer::machine::{PeerSettings, PushResult};
+use crate::peer::schedule::{Task, Timer};
+use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, pair, settings};
+use crate::peer::wire::{Experience, ExperiencePair};
+
+fn timer(scene: &Scene, task: Task) -> &Timer {
+    scene.peers.timers().iter().find(|timer| timer.task == task).expect("a timer")
+}
+
+fn pairs(numbers: impl IntoIterator<Item = usize>) -> Vec<ExperiencePair> {
+    let experience = Experience { successes: 20, failures: 1 };
+    numbers.into_iter().map(|number| ExperiencePair { node: info(number), experience }).collect()
+}
+
+#[test]
+fn a_node_counts_as_synchronised_until_its_partners_were_higher_four_times() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.run_seconds(2);
+    assert!(scene.peers.is_synchronised());
+    scene.others[1].height = 2;
+    scene.run_seconds(100);
+    assert!(scene.peers.is_synchronised());
+    scene.run_seconds(30);
+    assert!(!scene.peers.is_synchronised());
+    let heights: Vec<_> = scene.peers.known().iter().map(|view| (view.address, view.height)).collect();
+    assert!(heights.contains(&(address_of(1), Some(Height(2)))) && heights.contains(&(address_of(0), Some(Height(1)))));
+    scene.others[1].behaviour = Behaviour::Garbage;
+    scene.run_seconds(30);
+    assert!(scene.peers.is_synchronised(), "the only height that is told is no higher");
+}
+
+#[test]
+fn the_clock_follows_nodes_of_important_accounts_and_asks_no_others() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+    scene.others.iter_mut().for_each(|other| other.ahead = 700);
+    scene.fake.importances.extend([(address_of(0), 0.01), (address_of(1), 0.000_24), (address_of(2), 0.000_25)]);
+    scene.run_seconds(3);
+    let mut asked = scene.asked("/time-sync/network-time");
+    asked.sort_unstable();
+    assert_eq!(asked, [0, 2]);
+    // Two of a hundred accounts have too small a share to move it by all.
+    let [round] = scene.peers.time().rounds().collect::<Vec<_>>()[..] else { panic!("a round") };
+    assert_eq!((round.change, scene.fake.shifted), (358, 358));
+    assert_eq!(timer(&scene, Task::TimeSynchronisation).successes, 1);
+}
+
+#[test]
+fn a_round_without_samples_fails_and_moves_nothing() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.others[0].ahead = 700;
+    scene.run_seconds(3);
+    assert!(scene.asked("/time-sync/network-time").is_empty());
+    assert_eq!((timer(&scene, Task::TimeSynchronisation).failures, scene.fake.shifted), (1, 0));
+    let mut scene = Scene::new(PeerSettings { uses_network_time: false, ..settings(&[0]) }, 1);
+    scene.fake.importances.insert(address_of(0), 0.01);
+    scene.run_seconds(200);
+    assert!(scene.asked("/time-sync/network-time").is_empty(), "it was not wanted");
+}
+
+#[test]
+fn a_node_whose_clock_is_off_is_told_so() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.others[0].ahead = 9_000;
+    scene.fake.importances.insert(address_of(0), 0.01);
+    scene.run_seconds(3);
+    assert_eq!(scene.peers.time().clock_difference(), Some(9_000));
+}
+
+#[test]
+fn what_a_partner_thinks_of_others_is_taken_only_in_its_own_name() {
+    let between = |scene: &Scene, who: usize, of: usize| -> u64 {
+        scene.peers.experiences.between(&address_of(who), &address_of(of)).calls()
+    };
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.others[0].experiences = pairs([3, 4]);
+    scene.run_seconds(2);
+    assert_eq!((between(&scene, 0, 3), between(&scene, 0, 5)), (21, 0));
+    for speaks_for in [info(1), info(LOCAL)] {
+        let mut scene = Scene::new(settings(&[0]), 1);
+        scene.others[0].experiences = pairs([3, 4]);
+        scene.others[0].speaks_for = Some(speaks_for);
+        scene.run_seconds(2);
+        assert_eq!([0, 1, LOCAL].map(|who| between(&scene, who, 3)), [0, 0, 0]);
+        assert_eq!(timer(&scene, Task::UpdatingExperiences).failures, 1);
+    }
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.others[0].experiences = pairs(0..101);
+    scene.run_seconds(2);
+    assert_eq!(between(&scene, 0, 3), 0, "too many of them");
+}
+
+#[test]
+fn pushes_count_for_nodes_that_are_known_and_not_shunned() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+    scene.others[1].behaviour = Behaviour::Silent;
+    scene.others[2].behaviour = Behaviour::Broken;
+    scene.run_seconds(20);
+    let now = scene.now();
+    for number in 0..4 {
+        for result in [PushResult::Useful, PushResult::Harmful, PushResult::Neutral, PushResult::Useful] {
+            scene.peers.pushed(&pair(number).public(), result, now);
+        }
+    }
+    assert_eq!([0, 1, 2].map(|number| scene.experience(number)), [(2, 1), (2, 1), (0, 0)]);
+    let told = scene.peers.experiences(&mut || 0);
+    let told: Vec<_> =
+        told.experiences.iter().map(|pair| (pair.experience.successes, pair.experience.failures)).collect();
+    assert_eq!(told, [(2, 1), (2, 1)]);
+}
+
+#[test]
+fn own_experiences_last_a_day() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.run_seconds(1);
+    let now = scene.now();
+    scene.peers.pushed(&pair(0).public(), PushResult::Useful, now);
+    scene.run_seconds(LIFE as u64 - 3_600);
+    assert_eq!(scene.experience(0), (1, 0));
+    scene.run_seconds(8 * 3_600);
+    assert_eq!(scene.experience(0), (0, 0));
+}
+
+#[test]
+fn runs_with_the_same_seed_are_the_same_and_others_differ() {
+    let run = |seed| {
+        let mut scene = Scene::seeded(settings(&(0..20).collect::<Vec<_>>()), 60, seed);
+        for number in 0..20 {
+            scene.others[number].list = (20..60).map(info).collect();
+        }
+        scene.run_seconds(200);
+        let known: Vec<Address> = scene.peers.known().iter().map(|view| view.address).collect();
+        (scene.fake.history, known)
+    };
+    let first = run(1);
+    assert!(first.0.len() > 200, "{}", first.0.len());
+    assert!(first == run(1) && first != run(2));
+}

@@ -1,0 +1,171 @@
+use crate::codec::{Form, Writable};
+use crate::crypto::Signature;
+use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
+use crate::peer::outside::{OwnTip, Reply, Verdict};
+use crate::peer::schedule::Task;
+use crate::peer::testing::{Behaviour, Scene, address_of, info, ip_of, pair, settings, signed};
+use crate::peer::wire::{HashChain, List, Score};
+
+pub fn block(height: u64) -> Block {
+    let signer = pair(77);
+    let mut block = Block {
+        kind: BlockKind::Regular,
+        version: 0x9800_0001_u32 as i32,
+        timestamp: Timestamp(height as i32),
+        signer: signer.public(),
+        signature: None,
+        previous_hash: Hash256([1; 32]).into(),
+        height: Height(height),
+        transactions: Vec::new(),
+    };
+    block.signature = Some(signer.sign(&block.to_bytes(Form::NonVerifiable)));
+    block
+}
+
+/// A machine that has just asked its only partner for its score.
+fn comparing() -> Scene {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.others[0].behaviour = Behaviour::SilentAt("/chain/score");
+    scene.run(std::time::Duration::from_millis(850));
+    assert_eq!(last_question(&scene), "/chain/score");
+    scene.others[0].behaviour = Behaviour::Good;
+    scene
+}
+
+fn last_question(scene: &Scene) -> &'static str {
+    scene.fake.waiting.back().expect("a question").request.path
+}
+
+/// Answers the last question.
+fn answer(scene: &mut Scene, entity: impl Writable) {
+    let sent = scene.fake.waiting.pop_back().expect("a question");
+    let body = signed(&scene.others[0], &sent.request, entity);
+    scene.end(sent.call, Reply::Answer { body, from: ip_of(0) });
+}
+
+fn timer(scene: &Scene) -> (bool, u64, u64) {
+    let timer = scene.peers.timers().iter().find(|timer| timer.task == Task::Synchronisation).expect("a timer");
+    (timer.is_executing, timer.successes, timer.failures)
+}
+
+/// Goes on until blocks are to be judged.
+fn pulled() -> Scene {
+    let mut scene = comparing();
+    answer(&mut scene, Score(500));
+    assert_eq!(last_question(&scene), "/chain/last-block");
+    answer(&mut scene, block(2));
+    assert_eq!(last_question(&scene), "/chain/hashes-from");
+    answer(&mut scene, HashChain(vec![Hash256([1; 32]), Hash256([2; 32])]));
+    assert_eq!(last_question(&scene), "/chain/blocks-after");
+    answer(&mut scene, List(vec![block(2)]));
+    scene
+}
+
+#[test]
+fn blocks_of_a_better_chain_are_judged_and_the_partner_is_credited_with_the_outcome() {
+    for (verdict, experience) in [(Verdict::Better, (1, 0)), (Verdict::Bad, (0, 1)), (Verdict::Neutral, (0, 0))] {
+        let mut scene = pulled();
+        let [pulled] = &scene.fake.judged[..] else { panic!("{:?}", scene.fake.judged) };
+        assert_eq!((pulled.from, pulled.common, pulled.base), (address_of(0), Height(1), Hash256([1; 32])));
+        assert_eq!(pulled.blocks.left(), 1);
+        assert!(timer(&scene).0, "it goes on until they are judged");
+        let now = scene.now();
+        scene.peers.judged(&address_of(7), verdict, now);
+        assert!(timer(&scene).0, "that was another node's");
+        scene.peers.judged(&address_of(0), verdict, now);
+        scene.peers.judged(&address_of(0), verdict, now);
+        assert_eq!((scene.experience(0), timer(&scene).0), (experience, false), "{verdict:?}");
+        assert_eq!(scene.peers.known()[0].score, Some(500));
+    }
+}
+
+#[test]
+fn while_blocks_are_judged_no_further_synchronisation_is_begun() {
+    let mut scene = pulled();
+    scene.run_seconds(100);
+    assert_eq!(scene.asked("/chain/score").len(), 1);
+    let now = scene.now();
+    scene.peers.judged(&address_of(0), Verdict::Better, now);
+    scene.run_seconds(4);
+    assert_eq!(scene.asked("/chain/score").len(), 2, "three seconds later");
+}
+
+#[test]
+fn whoever_has_just_come_nearer_to_its_aim_need_not_rest() {
+    let mut scene = pulled();
+    let now = scene.now();
+    scene.peers.judged(&address_of(0), Verdict::Better, now);
+    scene.peers.synchronise_soon(now);
+    scene.turn();
+    assert_eq!(scene.asked("/chain/score").len(), 2);
+}
+
+#[test]
+fn a_partner_that_cheats_is_blamed() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(500));
+    answer(&mut scene, Block { signature: Some(Signature([1; 64])), ..block(2) });
+    assert_eq!((scene.experience(0), timer(&scene)), ((0, 1), (false, 1, 0)));
+}
+
+#[test]
+fn a_partner_that_cannot_be_reached_or_understood_is_not_blamed() {
+    let good = Reply::Answer { body: vec![1, 2, 3], from: ip_of(0) };
+    let refused = Reply::Refused { status: 500, body: b"no".to_vec() };
+    for reply in [Reply::Silent, Reply::Broken(String::new()), Reply::Unreachable(String::new()), refused, good] {
+        let mut scene = comparing();
+        answer(&mut scene, Score(500));
+        let sent = scene.fake.waiting.pop_back().expect("a question");
+        scene.end(sent.call, reply.clone());
+        assert_eq!((scene.experience(0), timer(&scene)), ((0, 0), (false, 0, 1)), "{reply:?}");
+        scene.run_seconds(3);
+        assert_eq!(scene.asked("/chain/score").len(), 2);
+        assert_eq!(scene.peers.active().0, [info(0)], "and its state is as it was");
+    }
+}
+
+#[test]
+fn a_partner_with_the_same_chain_is_asked_for_what_is_unconfirmed_and_one_with_a_lower_score_is_not() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(0));
+    assert_eq!(last_question(&scene), "/transactions/unconfirmed");
+    scene.answer_all();
+    assert_eq!((scene.fake.unconfirmed.len(), timer(&scene)), (1, (false, 1, 0)));
+    let mut scene = comparing();
+    scene.fake.tip = scene.fake.tip.map(|tip| OwnTip { score: 10, ..tip });
+    answer(&mut scene, Score(9));
+    assert_eq!((scene.fake.waiting.len(), timer(&scene), scene.experience(0)), (0, (false, 1, 0), (0, 0)));
+}
+
+#[test]
+fn unconfirmed_transactions_of_an_impostor_are_not_handed_over() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(0));
+    scene.others[0].behaviour = Behaviour::SignedByAnother;
+    scene.answer_all();
+    assert_eq!((scene.fake.unconfirmed.len(), timer(&scene), scene.experience(0)), (0, (false, 0, 1), (0, 0)));
+}
+
+#[test]
+fn a_store_that_cannot_be_read_ends_an_attempt_and_nobody_is_blamed() {
+    let mut scene = comparing();
+    scene.fake.tip = None;
+    answer(&mut scene, Score(500));
+    assert_eq!((timer(&scene), scene.experience(0)), ((false, 0, 1), (0, 0)));
+}
+
+#[test]
+fn attempts_are_counted_also_those_that_fail() {
+    let mut scene = comparing();
+    scene.others[0].behaviour = Behaviour::SilentAt("/chain/score");
+    scene.run_seconds(15);
+    let entries = scene.peers.experience_entries();
+    assert_eq!((entries.len(), entries[0].syncs), (1, 2));
+}
+
+#[test]
+fn without_partners_a_synchronisation_fails_at_once() {
+    let mut scene = Scene::new(settings(&[]), 0);
+    scene.run_seconds(2);
+    assert_eq!(timer(&scene), (false, 0, 1));
+}

@@ -1,0 +1,380 @@
+//! A world of other nodes for tests: what is sent to them waits until a test lets them answer, each as it behaves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::machine::{IpDetection, KnownPeer, PeerSettings, Peers};
+use super::outside::{CallId, Importance, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable};
+use super::samples::seeded;
+use super::wire::{
+    AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody, ExperiencePair, Identity, List,
+    MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
+};
+use crate::codec::{Context, Format, Writable};
+use crate::crypto::{KeyPair, PrivateKey};
+use crate::model::network::ChainParameters;
+use crate::model::{Address, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
+use crate::pool::ShortId;
+
+pub const FORMAT: Format = Format::Binary;
+
+/// A request that is not answered yet.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub call: CallId,
+    pub to: Endpoint,
+    pub request: Outgoing,
+    pub at: Duration,
+}
+
+/// What the machine has brought about.
+pub struct Fake {
+    random: Box<dyn FnMut() -> u64>,
+    calls: u64,
+    pub waiting: VecDeque<Sent>,
+    /// All requests in order: when, where to, which.
+    pub history: Vec<(Duration, String, &'static str)>,
+    pub now: Duration,
+    pub met: Vec<(MeetingId, Option<String>)>,
+    pub judged: Vec<Pulled>,
+    pub unconfirmed: Vec<Vec<u8>>,
+    pub shifted: i64,
+    pub foraged: usize,
+    pub tip: Option<OwnTip>,
+    pub hashes: Vec<Hash256>,
+    pub importances: BTreeMap<Address, f64>,
+}
+
+impl Fake {
+    pub fn new(seed: u64) -> Fake {
+        let nemesis = Hash256([1; 32]);
+        Fake {
+            random: Box::new(seeded(seed)),
+            calls: 0,
+            waiting: VecDeque::new(),
+            history: Vec::new(),
+            now: Duration::ZERO,
+            met: Vec::new(),
+            judged: Vec::new(),
+            unconfirmed: Vec::new(),
+            shifted: 0,
+            foraged: 0,
+            tip: Some(OwnTip { height: Height(1), hash: nemesis, signature: None, score: 0 }),
+            hashes: vec![nemesis],
+            importances: BTreeMap::new(),
+        }
+    }
+}
+
+impl Outside for Fake {
+    fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
+        self.calls += 1;
+        let call = CallId(self.calls);
+        self.history.push((self.now, to.to_string(), request.path));
+        self.waiting.push_back(Sent { call, to: to.clone(), request, at: self.now });
+        call
+    }
+
+    fn cancel(&mut self, call: CallId) {
+        self.waiting.retain(|sent| sent.call != call);
+    }
+
+    fn random(&mut self) -> u64 {
+        (self.random)()
+    }
+
+    fn tip(&self) -> Result<OwnTip, Unreadable> {
+        self.tip.ok_or(Unreadable)
+    }
+
+    fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, Unreadable> {
+        Ok(self.hashes.iter().skip(first.0 as usize - 1).take(most as usize).copied().collect())
+    }
+
+    fn short_ids(&self) -> Vec<ShortId> {
+        vec![7]
+    }
+
+    fn importance(&self, node: &Address) -> Result<Importance, Unreadable> {
+        self.tip()?;
+        Ok(Importance { value: self.importances.get(node).copied().unwrap_or(0.0) })
+    }
+
+    fn important_accounts(&self) -> Result<u64, Unreadable> {
+        self.tip()?;
+        Ok(100)
+    }
+
+    fn judge(&mut self, pulled: Pulled) {
+        self.judged.push(pulled);
+    }
+
+    fn take_unconfirmed(&mut self, body: Vec<u8>) {
+        self.unconfirmed.push(body);
+    }
+
+    fn forage(&mut self) {
+        self.foraged += 1;
+    }
+
+    fn met(&mut self, meeting: MeetingId, failure: Option<String>) {
+        self.met.push((meeting, failure));
+    }
+
+    fn shift_clock(&mut self, millis: i64) {
+        self.shifted += millis;
+    }
+}
+
+/// How a node behaves.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Behaviour {
+    Good,
+    Silent,
+    Unreachable,
+    Broken,
+    Status(u16, Option<&'static str>),
+    SignedByAnother,
+    OtherIdentity,
+    Garbage,
+    /// It is good, but does not answer to one path.
+    SilentAt(&'static str),
+}
+
+/// Another node.
+pub struct Other {
+    pub pair: KeyPair,
+    pub info: NodeInfo,
+    pub behaviour: Behaviour,
+    pub list: Vec<NodeInfo>,
+    /// What others are told of in its name.
+    pub experiences: Vec<ExperiencePair>,
+    pub speaks_for: Option<NodeInfo>,
+    pub height: u64,
+    pub score: i128,
+    /// By how many milliseconds its clock is ahead.
+    pub ahead: i64,
+    /// Where it sees this node.
+    pub sees: &'static str,
+}
+
+pub fn pair(number: usize) -> KeyPair {
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
+    KeyPair::new(&PrivateKey::from_seed(&seed))
+}
+
+/// A node of a number, at an address of a network of its own.
+pub fn info(number: usize) -> NodeInfo {
+    let host = format!("{}.{}.8.1", 20 + number / 200, number % 200);
+    NodeInfo {
+        identity: Identity { key: pair(number).public(), name: Some(format!("node {number}")) },
+        endpoint: Endpoint::http(host, 7890),
+        meta_data: MetaData {
+            version: Version::OWN,
+            network_id: MetaData::network_id_of(NetworkByte::TESTNET),
+            ..MetaData::default()
+        },
+    }
+}
+
+pub fn address_of(number: usize) -> Address {
+    Address::from_public_key(&pair(number).public(), NetworkByte::TESTNET)
+}
+
+pub fn ip_of(number: usize) -> IpAddr {
+    info(number).endpoint.address().expect("an address")
+}
+
+pub fn settings(known: &[usize]) -> PeerSettings {
+    let network = Network { byte: NetworkByte::TESTNET, ..Network::example() };
+    PeerSettings {
+        node_limit: 5,
+        time_sync_node_limit: 20,
+        format: FORMAT,
+        uses_network_time: true,
+        ip_detection: IpDetection::Required,
+        chain: ChainParameters::after_all_forks(),
+        context: Context::of(&network),
+        known: known.iter().map(|number| KnownPeer::Node(info(*number))).collect(),
+    }
+}
+
+pub const LOCAL: usize = 9_999;
+
+/// A machine among other nodes.
+pub struct Scene {
+    pub peers: Peers,
+    pub fake: Fake,
+    pub others: Vec<Other>,
+    pub now: Duration,
+}
+
+impl Scene {
+    /// A machine whose list has some of the other nodes, which are all good.
+    pub fn new(settings: PeerSettings, others: usize) -> Scene {
+        Scene::seeded(settings, others, 1)
+    }
+
+    pub fn seeded(settings: PeerSettings, others: usize, seed: u64) -> Scene {
+        let start = at(Duration::ZERO);
+        let others = (0..others).map(|number| Other {
+            pair: pair(number),
+            info: info(number),
+            behaviour: Behaviour::Good,
+            list: Vec::new(),
+            experiences: Vec::new(),
+            speaks_for: None,
+            height: 1,
+            score: 0,
+            ahead: 0,
+            sees: "30.0.0.1",
+        });
+        Scene {
+            peers: Peers::new(info(LOCAL), Rc::new(pair(LOCAL)), settings, start),
+            fake: Fake::new(seed),
+            others: others.collect(),
+            now: Duration::ZERO,
+        }
+    }
+
+    pub fn now(&self) -> Now {
+        at(self.now)
+    }
+
+    pub fn turn(&mut self) {
+        self.fake.now = self.now;
+        self.peers.turn(at(self.now), 1_000, &mut self.fake);
+    }
+
+    /// Lets the oldest request that waits be answered as the node that was asked behaves.
+    pub fn answer_one(&mut self) -> bool {
+        let Some(sent) = self.fake.waiting.pop_front() else { return false };
+        let reply = self.reply(&sent);
+        self.end(sent.call, reply);
+        true
+    }
+
+    /// Ends a request as a test wants it.
+    pub fn end(&mut self, call: CallId, reply: Reply) {
+        self.fake.now = self.now;
+        self.peers.ended(call, reply, at(self.now), &mut self.fake);
+    }
+
+    /// Lets all be answered, those that follow too. Who is silent stays so.
+    pub fn answer_all(&mut self) {
+        for _ in 0..10_000 {
+            let is_silent = |sent: &Sent| matches!(self.reply(sent), Reply::Silent);
+            let Some(place) = self.fake.waiting.iter().position(|sent| !is_silent(sent)) else { return };
+            let sent = self.fake.waiting.remove(place).expect("a request");
+            let reply = self.reply(&sent);
+            self.end(sent.call, reply);
+        }
+        panic!("it never ends");
+    }
+
+    /// Lets time pass; every request is answered at once, and those who are silent are given up after ten seconds.
+    pub fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.turn();
+            self.answer_all();
+            let given_up = self.fake.waiting.front().map(|sent| sent.at + Duration::from_secs(10));
+            if let Some(sent) = self.fake.waiting.front().filter(|_| given_up.is_some_and(|end| end <= self.now)) {
+                let call = sent.call;
+                self.fake.waiting.pop_front();
+                self.end(call, Reply::Silent);
+                continue;
+            }
+            let next = [self.peers.next_due(), given_up].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+        }
+        self.now = end;
+    }
+
+    pub fn run_seconds(&mut self, seconds: u64) {
+        self.run(Duration::from_secs(seconds));
+    }
+
+    /// Requests that were sent to a path, the number of the node asked.
+    pub fn asked(&self, path: &str) -> Vec<usize> {
+        let asked = self.fake.history.iter().filter(|(_, _, other)| *other == path);
+        asked
+            .filter_map(|(_, to, _)| self.others.iter().position(|other| other.info.endpoint.to_string() == *to))
+            .collect()
+    }
+
+    pub fn state(&self, number: usize) -> Option<super::nodes::State> {
+        self.peers.known().iter().find(|view| view.address == address_of(number)).map(|view| view.state)
+    }
+
+    pub fn experience(&self, number: usize) -> (u64, u64) {
+        let known = self.peers.known();
+        let view = known.iter().find(|view| view.address == address_of(number)).expect("a node");
+        (view.experience.successes(), view.experience.failures())
+    }
+
+    /// What a node says to a request.
+    pub fn reply(&self, sent: &Sent) -> Reply {
+        let Some(other) = self.others.iter().find(|other| other.info.endpoint == sent.to) else {
+            return Reply::Unreachable("nobody listens".to_owned());
+        };
+        let from = other.info.endpoint.address().expect("an address");
+        let body = match &other.behaviour {
+            Behaviour::Silent => return Reply::Silent,
+            Behaviour::SilentAt(path) if *path == sent.request.path => return Reply::Silent,
+            Behaviour::Unreachable => return Reply::Unreachable("refused".to_owned()),
+            Behaviour::Broken => return Reply::Broken("reset".to_owned()),
+            Behaviour::Status(status, message) => {
+                let body = FORMAT.to_bytes(&ErrorBody::new(*status, *message, Timestamp(1)));
+                return Reply::Refused { status: *status, body };
+            }
+            Behaviour::Garbage => vec![1, 2, 3],
+            _ => self.good_answer(other, &sent.request),
+        };
+        Reply::Answer { body, from }
+    }
+
+    fn good_answer(&self, other: &Other, request: &Outgoing) -> Vec<u8> {
+        let info = match other.behaviour {
+            Behaviour::OtherIdentity => info(5_555),
+            _ => other.info.clone(),
+        };
+        let remote = at(self.now).millis + other.ahead;
+        match request.path {
+            "/node/cysm" => FORMAT.to_bytes(&Endpoint::http(other.sees, 1)),
+            "/node/info" => signed(other, request, info),
+            "/node/peer-list/active" => signed(other, request, NodeList(other.list.clone())),
+            "/node/experiences" => {
+                let node = other.speaks_for.clone().unwrap_or(info);
+                signed(other, request, NodeExperiences { node, experiences: other.experiences.clone() })
+            }
+            "/chain/height" => signed(other, request, Height(other.height)),
+            "/chain/score" => signed(other, request, Score(other.score)),
+            "/time-sync/network-time" => {
+                signed(other, request, CommunicationTimeStamps { send: remote, receive: remote })
+            }
+            "/transactions/unconfirmed" => signed(other, request, List::<Transaction>(Vec::new())),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The answer of a node with the signature of the challenge that ends a request.
+pub fn signed(other: &Other, request: &Outgoing, entity: impl Writable) -> Vec<u8> {
+    let bytes = request.body.last_chunk::<64>().expect("a challenge");
+    let signature = match other.behaviour {
+        Behaviour::SignedByAnother => Challenge(*bytes).sign(&pair(5_555)),
+        _ => Challenge(*bytes).sign(&other.pair),
+    };
+    FORMAT.to_bytes(&AuthenticatedResponse { entity, signature })
+}
+
+/// The present, so long after the start of the node.
+pub fn at(running: Duration) -> Now {
+    let millis = 1_000_000_000 + running.as_millis() as i64;
+    Now { running, time: Timestamp((millis / 1_000) as i32), millis }
+}
