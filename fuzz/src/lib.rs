@@ -21,6 +21,7 @@ pub mod json_transaction_and_block;
 pub mod key_files;
 pub mod lax_json;
 pub mod lists;
+pub mod peer_machine;
 pub mod pieces;
 pub mod response;
 pub mod sockjs_payload;
@@ -34,7 +35,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 19] = [
+pub const TARGETS: [(&str, Check); 20] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -54,4 +55,5 @@ pub const TARGETS: [(&str, Check); 19] = [
     ("lists", lists::check),
     ("sockjs_payload", sockjs_payload::check),
     ("sockjs_sessions", sockjs_sessions::check),
+    ("peer_machine", peer_machine::check),
 ];
