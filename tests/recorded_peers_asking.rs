@@ -19,7 +19,9 @@ use nisd::codec::{Context, Format};
 use nisd::crypto::Signature;
 use nisd::model::{Address, Hash256, Height, Timestamp};
 use nisd::peer::nodes::State;
-use nisd::peer::outside::{CallId, Importance, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict};
+use nisd::peer::outside::{
+    CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
+};
 use nisd::peer::wire::{
     AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Outgoing, Version,
 };
@@ -172,6 +174,8 @@ impl Outside for Others {
     fn take_unconfirmed(&mut self, _: Vec<u8>) {}
 
     fn met(&mut self, _: MeetingId, _: Option<String>) {}
+
+    fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
 
     fn shift_clock(&mut self, _: i64) {}
 }

@@ -40,6 +40,7 @@ fn main() {
     websocket();
     stomp();
     sockjs();
+    peers();
     lax_json();
     entities(&vectors);
     let chain = blocks(&fs::read(tiny.join("blocks.bin")).expect("a recorded chain"));
@@ -229,6 +230,32 @@ fn sockjs() {
         record(Act::Wait, 0, 0, "\u{6}"),
     ];
     seeds.add("busy", &busy.join(&SEPARATOR));
+}
+
+fn peers() {
+    use nisd_fuzz::peer_machine::Event;
+    let seeds = Seeds::of("peer_machine");
+    let step = |event: Event, with: u8| {
+        Event::ALL.iter().position(|other| *other == event).expect("an event") as u8 | with << 4
+    };
+    let join = [vec![step(Event::Pass, 0)], vec![step(Event::Answer, 5); 4], vec![step(Event::Pass, 2)]].concat();
+    let tasks = [vec![step(Event::Answer, 3); 20], vec![step(Event::Pass, 3)], vec![step(Event::Answer, 2); 20]].concat();
+    let behind = vec![step(Event::Judge, 0), step(Event::Pass, 1), step(Event::Push, 0), step(Event::Block, 0)];
+    // Three listed nodes, the second without its key; binary and JSON.
+    for (name, settings) in [("binary", 0x30), ("json", 0x31), ("without-address", 0x32)] {
+        seeds.add(name, &[vec![settings], join.clone(), tasks.clone(), behind.clone(), tasks.clone()].concat());
+    }
+    let alone = [step(Event::Pass, 0), step(Event::Greet, 2), step(Event::Answer, 0), step(Event::Pass, 2)];
+    seeds.add("alone", &[&[0x00][..], &alone, &tasks].concat());
+    let bad = [
+        [step(Event::Spoilt, 3), 30, 1].to_vec(),
+        [step(Event::Cut, 3), 30].to_vec(),
+        [step(Event::Fail, 0), 1].to_vec(),
+        [step(Event::Long, 0), 200].to_vec(),
+        vec![step(Event::Height, 0), step(Event::Store, 1), step(Event::Grow, 3)],
+    ];
+    let bad = bad.concat();
+    seeds.add("bad", &[&[0x70][..], &join, &bad, &tasks, &bad, &bad, &[step(Event::Pass, 6)], &tasks, &bad].concat());
 }
 
 fn stomp() {

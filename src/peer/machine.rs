@@ -36,7 +36,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub use self::inquiries::LEAST_IMPORTANCE;
+pub use self::inquiries::{LEAST_IMPORTANCE, Largest};
 pub use self::settings::{IpDetection, KnownPeer, PeerSettings};
 pub use self::unpinned::Unpinned;
 pub use self::views::{Joined, PeerView, PushResult};
@@ -44,6 +44,7 @@ pub use self::views::{Joined, PeerView, PushResult};
 use self::broadcast::Buffer;
 use self::calls::{Calls, Proof, Purpose, Request};
 use self::contacts::Contacts;
+use self::inquiries::Inquiry;
 use self::meetings::Meetings;
 use self::mishap::{Mishap, words};
 use self::own_address::Joining;
@@ -120,6 +121,7 @@ pub struct Peers {
     addresses: Round<String>,
     heights: Round<Height>,
     times: Round<Sample>,
+    inquiry: Option<Inquiry>,
     time_sync: TimeSync,
     height_check: HeightCheck,
 }
@@ -163,6 +165,7 @@ impl Peers {
             addresses: Round::default(),
             heights: Round::default(),
             times: Round::default(),
+            inquiry: None,
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
             nodes,
@@ -181,8 +184,8 @@ impl Peers {
         self.calls.send(now, outside);
     }
 
-    /// When the next turn is needed, since the start of the node, if nothing else happens before: at once where it is in
-    /// the past.
+    /// When the next turn is needed, since the start of the node: at once where it is in the past. Anything that happens
+    /// before may bring it forward.
     pub fn next_due(&self) -> Option<Duration> {
         let phase = match &self.phase {
             Phase::Joining(joining) => joining.next_try(),
@@ -201,6 +204,7 @@ impl Peers {
             Purpose::SignOfLife => self.sign_of_life_ended(now),
             Purpose::FirstAddress => self.first_address_ended(reply, now),
             Purpose::Address => self.address_ended(reply, now),
+            Purpose::LargestHeight => self.largest_height_ended(ended, reply, outside),
             Purpose::Height(node) => self.height_ended(node, ended, reply, now, outside),
             Purpose::Time(node) => self.time_ended(node, ended, reply, now, outside),
             Purpose::Experiences(node) => self.experiences_ended(node, ended, reply, now),
@@ -250,7 +254,8 @@ impl Peers {
     /// Goes on with the calculation of trust, or begins one if it is time.
     fn calculate_trust(&mut self, rows: usize, now: Now, outside: &mut impl Outside) {
         if !self.trust.is_calculating() {
-            if !self.trust.may_be_due(self.nodes.len(), now.time) {
+            // Trust is calculated for some of the known nodes, or all: most turns need not look which.
+            if !self.trust.is_due(self.nodes.len(), now.time) {
                 return;
             }
             let others = self.nodes.for_trust();

@@ -30,6 +30,11 @@ pub struct CallId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MeetingId(pub u64);
 
+/// Number of a question for the largest height of partners, on whose answer any number of callers may wait. Never used
+/// twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InquiryId(pub u64);
+
 /// What came of a request to another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -151,6 +156,10 @@ pub trait Outside {
 
     /// A sign of life that waits is to be answered: with 200, or with 500 and these words.
     fn met(&mut self, meeting: MeetingId, failure: Option<String>);
+
+    /// The largest height that a partner has told, or that of the nemesis block if none did, is to be told to all who
+    /// wait for it.
+    fn tell_largest_height(&mut self, inquiry: InquiryId, height: Height);
 
     /// Network time is to change by so many milliseconds.
     fn shift_clock(&mut self, millis: i64);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::machine::{IpDetection, KnownPeer, PeerSettings, Peers};
-use super::outside::{CallId, Importance, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable};
+use super::outside::{CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable};
 use super::samples::seeded;
 use super::wire::{
     AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody, ExperiencePair, Identity, List,
@@ -42,6 +42,7 @@ pub struct Fake {
     pub unconfirmed: Vec<Vec<u8>>,
     pub shifted: i64,
     pub foraged: usize,
+    pub heights: Vec<(InquiryId, Height)>,
     pub tip: Option<OwnTip>,
     pub hashes: Vec<Hash256>,
     pub importances: BTreeMap<Address, f64>,
@@ -61,6 +62,7 @@ impl Fake {
             unconfirmed: Vec::new(),
             shifted: 0,
             foraged: 0,
+            heights: Vec::new(),
             tip: Some(OwnTip { height: Height(1), hash: nemesis, signature: None, score: 0 }),
             hashes: vec![nemesis],
             importances: BTreeMap::new(),
@@ -121,6 +123,10 @@ impl Outside for Fake {
 
     fn met(&mut self, meeting: MeetingId, failure: Option<String>) {
         self.met.push((meeting, failure));
+    }
+
+    fn tell_largest_height(&mut self, inquiry: InquiryId, height: Height) {
+        self.heights.push((inquiry, height));
     }
 
     fn shift_clock(&mut self, millis: i64) {

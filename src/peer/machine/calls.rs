@@ -57,6 +57,8 @@ pub enum Purpose {
     Address,
     /// Asks for the height of a chain.
     Height(Address),
+    /// Asks for the height of a chain because somebody wants to know the largest.
+    LargestHeight,
     /// Asks for a clock.
     Time(Address),
     /// Asks what a partner thinks of others.

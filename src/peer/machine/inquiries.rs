@@ -7,13 +7,29 @@ use super::calls::{Ended, Purpose};
 use super::round::Round;
 use crate::model::{Address, Height};
 use crate::peer::experiences::Experience;
-use crate::peer::outside::{Now, Outside, Reply};
+use crate::peer::outside::{InquiryId, Now, Outside, Reply};
 use crate::peer::schedule::Task;
 use crate::peer::time_sync::Sample;
 use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, Query};
 
 /// Importance of an account from which on its node is asked for the time.
 pub const LEAST_IMPORTANCE: f64 = 0.000_25;
+
+/// A question for the largest height of partners.
+#[derive(Debug)]
+pub struct Inquiry {
+    id: InquiryId,
+    round: Round<Height>,
+}
+
+/// The largest height of partners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Largest {
+    /// Nobody is there to be asked.
+    Known(Height),
+    /// They were asked.
+    Asked(InquiryId),
+}
 
 impl Peers {
     /// Asks partners for the heights of their chains.
@@ -56,6 +72,34 @@ impl Peers {
             self.height_check.compare(own.height, heights.iter().max().copied());
         }
         self.end_task(Task::CheckingHeight, own.is_ok(), now);
+    }
+
+    /// Somebody wants to know the largest height of partners. [`Outside::tell_largest_height`] tells it, later and once.
+    /// Whoever asks while others wait waits with them, so that callers cannot make this node ask more.
+    pub fn largest_height(&mut self, now: Now, outside: &mut impl Outside) -> Largest {
+        if let Some(inquiry) = &self.inquiry
+            && !inquiry.round.is_over()
+        {
+            return Largest::Asked(inquiry.id);
+        }
+        let id = InquiryId(self.inquiry.as_ref().map_or(1, |former| former.id.0 + 1));
+        let partners = self.draw_partners(outside);
+        let mut asked = 0;
+        for partner in &partners {
+            asked += usize::from(self.ask(partner, &Query::Height, Purpose::LargestHeight, outside));
+        }
+        self.inquiry = Some(Inquiry { id, round: Round::new(asked) });
+        self.calls.send(now, outside);
+        if asked == 0 { Largest::Known(Height::NEMESIS) } else { Largest::Asked(id) }
+    }
+
+    pub(super) fn largest_height_ended(&mut self, ended: Ended, reply: Reply, outside: &mut impl Outside) {
+        let height = self.read_answer::<Height>(ended.proof, reply).ok().map(|(height, _)| height);
+        if let Some(Inquiry { id, round }) = &mut self.inquiry
+            && let Some(heights) = round.hear(height)
+        {
+            outside.tell_largest_height(*id, heights.into_iter().max().unwrap_or(Height::NEMESIS));
+        }
     }
 
     /// Asks nodes of important accounts for the time.

@@ -22,6 +22,8 @@ use crate::peer::wire::NodeInfo;
 pub const CONTACTS_AT_ONCE: usize = 24;
 /// Most nodes of one list that are contacted.
 pub const MAX_OF_LIST: usize = 16;
+/// Most nodes of one list that are looked at, by chance. NIS1 seldom tells of more than a dozen.
+pub const MAX_LOOKED_AT: usize = 128;
 /// Most nodes that are contacted by hearsay in a refresh.
 pub const MAX_HEARSAY: usize = 100;
 /// Most nodes that have failed before and are looked at again in a refresh.
@@ -84,8 +86,8 @@ impl Peers {
     /// A node at an address has told of others.
     pub(super) fn hear_of(&mut self, mut others: Vec<NodeInfo>, by: IpAddr, now: Now, outside: &mut impl Outside) {
         let mut random = || outside.random();
-        let count = others.len();
-        random.choose(&mut others, count);
+        random.choose(&mut others, MAX_LOOKED_AT);
+        others.truncate(MAX_LOOKED_AT);
         let [first, last]: [Vec<_>; 2] = {
             let (active, others) = others.into_iter().partition(|node| self.nodes.is_active(&self.address_of(node)));
             [others, active]

@@ -46,11 +46,6 @@ impl Trust {
             })
     }
 
-    /// Whether [`Trust::is_due`] is worth being asked, where at most so many nodes are known.
-    pub fn may_be_due(&self, known: usize, now: Timestamp) -> bool {
-        self.is_due(known, now)
-    }
-
     /// Whether a calculation goes on.
     pub fn is_calculating(&self) -> bool {
         self.calculation.is_some()

@@ -1,6 +1,7 @@
 use crate::model::{Address, Height};
 use crate::peer::experiences::LIFE;
-use crate::peer::machine::{PeerSettings, PushResult};
+use crate::peer::machine::{Largest, PeerSettings, PushResult};
+use crate::peer::outside::InquiryId;
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, pair, settings};
 use crate::peer::wire::{Experience, ExperiencePair};
@@ -29,6 +30,25 @@ fn a_node_counts_as_synchronised_until_its_partners_were_higher_four_times() {
     scene.others[1].behaviour = Behaviour::Garbage;
     scene.run_seconds(30);
     assert!(scene.peers.is_synchronised(), "the only height that is told is no higher");
+}
+
+#[test]
+fn the_largest_height_of_partners_is_asked_once_for_all_who_want_to_know_it() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+    scene.run_seconds(1);
+    (scene.others[1].height, scene.others[2].behaviour) = (7, Behaviour::Garbage);
+    scene.fake.history.clear();
+    let now = scene.now();
+    let ask = |scene: &mut Scene| scene.peers.largest_height(now, &mut scene.fake);
+    assert_eq!([ask(&mut scene), ask(&mut scene)], [Largest::Asked(InquiryId(1)); 2]);
+    scene.answer_all();
+    assert_eq!((scene.asked("/chain/height").len(), &scene.fake.heights[..]), (3, &[(InquiryId(1), Height(7))][..]));
+    assert_eq!(ask(&mut scene), Largest::Asked(InquiryId(2)));
+    scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Broken);
+    scene.answer_all();
+    assert_eq!(scene.fake.heights[1], (InquiryId(2), Height(1)));
+    let mut alone = Scene::new(settings(&[]), 0);
+    assert_eq!(ask(&mut alone), Largest::Known(Height(1)));
 }
 
 #[test]

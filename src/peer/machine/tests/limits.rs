@@ -49,6 +49,7 @@ enum Event {
         verdict: usize,
     },
     Block,
+    WantHeight,
     Transaction {
         number: usize,
     },
@@ -74,6 +75,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..OTHERS, 0_usize..3).prop_map(|(node, result)| Event::Push { node, result }),
         2 => (0..OTHERS, 0_usize..3).prop_map(|(node, verdict)| Event::Judge { node, verdict }),
         1 => Just(Event::Block),
+        1 => Just(Event::WantHeight),
         1 => (0_usize..50).prop_map(|number| Event::Transaction { number }),
         1 => (0_u64..5).prop_map(|by| Event::Grow { by }),
         1 => any::<bool>().prop_map(|fails| Event::StoreFails { fails }),
@@ -151,6 +153,9 @@ fn happen(scene: &mut Scene, event: Event) {
             let verdict = [Verdict::Better, Verdict::Neutral, Verdict::Bad][verdict];
             let node = scene.fake.judged.pop().map_or(address_of(node), |pulled| pulled.from);
             scene.peers.judged(&node, verdict, now);
+        }
+        Event::WantHeight => {
+            scene.peers.largest_height(now, &mut scene.fake);
         }
         Event::Block => scene.peers.push_block(block(9), now, &mut scene.fake),
         Event::Transaction { number } => {

@@ -1,0 +1,357 @@
+//! The machine of the room of other nodes: answers of any kind in any order, callers, and time.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use nisd::codec::{Context, Form, Format, Writable};
+use nisd::crypto::{KeyPair, PrivateKey};
+use nisd::model::{Address, Block, BlockKind, Hash256, Height, Network, NetworkByte, Timestamp};
+use nisd::peer::machine::calls::{MAX_BYTES, MAX_LATEST, MAX_UNDER_WAY};
+use nisd::peer::machine::{IpDetection, KnownPeer, PeerSettings, PushResult};
+use nisd::peer::outside::{
+    CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
+};
+use nisd::peer::wire::{
+    AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, Experience, ExperiencePair, HashChain,
+    Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
+};
+use nisd::peer::Peers;
+
+/// Steps of a script.
+const MAX_STEPS: usize = 400;
+/// Other nodes. The last of them is this node itself.
+const OTHERS: usize = 8;
+/// Times that pass, in milliseconds.
+const PAUSES: [u64; 8] = [1, 20, 200, 1_000, 3_000, 11_000, 61_000, 3_601_000];
+
+/// What an input can have happen. The low half of a byte names it; the high half, and further bytes, say with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time passes.
+    Pass,
+    /// The oldest request is answered well.
+    Answer,
+    /// A list, blocks or the like of the length that a further byte says.
+    Long,
+    /// The oldest request is answered well, but for a byte: two further ones say which, and how it differs.
+    Spoilt,
+    /// A good answer is cut short.
+    Cut,
+    /// The request that a further byte names fails.
+    Fail,
+    /// A node says that it is there.
+    Greet,
+    Judge,
+    Push,
+    Block,
+    Height,
+    /// Our chain grows.
+    Grow,
+    /// The store fails, or works again.
+    Store,
+}
+
+impl Event {
+    /// All of them; an input names one by its place.
+    pub const ALL: [Event; 13] = [
+        Event::Pass,
+        Event::Answer,
+        Event::Long,
+        Event::Spoilt,
+        Event::Cut,
+        Event::Fail,
+        Event::Greet,
+        Event::Judge,
+        Event::Push,
+        Event::Block,
+        Event::Height,
+        Event::Grow,
+        Event::Store,
+    ];
+}
+
+/// Nothing panics, no limit is exceeded, and no request is taken for one that was not sent. Returns the number of tasks
+/// that were ended well.
+pub fn check(data: &[u8]) -> usize {
+    let Some((settings, script)) = data.split_first() else { return 0 };
+    let mut scene = Scene::new(*settings);
+    let mut script = script.iter().copied();
+    for _ in 0..MAX_STEPS {
+        let Some(byte) = script.next() else { break };
+        let event = Event::ALL[usize::from(byte & 0xf) % Event::ALL.len()];
+        scene.happen(event, usize::from(byte >> 4), &mut script);
+        scene.check_limits();
+    }
+    scene.peers.timers().iter().map(|timer| timer.successes as usize).sum()
+}
+
+struct World {
+    format: Format,
+    random: u64,
+    calls: u64,
+    waiting: VecDeque<(CallId, Endpoint, Outgoing)>,
+    judging: Vec<Address>,
+    tip: Option<OwnTip>,
+}
+
+struct Scene {
+    peers: Peers,
+    world: World,
+    now: Duration,
+}
+
+fn pairs() -> &'static [KeyPair] {
+    static PAIRS: OnceLock<Vec<KeyPair>> = OnceLock::new();
+    PAIRS.get_or_init(|| (0..OTHERS).map(|node| KeyPair::new(&PrivateKey::from_seed(&[node as u8; 32]))).collect())
+}
+
+fn ip(node: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(20, node as u8, 1, 1))
+}
+
+fn info(node: usize) -> NodeInfo {
+    NodeInfo {
+        identity: Identity { key: pairs()[node % OTHERS].public(), name: None },
+        endpoint: Endpoint::http(ip(node % OTHERS).to_string(), 7890),
+        meta_data: MetaData {
+            version: Version::OWN,
+            network_id: MetaData::network_id_of(NetworkByte::TESTNET),
+            ..MetaData::default()
+        },
+    }
+}
+
+fn address(node: usize) -> Address {
+    Address::from_public_key(&pairs()[node % OTHERS].public(), NetworkByte::TESTNET)
+}
+
+/// A block on top of the first.
+fn block(height: u64) -> Block {
+    let mut block = Block {
+        kind: BlockKind::Regular,
+        version: 0x9800_0001_u32 as i32,
+        timestamp: Timestamp(1),
+        signer: pairs()[0].public(),
+        signature: None,
+        previous_hash: Hash256([1; 32]).into(),
+        height: Height(height),
+        transactions: Vec::new(),
+    };
+    block.signature = Some(pairs()[0].sign(&block.to_bytes(Form::NonVerifiable)));
+    block
+}
+
+impl Scene {
+    fn new(settings: u8) -> Scene {
+        let network = Network { byte: NetworkByte::TESTNET, ..Network::example() };
+        let format = if settings & 1 == 0 { Format::Binary } else { Format::Json };
+        let detection = [IpDetection::Required, IpDetection::Optional, IpDetection::Disabled, IpDetection::Optional];
+        let listed = (0..usize::from(settings >> 4) % OTHERS).map(|node| match node {
+            1 => KnownPeer::Endpoint(info(node).endpoint),
+            _ => KnownPeer::Node(info(node)),
+        });
+        let settings = PeerSettings {
+            node_limit: 3,
+            time_sync_node_limit: 3,
+            format,
+            uses_network_time: true,
+            ip_detection: detection[usize::from(settings >> 1 & 3)],
+            chain: network.chain.clone(),
+            context: Context::of(&network),
+            known: listed.collect(),
+        };
+        let local = info(OTHERS - 1);
+        let keys = Rc::new(KeyPair::new(&PrivateKey::from_seed(&[(OTHERS - 1) as u8; 32])));
+        let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
+        let world =
+            World { format, random: 1, calls: 0, waiting: VecDeque::new(), judging: Vec::new(), tip: Some(tip) };
+        Scene { peers: Peers::new(local, keys, settings, now(Duration::ZERO)), world, now: Duration::ZERO }
+    }
+
+    fn happen(&mut self, event: Event, which: usize, script: &mut impl Iterator<Item = u8>) {
+        let time = now(self.now);
+        let mut next = || usize::from(script.next().unwrap_or_default());
+        match event {
+            Event::Pass => {
+                self.now += Duration::from_millis(PAUSES[which % PAUSES.len()]);
+                self.peers.turn(now(self.now), 1 + which, &mut self.world);
+            }
+            Event::Answer => self.answer(which, |_| {}),
+            Event::Long => {
+                let length = next();
+                self.answer(length, |_| {});
+            }
+            Event::Spoilt => {
+                let (place, change) = (next() * 3, next() as u8 | 1);
+                self.answer(which, |body| {
+                    let place = place.checked_rem(body.len()).unwrap_or(0);
+                    body.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= change);
+                });
+            }
+            Event::Cut => {
+                let length = next();
+                self.answer(which, |body| body.truncate(length));
+            }
+            Event::Fail => {
+                let place = next();
+                let call = place.checked_rem(self.world.waiting.len()).and_then(|at| self.world.waiting.remove(at));
+                // A number that was never given, where nothing waits.
+                let call = call.map_or(CallId(u64::MAX), |(call, _, _)| call);
+                let refused = |status, length| Reply::Refused { status, body: vec![which as u8; length] };
+                let reply = match which % 5 {
+                    0 => Reply::Silent,
+                    1 => Reply::Unreachable("nobody is there".to_owned()),
+                    2 => Reply::Broken("broken".to_owned()),
+                    3 => refused(503, 0),
+                    _ => refused(500, 300),
+                };
+                self.peers.ended(call, reply, time, &mut self.world);
+            }
+            Event::Greet => {
+                let from = if which > OTHERS { ip(0) } else { ip(which % OTHERS) };
+                self.peers.sign_of_life(&info(which), from, time, &mut self.world);
+            }
+            Event::Judge => {
+                let verdict = [Verdict::Better, Verdict::Neutral, Verdict::Bad][which % 3];
+                let of = self.world.judging.pop().unwrap_or_else(|| address(which));
+                self.peers.judged(&of, verdict, time);
+                self.peers.synchronise_soon(time);
+            }
+            Event::Push => {
+                let result = [PushResult::Useful, PushResult::Neutral, PushResult::Harmful][which % 3];
+                self.peers.pushed(&pairs()[which % OTHERS].public(), result, time);
+            }
+            Event::Block => self.peers.push_block(block(2), time, &mut self.world),
+            Event::Height => {
+                self.peers.largest_height(time, &mut self.world);
+            }
+            Event::Grow => {
+                if let Some(tip) = &mut self.world.tip {
+                    (tip.height, tip.score) = (Height(1 + which as u64), which as i128);
+                }
+            }
+            Event::Store => {
+                let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
+                self.world.tip = (which & 1 == 0).then_some(tip);
+            }
+        }
+    }
+
+    /// Answers the oldest request well, `size` being what is told, and changes the answer.
+    fn answer(&mut self, size: usize, change: impl FnOnce(&mut Vec<u8>)) {
+        let Some((call, to, request)) = self.world.waiting.pop_front() else { return };
+        let node = (0..OTHERS).find(|node| info(*node).endpoint == to).unwrap_or(0);
+        let mut body = self.good_answer(node, &request, size);
+        change(&mut body);
+        self.peers.ended(call, Reply::Answer { body, from: ip(node) }, now(self.now), &mut self.world);
+    }
+
+    fn good_answer(&self, node: usize, request: &Outgoing, size: usize) -> Vec<u8> {
+        let hash = |height: u64| Hash256([height as u8; 32]);
+        let experience = Experience { successes: size as u64, failures: 1 };
+        match request.path {
+            "/node/cysm" => self.world.format.to_bytes(&Endpoint::http(ip(OTHERS - 1).to_string(), 1)),
+            "/node/info" => self.signed(node, request, info(node)),
+            "/node/peer-list/active" => self.signed(node, request, NodeList((0..size).map(info).collect())),
+            "/node/experiences" => {
+                let experiences = (0..size).map(|node| ExperiencePair { node: info(node), experience }).collect();
+                self.signed(node, request, NodeExperiences { node: info(node), experiences })
+            }
+            "/chain/height" => self.signed(node, request, Height(1 + size as u64)),
+            "/chain/score" => self.signed(node, request, Score(size as i128)),
+            "/time-sync/network-time" => {
+                let time = now(self.now).millis + size as i64 * 100;
+                self.signed(node, request, CommunicationTimeStamps { send: time, receive: time })
+            }
+            "/chain/last-block" | "/block/at" => self.signed(node, request, block(2)),
+            "/chain/hashes-from" => self.signed(node, request, HashChain((1..=size as u64).map(hash).collect())),
+            "/chain/blocks-after" | "/transactions/unconfirmed" => {
+                self.signed(node, request, List((2..size as u64).map(block).collect()))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn signed(&self, node: usize, request: &Outgoing, entity: impl Writable) -> Vec<u8> {
+        let challenge = match self.world.format {
+            Format::Binary => request.body.last_chunk().copied(),
+            // The first text of the request that is as long as a challenge.
+            Format::Json => {
+                let text = String::from_utf8_lossy(&request.body);
+                let digits = text.split('"').find(|part| part.len() == 128).and_then(|part| hex::decode(part).ok());
+                digits.and_then(|bytes| bytes.try_into().ok())
+            }
+        };
+        let signature = Challenge(challenge.unwrap_or([0; 64])).sign(&pairs()[node]);
+        self.world.format.to_bytes(&AuthenticatedResponse { entity, signature })
+    }
+
+    fn check_limits(&self) {
+        let peers = &self.peers;
+        assert_eq!(peers.outstanding_calls().len(), self.world.waiting.len());
+        assert!(self.world.waiting.len() <= MAX_UNDER_WAY);
+        assert!(self.world.waiting.iter().map(|(_, _, request)| request.body.len()).sum::<usize>() <= MAX_BYTES);
+        assert!(peers.latest_calls().count() <= MAX_LATEST);
+        assert!(peers.known().len() < OTHERS, "this node is not among the others");
+        assert!(self.world.judging.len() <= 1);
+    }
+}
+
+impl Outside for World {
+    fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
+        self.calls += 1;
+        self.waiting.push_back((CallId(self.calls), to.clone(), request));
+        CallId(self.calls)
+    }
+
+    fn cancel(&mut self, call: CallId) {
+        self.waiting.retain(|(other, _, _)| *other != call);
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random
+    }
+
+    fn tip(&self) -> Result<OwnTip, Unreadable> {
+        self.tip.ok_or(Unreadable)
+    }
+
+    fn hashes_from(&self, _: Height, _: u64) -> Result<Vec<Hash256>, Unreadable> {
+        self.tip.map(|tip| vec![tip.hash]).ok_or(Unreadable)
+    }
+
+    fn short_ids(&self) -> Vec<i64> {
+        vec![1, -1]
+    }
+
+    fn importance(&self, _: &Address) -> Result<Importance, Unreadable> {
+        self.tip.map(|_| Importance { value: 0.1 }).ok_or(Unreadable)
+    }
+
+    fn important_accounts(&self) -> Result<u64, Unreadable> {
+        self.tip.map(|tip| tip.height.0 - 1).ok_or(Unreadable)
+    }
+
+    fn judge(&mut self, mut pulled: Pulled) {
+        let network = Network::example();
+        while pulled.blocks.next(Context::of(&network)).is_some() {}
+        self.judging = vec![pulled.from];
+    }
+
+    fn take_unconfirmed(&mut self, _: Vec<u8>) {}
+
+    fn met(&mut self, _: MeetingId, _: Option<String>) {}
+
+    fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
+
+    fn shift_clock(&mut self, _: i64) {}
+}
+
+fn now(running: Duration) -> Now {
+    let millis = 1_000_000_000 + running.as_millis() as i64;
+    Now { running, time: Timestamp((millis / 1_000) as i32), millis }
+}
