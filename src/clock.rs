@@ -56,19 +56,21 @@ impl FromStr for ClockMode {
 pub struct NetworkClock {
     mode: ClockMode,
     started: u64,
+    /// Milliseconds that other nodes are ahead of it.
+    offset: i64,
 }
 
 impl NetworkClock {
     /// A clock of a node that started at `monotonic_millis` of the loop's monotonic clock.
     pub fn new(mode: ClockMode, monotonic_millis: u64) -> NetworkClock {
-        NetworkClock { mode, started: monotonic_millis }
+        NetworkClock { mode, started: monotonic_millis, offset: 0 }
     }
 
     /// Network time in milliseconds since the network's epoch, given the system's Unix time and the loop's monotonic
     /// clock, both in milliseconds. Negative before the epoch.
     pub fn millis(&self, unix_millis: i64, monotonic_millis: u64) -> i64 {
         match self.mode {
-            ClockMode::System => unix_millis.saturating_sub(EPOCH_UNIX_MILLIS),
+            ClockMode::System => unix_millis.saturating_sub(EPOCH_UNIX_MILLIS).saturating_add(self.offset),
             ClockMode::Still(at) => i64::from(at.0) * 1000,
             ClockMode::RunsFrom(from) => {
                 let passed = monotonic_millis.saturating_sub(self.started);
@@ -81,6 +83,11 @@ impl NetworkClock {
     pub fn now(&self, unix_millis: i64, monotonic_millis: u64) -> Timestamp {
         let seconds = self.millis(unix_millis, monotonic_millis).saturating_add(500).div_euclid(1000);
         Timestamp(i32::try_from(seconds.max(0)).unwrap_or(i32::MAX))
+    }
+
+    /// Goes by the clocks of other nodes, if it is the system's: they are ahead by so many milliseconds more.
+    pub fn shift(&mut self, millis: i64) {
+        self.offset = self.offset.saturating_add(millis);
     }
 
     /// Where its time comes from.

@@ -190,7 +190,7 @@ impl<'g> Scene<'g> {
     fn new(ground: &'g Ground) -> Scene<'g> {
         let now = Moment { unix_millis: ground.started, running: Duration::ZERO };
         let (local, shared) = (ground.settings.local.clone(), SharedPool::default());
-        let start = Start { now, seed: &[7; 32], local, shared, import: None };
+        let start = Start { now, seed: &[7; 32], local, shared, import: None, known: Vec::new() };
         let node = Node::new(&ground.store, &ground.settings, start).expect("a node");
         Scene { ground, node, world: World::default(), now, next_connection: 1 }
     }

@@ -1,13 +1,16 @@
 //! What the interface may have the node do, and what it asks of the node's memory rather than of the chain.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::views::{NodeDescription, UnlockedInfo};
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::model::{Address, Block, Hash256, Transaction};
-use crate::peer::wire::{Challenge, Endpoint};
+use crate::peer::outside::MeetingId;
+use crate::peer::wire::{Challenge, Endpoint, NodeExperiences, NodeInfo, NodeList};
+use crate::peer::{Meeting, Peers};
 use crate::pool::ShortId;
 use crate::rules::{self, ValidationResult};
 use crate::store::StoreError;
@@ -20,6 +23,34 @@ pub trait Actions {
     /// Takes a block of this network that the node with a key has pushed, to be judged soon unless it has come before or is of
     /// no use. `false` if this node has not joined its network, and takes none.
     fn push_block(&mut self, block: Block, by: PublicKey) -> Result<bool, StoreError>;
+
+    /// What is known of other nodes; `None` if this node does not join its network.
+    fn peers(&self) -> Option<&Peers> {
+        None
+    }
+
+    /// Some of them that this node works with, drawn anew.
+    fn partners(&mut self) -> NodeList {
+        NodeList::default()
+    }
+
+    /// Some of the experiences that this node has made with others.
+    fn experiences(&mut self) -> NodeExperiences {
+        NodeExperiences { node: self.node().info.clone(), experiences: Vec::new() }
+    }
+
+    /// Another node says from an address that it is there. It may have to be asked back first.
+    fn sign_of_life(&mut self, _node: &NodeInfo, _from: IpAddr) -> Meeting {
+        Meeting::Ignored
+    }
+
+    /// What a node that was asked back is to be told, once that is known: why it could not be reached, if so.
+    fn meeting_ended(&mut self, _meeting: MeetingId) -> Option<Option<String>> {
+        Some(None)
+    }
+
+    /// Takes note of what became of a transaction that the node with a key has pushed.
+    fn pushed(&mut self, _by: &PublicKey, _result: ValidationResult) {}
 
     /// What a transaction that comes before the node has joined its network was answered; if it has never come, it is
     /// remembered as neutral from now on.

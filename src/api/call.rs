@@ -59,7 +59,7 @@ pub struct Call<'a> {
     pub budget: &'a mut Budget,
     pub(super) writer: Writer<'a>,
     /// What is still to be written.
-    pub(super) rest: Option<Box<dyn LongView>>,
+    pub(super) rest: Option<(Box<dyn LongView>, Taken)>,
 }
 
 impl<'a> Call<'a> {
@@ -93,14 +93,14 @@ impl<'a> Call<'a> {
 
     fn go_on(&mut self, mut long: impl LongView + 'static) -> Result<(), Failure> {
         let taken = self.step(&mut long)?;
-        self.rest = (taken == Taken::Unfinished).then(|| Box::new(long) as Box<dyn LongView>);
+        self.rest = (taken != Taken::Done).then(|| (Box::new(long) as Box<dyn LongView>, taken));
         Ok(())
     }
 
     /// Goes on with an answer that has been begun.
     pub(super) fn resume(&mut self, mut long: Box<dyn LongView>) -> Result<(), Failure> {
         let taken = self.step(&mut *long)?;
-        self.rest = (taken == Taken::Unfinished).then_some(long);
+        self.rest = (taken != Taken::Done).then_some((long, taken));
         Ok(())
     }
 

@@ -102,7 +102,8 @@ impl Api {
     }
 
     /// Answers a request, or goes on with an answer that was left unfinished, on the last commit whichever it is. What
-    /// it costs is spent from the budget; a little more may be spent than is left. Never parks.
+    /// it costs is spent from the budget; a little more may be spent than is left. Parked if another node has to be asked
+    /// first.
     pub fn answer(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -123,7 +124,7 @@ impl Api {
             None => begin(&mut call, routes, exchange.is_refused),
         };
         let kept = result.and_then(|()| match call.rest.take() {
-            Some(rest) => keep(&mut call, rest, unfinished, exchange.connection).map(|()| Taken::Unfinished),
+            Some((rest, taken)) => keep(&mut call, rest, unfinished, exchange.connection).map(|()| taken),
             None => Ok(Taken::Done),
         });
         kept.unwrap_or_else(|failure| {

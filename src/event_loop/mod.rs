@@ -26,7 +26,7 @@ use crate::devnet::Devnet;
 use crate::logging;
 use crate::model::Height;
 use crate::net::Reactor;
-use crate::node::{BATCH_BLOCKS, BATCH_STEPS, Import, Node, Start};
+use crate::node::{BATCH_BLOCKS, BATCH_STEPS, Import, KnownPeer, Node, Start};
 use crate::store::Store;
 
 /// Longest time between two turns, so that the log is written out and the clocks are compared.
@@ -85,9 +85,7 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
     if is_public(&settings.network.name) && !settings.offline {
         return Err(NodeError::NoPeers(settings.network.name));
     }
-    for notice in settings.peers.file.read(&settings.network)?.notices {
-        log::log!(notice.level, "{notice}");
-    }
+    let known = known_peers(&settings)?;
     // What is named must be there before a store is made that says to which chain it belongs.
     let files = commands::open_block_files(&command.import)?;
     let nemesis = settings.nemesis.read()?;
@@ -101,6 +99,7 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
         local: listening::resolve_local(&settings),
         shared: reactor.shared_pool(),
         import: Some(Import::new(intake, commands::style(), commands::show)),
+        known,
     };
     let mut node = Node::new(&store, &settings, start)?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(NodeError::System)?;
@@ -109,6 +108,17 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
     greet(&settings, devnet.as_ref(), &addresses, &node);
     go_round(&mut reactor, &mut node, &mut signals)?;
     stop(reactor, node)
+}
+
+/// The operator's list of nodes. A node that is to stay alone has none.
+fn known_peers(settings: &Settings) -> Result<Vec<KnownPeer>, NodeError> {
+    let known = settings.peers.file.read(&settings.network)?;
+    for notice in known.notices {
+        log::log!(notice.level, "{notice}");
+    }
+    let nodes = known.nodes.into_iter().map(KnownPeer::Node);
+    let hosts = settings.peers.hosts.iter().cloned().map(KnownPeer::Endpoint);
+    Ok(if settings.offline { Vec::new() } else { nodes.chain(hosts).collect() })
 }
 
 /// Goes round until a signal or a request tells the node to stop.

@@ -27,8 +27,21 @@ impl Node<'_> {
             return Taken::Parked;
         }
         let status = self.status();
-        let Node { reader, network, height, api, unconfirmed, harvester, judge, identity, randomness, reading, .. } =
-            self;
+        let present = self.peer_now(now);
+        let Node {
+            reader,
+            network,
+            height,
+            api,
+            unconfirmed,
+            harvester,
+            judge,
+            partners,
+            identity,
+            randomness,
+            reading,
+            ..
+        } = self;
         let snapshot = match reader.snapshot() {
             Ok(snapshot) => snapshot,
             Err(error) => {
@@ -39,13 +52,31 @@ impl Node<'_> {
         };
         let view = ChainView { snapshot, network, height: *height, status };
         let time = moment.network;
-        let mut desk = Desk { unconfirmed, harvester, judge, identity, randomness, is_to_end: false, view, time };
+        let mut desk = Desk {
+            unconfirmed,
+            harvester,
+            judge,
+            identity,
+            randomness,
+            partners,
+            effects: Some(effects),
+            now: present,
+            meeting: None,
+            is_to_end: false,
+            view,
+            time,
+        };
         let mut budget = Budget::new(UNITS_PER_SHARE);
         let taken = api.answer(&mut exchange, &view, &mut desk, moment, &mut budget);
-        if desk.is_to_end && self.ends_at.is_none() {
+        let (meeting, is_to_end) = (desk.meeting, desk.is_to_end);
+        if let Some(meeting) = meeting.filter(|_| taken == Taken::Parked) {
+            self.partners.wait(meeting, connection);
+        }
+        if is_to_end && self.ends_at.is_none() {
             log::info!("told to end by a request");
             self.ends_at = Some(now.running + FAREWELL);
         }
+        self.join_if_told(now);
         // One that has just joined its network, or is to end, looks anew when it has something to do.
         if (self.status(), self.ends_at.is_some()) != (status, false) {
             effects.wake_at(now.running);
@@ -58,6 +89,7 @@ impl Node<'_> {
     pub(super) fn gone(&mut self, connection: ConnectionId, now: Moment, effects: &mut dyn Effects) {
         self.waiting.retain(|waiting| *waiting != connection);
         self.api.gone(connection);
+        self.partners.gone(connection);
         self.broker.gone(connection, now.running, effects);
     }
 

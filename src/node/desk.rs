@@ -1,11 +1,13 @@
 //! Pool, harvester and chain as the interfaces use them, on top of one commit.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::harvester::Harvester;
 use super::identity::Identity;
 use super::judge::{Judge, Pushed};
+use super::partners::{Means, Partners};
 use super::randomness::Randomness;
 use super::unconfirmed::Unconfirmed;
 use crate::api::views::UnlockedInfo;
@@ -13,7 +15,10 @@ use crate::api::{Actions, BootRequest, ChainView, NodeDescription};
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::model::{Address, Block, Hash256, Timestamp, Transaction};
-use crate::peer::wire::Challenge;
+use crate::net::machine::Effects;
+use crate::peer::outside::MeetingId;
+use crate::peer::wire::{Challenge, NodeExperiences, NodeInfo, NodeList};
+use crate::peer::{self, Meeting, Peers};
 use crate::pool::{Confirmed, ShortId};
 use crate::rules::{ValidationResult, Verdict};
 use crate::store::StoreError;
@@ -25,6 +30,13 @@ pub struct Desk<'a, 's> {
     pub judge: &'a mut Judge<'s>,
     pub identity: &'a mut Identity,
     pub randomness: &'a mut Randomness,
+    pub partners: &'a mut Partners,
+    /// What sends requests to other nodes, if that can be done now.
+    pub effects: Option<&'a mut dyn Effects>,
+    /// The present, as other nodes are concerned.
+    pub now: peer::outside::Now,
+    /// A node that gives a sign of life waits.
+    pub meeting: Option<MeetingId>,
     /// Somebody asks the node to end.
     pub is_to_end: bool,
     pub view: ChainView<'a>,
@@ -41,13 +53,55 @@ impl<'a> Desk<'a, '_> {
 impl Actions for Desk<'_, '_> {
     fn announce(&mut self, transaction: Transaction) -> Verdict {
         let confirmed = self.confirmed();
-        self.unconfirmed.announce(transaction, &confirmed)
+        let passed_on = self.partners.have_joined().then(|| transaction.clone());
+        self.unconfirmed.announce(transaction, &confirmed)?;
+        passed_on.iter().for_each(|transaction| self.partners.pass_on(transaction));
+        Ok(())
     }
 
     fn push_block(&mut self, block: Block, by: PublicKey) -> Result<bool, StoreError> {
         let confirmed = self.confirmed();
         let pushed = self.judge.push(block, by, &confirmed, self.identity.is_booted)?;
+        if let Pushed::Ended(result) = pushed {
+            self.partners.pushed(&by, result, self.now);
+        }
         Ok(pushed != Pushed::Early)
+    }
+
+    fn peers(&self) -> Option<&Peers> {
+        self.partners.peers()
+    }
+
+    fn partners(&mut self) -> NodeList {
+        let mut random = || self.randomness.bits();
+        self.partners.peers().map(|peers| peers.partners(&mut random)).unwrap_or_default()
+    }
+
+    fn experiences(&mut self) -> NodeExperiences {
+        let mut random = || self.randomness.bits();
+        match self.partners.peers() {
+            Some(peers) => peers.experiences(&mut random),
+            None => NodeExperiences { node: self.identity.description.info.clone(), experiences: Vec::new() },
+        }
+    }
+
+    fn sign_of_life(&mut self, node: &NodeInfo, from: IpAddr) -> Meeting {
+        let ChainView { snapshot, network, .. } = self.view;
+        let Some(effects) = self.effects.as_deref_mut() else { return Meeting::Ignored };
+        let means = Means { snapshot, network, pool: &self.unconfirmed.pool, randomness: self.randomness, effects };
+        let meeting = self.partners.sign_of_life(node, from, self.now, means);
+        if let Meeting::Waiting(id) = &meeting {
+            self.meeting = Some(*id);
+        }
+        meeting
+    }
+
+    fn meeting_ended(&mut self, meeting: MeetingId) -> Option<Option<String>> {
+        self.partners.meeting_ended(meeting)
+    }
+
+    fn pushed(&mut self, by: &PublicKey, result: ValidationResult) {
+        self.partners.pushed(by, result, self.now);
     }
 
     fn note_early(&mut self, hash: &Hash256) -> Option<ValidationResult> {

@@ -7,7 +7,7 @@ use crate::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocke
 use crate::chain::{ChainPart, PartProgress, Switch, harvested_part};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
-use crate::model::{Address, Network, Transaction};
+use crate::model::{Address, Block, Network, Transaction};
 use crate::pool::Confirmed;
 use crate::rules::Refusal;
 use crate::store::{Store, StoreError};
@@ -31,7 +31,7 @@ pub struct Harvester<'s> {
 enum Work<'s> {
     Nothing,
     Tick(Box<Tick>),
-    Block(Box<ChainPart<'s>>),
+    Block(Box<ChainPart<'s>>, Box<Block>),
 }
 
 impl<'s> Harvester<'s> {
@@ -91,17 +91,17 @@ impl<'s> Harvester<'s> {
 
     /// Whether a block is being put onto the chain, which nobody else must change meanwhile.
     pub fn holds_chain(&self) -> bool {
-        matches!(self.work, Work::Block(_))
+        matches!(self.work, Work::Block(..))
     }
 
     /// Does one piece of work; `running` is the time since the node was started, `unconfirmed` gives what may go into a
-    /// block. What the chain has become, if a block was put onto it.
+    /// block. What the chain has become, if a block was put onto it, and that block.
     pub fn step(
         &mut self,
         running: Duration,
         confirmed: &Confirmed<'_>,
         unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
-    ) -> Result<Option<Switch>, StoreError> {
+    ) -> Result<Option<(Switch, Box<Block>)>, StoreError> {
         match std::mem::replace(&mut self.work, Work::Nothing) {
             Work::Nothing if running >= self.next => {
                 self.next = running + INTERVAL;
@@ -121,8 +121,8 @@ impl<'s> Harvester<'s> {
                 }
                 self.next = running + INTERVAL;
             }
-            Work::Block(part) => match part.step(confirmed.now)? {
-                PartProgress::Working(part) => self.work = Work::Block(part),
+            Work::Block(part, block) => match part.step(confirmed.now)? {
+                PartProgress::Working(part) => self.work = Work::Block(part, block),
                 PartProgress::Done(outcome) => {
                     match &outcome.switch {
                         Some(switch) => {
@@ -134,7 +134,7 @@ impl<'s> Harvester<'s> {
                         }
                         None => log::warn!("the harvested block was not taken: {:?}", outcome.validity),
                     }
-                    return Ok(outcome.switch);
+                    return Ok(outcome.switch.map(|switch| (switch, block)));
                 }
             },
         }
@@ -142,8 +142,9 @@ impl<'s> Harvester<'s> {
     }
 
     fn begin_block(&mut self, harvested: Harvested) -> Result<(), StoreError> {
+        let block = Box::new(harvested.block.clone());
         match harvested_part(self.store, self.network, harvested) {
-            Ok(part) => self.work = Work::Block(part),
+            Ok(part) => self.work = Work::Block(part, block),
             Err(Refusal::Store(error)) => return Err(error),
             Err(refusal) => log::warn!("the harvested block was not taken: {refusal}"),
         }

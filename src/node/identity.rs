@@ -1,14 +1,17 @@
 //! As whom a node is known.
 
+use std::rc::Rc;
+
 use crate::api::{BootRequest, NodeDescription};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{Address, Timestamp};
+use crate::peer::Peers;
 use crate::peer::wire::{self, Challenge, MetaData, NodeInfo, Version};
 
 /// A node's key, what it tells of itself, and whether it has joined its network.
 pub struct Identity {
-    pair: KeyPair,
+    pair: Rc<KeyPair>,
     pub description: NodeDescription,
     pub is_booted: bool,
 }
@@ -36,18 +39,30 @@ impl Identity {
         };
         let description = NodeDescription { info, started: now };
         let is_booted = settings.boot.auto || settings.boot.key.is_some();
-        Identity { pair, description, is_booted }
+        Identity { pair: Rc::new(pair), description, is_booted }
     }
 
     /// Joins the network as another.
     pub fn boot(&mut self, request: BootRequest) {
         let BootRequest { private_key, name, endpoint, application } = request;
-        self.pair = KeyPair::new(&private_key);
+        self.pair = Rc::new(KeyPair::new(&private_key));
         let NodeInfo { identity, endpoint: own_endpoint, meta_data } = &mut self.description.info;
         *identity = wire::Identity { key: self.pair.public(), name };
         *own_endpoint = endpoint;
         meta_data.application = application;
         self.is_booted = true;
+    }
+
+    /// Takes note of where others see it.
+    pub fn seen_at(&mut self, peers: Option<&Peers>) {
+        if let Some(peers) = peers.filter(|peers| peers.local().endpoint != self.description.info.endpoint) {
+            self.description.info.endpoint = peers.local().endpoint.clone();
+        }
+    }
+
+    /// Its key, for what it tells others.
+    pub fn keys(&self) -> Rc<KeyPair> {
+        Rc::clone(&self.pair)
     }
 
     /// Signs the challenge of another node.

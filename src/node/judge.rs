@@ -112,9 +112,14 @@ impl<'s> Judge<'s> {
         matches!(self.work, Work::Judging(..))
     }
 
-    /// Takes blocks that were pulled, before all that are pushed. Only if none that were pulled are in hand.
+    /// Whether blocks that were pulled can be taken: nothing is in hand.
+    pub fn may_pull(&self) -> bool {
+        matches!(self.work, Work::Nothing)
+    }
+
+    /// Takes blocks that were pulled, if it may, before all that are pushed.
     pub fn pull(&mut self, pulled: Pulled) {
-        if matches!(self.work, Work::Nothing) {
+        if self.may_pull() {
             self.work = Work::Reading(Box::new(pulled), Vec::new());
         }
     }

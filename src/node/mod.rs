@@ -7,6 +7,7 @@
 //! | `harvester` | blocks of accounts that harvest on this node |
 //! | [`Import`] | blocks of files, taken in while the node runs |
 //! | `judge` | blocks of other nodes on their way into the chain |
+//! | `partners` | other nodes: what their room wants done |
 //! | `desk` | pool and harvester as the interfaces use them |
 //! | `clock_watch`, `trouble` | clocks that jump, stores that fail |
 //!
@@ -20,6 +21,8 @@ mod harvester;
 mod identity;
 mod import;
 mod judge;
+mod others;
+mod partners;
 mod randomness;
 mod teller;
 mod trouble;
@@ -29,22 +32,27 @@ mod unconfirmed;
 use std::time::Duration;
 
 pub use self::import::{BATCH_BLOCKS, BATCH_STEPS, Import};
+pub use crate::peer::KnownPeer;
 
 use self::clock_watch::ClockWatch;
 use self::desk::Desk;
 use self::harvester::Harvester;
 use self::identity::Identity;
 use self::judge::Judge;
+use self::partners::{Means, Partners};
 use self::randomness::Randomness;
 use self::trouble::Trouble;
 use self::unconfirmed::Unconfirmed;
 use crate::api::{self, Api, NodeStatus};
 use crate::clock::NetworkClock;
+use crate::codec::{Context, Format};
+use crate::config;
 use crate::config::{LocalAddresses, Settings};
 use crate::crypto::PrivateKey;
-use crate::model::{Height, Network, Timestamp};
+use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
+use crate::peer::{IpDetection, PeerSettings};
 use crate::pool::Confirmed;
 use crate::push::{self, Broker, Present};
 use crate::store::{Reader, Store, StoreError, tip};
@@ -72,6 +80,8 @@ pub struct Start<'a, 's> {
     pub shared: SharedPool,
     /// Blocks to take in.
     pub import: Option<Import<'s>>,
+    /// Nodes of the operator's list.
+    pub known: Vec<KnownPeer>,
 }
 
 /// The machine.
@@ -87,6 +97,12 @@ pub struct Node<'s> {
     unconfirmed: Unconfirmed,
     harvester: Harvester<'s>,
     judge: Judge<'s>,
+    partners: Partners,
+    settings: &'s Settings,
+    /// Nodes of the operator's list, until this one joins its network.
+    known: Vec<KnownPeer>,
+    /// Blocks that have come into the chain here, and are to be passed on.
+    passed_on: Vec<Block>,
     import: Option<Import<'s>>,
     /// Announcements that wait for the pool.
     waiting: Vec<ConnectionId>,
@@ -111,7 +127,7 @@ pub struct Node<'s> {
 impl<'s> Node<'s> {
     /// A node on a store that holds at least the nemesis block.
     pub fn new(store: &'s Store, settings: &'s Settings, start: Start<'_, 's>) -> Result<Node<'s>, StoreError> {
-        let Start { now, seed, local, shared, import } = start;
+        let Start { now, seed, local, shared, import, known } = start;
         let clock = NetworkClock::new(settings.clock, now.running.as_millis() as u64);
         let time = clock.now(now.unix_millis, now.running.as_millis() as u64);
         let mut randomness = Randomness::new(seed);
@@ -138,6 +154,10 @@ impl<'s> Node<'s> {
             unconfirmed: Unconfirmed::default(),
             harvester,
             judge: Judge::new(store, network),
+            partners: Partners::default(),
+            settings,
+            known,
+            passed_on: Vec::new(),
             import,
             waiting: Vec::new(),
             clock_watch: ClockWatch::new(now),
@@ -187,8 +207,12 @@ impl<'s> Node<'s> {
     }
 
     fn status(&self) -> NodeStatus {
-        // It has no partners yet.
-        if self.identity.is_booted { NodeStatus::NoRemoteNode } else { NodeStatus::Running }
+        match self.partners.peers() {
+            _ if !self.identity.is_booted => NodeStatus::Running,
+            Some(peers) if peers.has_active_node() && peers.is_synchronised() => NodeStatus::Synchronized,
+            Some(peers) if peers.has_active_node() => NodeStatus::Booted,
+            _ => NodeStatus::NoRemoteNode,
+        }
     }
 }
 
@@ -208,8 +232,10 @@ impl Machine for Node<'_> {
                 self.gone(connection, now, effects);
                 Taken::Done
             }
-            // Nobody is asked yet.
-            Event::Fetched { .. } => Taken::Done,
+            Event::Fetched { fetch, result } => {
+                self.fetched(fetch, result, now, effects);
+                Taken::Done
+            }
             Event::Turn { budget, took } => {
                 self.turn(budget, took, now, effects);
                 return Taken::Done;
@@ -226,6 +252,24 @@ impl Machine for Node<'_> {
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
         let limit = if listener == HTTP { self.api.body_limit(method, path) } else { push::http::body_limit(path) };
         limit.min(self.most_body_bytes)
+    }
+}
+
+fn peer_settings(settings: &Settings, known: Vec<KnownPeer>) -> PeerSettings {
+    let peers = &settings.peers;
+    PeerSettings {
+        node_limit: peers.node_limit,
+        time_sync_node_limit: peers.time_sync_node_limit,
+        format: if peers.binary_transport { Format::Binary } else { Format::Json },
+        uses_network_time: peers.use_network_time,
+        ip_detection: match peers.ip_detection {
+            config::IpDetection::AutoRequired => IpDetection::Required,
+            config::IpDetection::AutoOptional => IpDetection::Optional,
+            config::IpDetection::Disabled => IpDetection::Disabled,
+        },
+        chain: settings.network.chain.clone(),
+        context: Context::of(&settings.network),
+        known,
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Partners {
     /// Transactions that another node has in its pool, which are still to be looked at.
     offered: Vec<Transaction>,
     pulled: Option<Pulled>,
+    /// The largest height that partners have told of, if somebody has asked.
+    largest: Option<Height>,
     /// By how much network time is to change.
     shift: i64,
 }
@@ -199,8 +201,7 @@ impl Outside for Outer<'_, '_> {
     }
 
     fn random(&mut self) -> u64 {
-        let drawn = self.means.randomness.draw();
-        drawn.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        self.means.randomness.bits()
     }
 
     fn tip(&self) -> Result<OwnTip, Unreadable> {
@@ -252,7 +253,8 @@ impl Outside for Outer<'_, '_> {
     }
 
     fn take_unconfirmed(&mut self, body: Vec<u8>) {
-        let read = Format::Binary.read::<AuthenticatedResponse<List<Transaction>>>(&body, Context::of(self.means.network));
+        let read =
+            Format::Binary.read::<AuthenticatedResponse<List<Transaction>>>(&body, Context::of(self.means.network));
         match read {
             Ok(AuthenticatedResponse { entity: List(mut transactions), .. }) => {
                 transactions.truncate(MAX_OFFERED);
@@ -270,7 +272,9 @@ impl Outside for Outer<'_, '_> {
         }
     }
 
-    fn inquired(&mut self, _: InquiryId, _: Option<Height>) {}
+    fn tell_largest_height(&mut self, _: InquiryId, height: Height) {
+        self.partners.largest = Some(height);
+    }
 
     fn shift_clock(&mut self, millis: i64) {
         self.partners.shift += millis;

@@ -13,6 +13,11 @@ impl Randomness {
         Randomness(Zeroizing::new(*seed))
     }
 
+    /// 64 of the next bits.
+    pub fn bits(&mut self) -> u64 {
+        self.draw().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
     /// The next bytes.
     pub fn draw(&mut self) -> Zeroizing<[u8; 32]> {
         let (mut drawn, hash) = (Zeroizing::new([0; 32]), Zeroizing::new(keccak512(self.0.as_slice())));

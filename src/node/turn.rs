@@ -41,6 +41,7 @@ impl Node<'_> {
                 (Ok(()), Ok(())) => self.reading.is_well(now.running),
             }
         }
+        self.work_with_others(now, effects);
         self.broker.due(now.running, effects);
         effects.wake_at(self.next_turn(now));
     }
@@ -102,12 +103,13 @@ impl Node<'_> {
     /// Works on the next block of this node.
     fn harvest(&mut self, budget: &mut Budget, now: Moment) -> Result<(), StoreError> {
         let time = self.time(now);
-        while self.identity.is_booted && !budget.is_spent() {
+        while self.partners.have_joined() && !budget.is_spent() {
             budget.spend(UNITS_PER_STEP);
             let Node { reader, network, height, unconfirmed, harvester, .. } = self;
             let confirmed = confirmed(reader, network, *height, time)?;
-            if let Some(switch) = harvester.step(now.running, &confirmed, || unconfirmed.in_fee_order())? {
+            if let Some((switch, block)) = harvester.step(now.running, &confirmed, || unconfirmed.in_fee_order())? {
                 self.switched(switch)?;
+                self.passed_on.push(*block);
             }
             if !self.harvester.has_work() {
                 break;
@@ -123,9 +125,11 @@ impl Node<'_> {
             budget.spend(UNITS_PER_STEP);
             // What is read of the store is as old as the snapshot.
             let Some(judged) = self.judge.step(time)? else { continue };
+            self.partners.judged(&judged, self.peer_now(now));
             if let Some(switch) = judged.switch {
                 self.switched(switch)?;
             }
+            self.passed_on.extend(judged.accepted.map(|block| *block));
         }
         Ok(())
     }
@@ -175,9 +179,25 @@ impl Node<'_> {
         if !self.broker.has_work(tells_blocks) {
             return Ok(());
         }
-        let Node { reader, network, height, broker, unconfirmed, harvester, judge, identity, randomness, .. } = self;
+        let present = self.peer_now(now);
+        let Node {
+            reader, network, height, broker, unconfirmed, harvester, judge, partners, identity, randomness, ..
+        } = self;
         let view = ChainView { snapshot: reader.snapshot()?, network, height: *height, status };
-        let desk = Desk { unconfirmed, harvester, judge, identity, randomness, is_to_end: false, view, time };
+        let desk = Desk {
+            unconfirmed,
+            harvester,
+            judge,
+            identity,
+            randomness,
+            partners,
+            effects: None,
+            now: present,
+            meeting: None,
+            is_to_end: false,
+            view,
+            time,
+        };
         let teller = Teller { desk };
         broker.work(tells_blocks, &teller, now.running, time, &mut { budget }, effects);
         Ok(())
@@ -186,13 +206,15 @@ impl Node<'_> {
     /// When the node wants its next turn.
     fn next_turn(&self, now: Moment) -> Duration {
         let tells_blocks = !self.unconfirmed.has_work();
-        let tick = if self.identity.is_booted { self.harvester.due() } else { Duration::MAX };
+        let tick = if self.partners.have_joined() { self.harvester.due() } else { Duration::MAX };
         let changes_chain = self.import.is_some() || self.harvester.has_work() || self.judge.has_work();
         let for_chain = if changes_chain { now.running } else { tick }.max(self.writing.until());
         let is_busy = self.unconfirmed.has_work()
             || self.broker.has_work(tells_blocks)
-            || (self.may_announce() && !self.waiting.is_empty());
-        let due = self.unconfirmed.due().min(self.broker.next_due().unwrap_or(Duration::MAX));
+            || (self.may_announce() && !self.waiting.is_empty())
+            || self.partners.has_work();
+        let of_others = self.partners.next_due().unwrap_or(Duration::MAX);
+        let due = self.unconfirmed.due().min(self.broker.next_due().unwrap_or(Duration::MAX)).min(of_others);
         let for_rest = if is_busy { now.running } else { due };
         for_chain.min(for_rest).max(self.reading.until()).min(self.ends_at.unwrap_or(Duration::MAX))
     }
@@ -233,7 +255,7 @@ impl Node<'_> {
     }
 }
 
-fn confirmed<'a>(
+pub(super) fn confirmed<'a>(
     reader: &'a Reader<'_>,
     network: &'a Network,
     height: Height,

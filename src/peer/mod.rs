@@ -31,4 +31,5 @@ mod samples;
 #[cfg(test)]
 mod testing;
 
-pub use machine::{IpDetection, KnownPeer, PeerSettings, Peers};
+pub use machine::meetings::Meeting;
+pub use machine::{IpDetection, Joined, KnownPeer, PeerSettings, Peers, PushResult};

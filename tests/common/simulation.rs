@@ -110,7 +110,7 @@ impl<'s> SimulatedNode<'s> {
         let started = EPOCH_UNIX_MILLIS + i64::from(time.0) * 1000;
         let now = Moment { unix_millis: started, running: Duration::ZERO };
         let (local, shared) = (settings.local.clone(), SharedPool::default());
-        let start = Start { now, seed: &[seed; 32], local, shared, import: None };
+        let start = Start { now, seed: &[seed; 32], local, shared, import: None, known: Vec::new() };
         let machine = Node::new(store, settings, start).expect("a node");
         let (open, resumed, digest) = (BTreeSet::new(), BTreeSet::new(), Sha256::new());
         let world = World { now, wake_at: None, open, resumed, sent: VecDeque::new(), digest, effects: 0 };

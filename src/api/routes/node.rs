@@ -4,11 +4,12 @@ use crate::api::actions::BootRequest;
 use crate::api::budget::cost;
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
-use crate::api::views::{AuditedRequests, ExtendedInfo, NewKey, NoData, NodeClock, NodeDescription};
+use crate::api::views::{AuditedRequests, ExtendedInfo, NewKey, NoData, NodeClock, NodeDescription, Timers};
 use crate::codec::{ReadError, Source, limits};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Height;
-use crate::peer::wire::{CommunicationTimeStamps, Endpoint, NodeCollection};
+use crate::peer::Peers;
+use crate::peer::wire::{CommunicationTimeStamps, Endpoint, List};
 
 /// Who the node is to be, in a request to boot it.
 struct PrivateIdentity {
@@ -98,7 +99,29 @@ pub fn network_time(call: &mut Call<'_>) -> Result<(), Failure> {
 /// `GET /node/peer-list/all`
 pub fn known_nodes(call: &mut Call<'_>) -> Result<(), Failure> {
     call.need_network()?;
-    call.send(&NodeCollection::default())
+    let nodes = call.actions.peers().map(Peers::collection).unwrap_or_default();
+    call.send(&nodes)
+}
+
+/// `GET /node/peer-list/reachable`
+pub fn reachable_nodes(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    let nodes = call.actions.peers().map(Peers::active).unwrap_or_default();
+    call.send(&nodes)
+}
+
+/// `GET /node/peer-list/active`
+pub fn partners(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    let nodes = call.actions.partners();
+    call.send(&nodes)
+}
+
+/// `GET /node/experiences`
+pub fn experiences(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    let entries = call.actions.peers().map(Peers::experience_entries).unwrap_or_default();
+    call.send(&List(entries))
 }
 
 /// Any list of what a node knows that has joined its network, and that this one does not yet.
@@ -113,9 +136,10 @@ pub fn most_height(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&Height::NEMESIS)
 }
 
-/// `GET /debug/timers`: NIS1's timers are not in this node.
+/// `GET /debug/timers`
 pub fn timers(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send(&NoData)
+    let timers = call.actions.peers().map(|peers| peers.timers().to_vec()).unwrap_or_default();
+    call.send(&Timers(&timers))
 }
 
 /// `GET /debug/connections/incoming` and `outgoing`

@@ -4,16 +4,21 @@
 use std::net::IpAddr;
 
 use super::node::time_stamps;
-use crate::api::budget::cost;
+use crate::api::actions::Actions;
+use crate::api::budget::{Budget, cost};
 use crate::api::call::Call;
+use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
-use crate::api::long::{BlockWriter, ChainPartWriter, HashList, UnconfirmedList};
+use crate::api::long::{BlockWriter, ChainPartWriter, HashList, LongView, Sheet, UnconfirmedList};
 use crate::api::views::View;
 use crate::crypto::Signature;
 use crate::model::Height;
+use crate::net::machine::Taken;
+use crate::peer::Meeting;
+use crate::peer::outside::MeetingId;
 use crate::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, Endpoint, NodeExperiences, NodeInfo,
-    NodeList, Score, ShortIds, SignOfLife,
+    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, Endpoint, NodeInfo, Score, ShortIds,
+    SignOfLife,
 };
 
 /// Signs what the caller has challenged the node with, which only one that has joined its network does.
@@ -65,15 +70,16 @@ pub fn info(call: &mut Call<'_>) -> Result<(), Failure> {
     send_signed(call, &node)
 }
 
-/// `POST /node/peer-list/active`: there are none yet.
+/// `POST /node/peer-list/active`
 pub fn active_nodes(call: &mut Call<'_>) -> Result<(), Failure> {
-    send_signed(call, &NodeList::default())
+    let nodes = call.actions.partners();
+    send_signed(call, &nodes)
 }
 
-/// `POST /node/experiences`: there are none yet.
+/// `POST /node/experiences`
 pub fn experiences(call: &mut Call<'_>) -> Result<(), Failure> {
-    let node = call.actions.node().info.clone();
-    send_signed(call, &NodeExperiences { node, experiences: Vec::new() })
+    let experiences = call.actions.experiences();
+    send_signed(call, &experiences)
 }
 
 /// `POST /time-sync/network-time`
@@ -133,18 +139,38 @@ pub fn ping(call: &mut Call<'_>) -> Result<(), Failure> {
     meet(call, &node)
 }
 
-/// Takes note of another node. One that may be what it says would have to be asked, which this node does not do yet: it
-/// is answered as if it had not been reached.
+/// Takes note of another node, which may have to be asked back before it is answered.
 fn meet(call: &mut Call<'_>, node: &NodeInfo) -> Result<(), Failure> {
     call.need_network()?;
-    match may_be_known(call, node) {
-        true => Err(Failure::internal("other nodes are not reached yet")),
-        false => Ok(()),
+    match call.actions.sign_of_life(node, call.caller.address) {
+        Meeting::Ignored => Ok(()),
+        Meeting::Failed(reason) => Err(Failure::internal(reason)),
+        Meeting::Waiting(meeting) => call.do_long(Met { meeting, ended: None }),
     }
 }
 
-/// Whether it may be a node of the same network that is reached where it says.
-fn may_be_known(call: &Call<'_>, node: &NodeInfo) -> bool {
-    let own = &call.actions.node().info.meta_data;
-    own.is_compatible(&node.meta_data) && node.endpoint.address() == Some(call.caller.address)
+/// A node that waits until it was asked back.
+struct Met {
+    meeting: MeetingId,
+    /// Why it could not be reached, if so, once it is clear.
+    ended: Option<Option<String>>,
+}
+
+impl LongView for Met {
+    fn look(&mut self, _: &ChainView<'_>, actions: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
+        self.ended = actions.meeting_ended(self.meeting);
+        Ok(())
+    }
+
+    fn write_on(&mut self, _: &ChainView<'_>, _: &mut Sheet<'_>, _: &mut Budget) -> Result<Taken, Failure> {
+        match self.ended.take() {
+            None => Ok(Taken::Parked),
+            Some(None) => Ok(Taken::Done),
+            Some(Some(reason)) => Err(Failure::Internal(reason.into())),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Met>()
+    }
 }

@@ -31,8 +31,10 @@ struct Intake(vec::IntoIter<SecureEntity<Transaction>>);
 impl LongView for Intake {
     fn look(&mut self, view: &ChainView<'_>, actions: &mut dyn Actions, budget: &mut Budget) -> Result<(), Failure> {
         for pushed in self.0.by_ref() {
+            let by = pushed.identity.key;
             let transaction = verified(pushed, budget)?;
-            take_in(transaction, view, actions, budget)?;
+            let result = take_in(transaction, view, actions, budget)?;
+            actions.pushed(&by, result);
             if budget.is_spent() {
                 break;
             }

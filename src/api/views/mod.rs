@@ -15,7 +15,7 @@ pub use history::{HarvestInfo, HistoryPoint, ImportanceEntry};
 pub use mosaic::{
     DefinitionAndSupply, ExpiredBalance, ExpiredWithGap, ExpiringDefinition, MosaicSupply, Namespace, Numbered,
 };
-pub use node::{AuditedRequests, ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus};
+pub use node::{AuditedRequests, ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus, Timers};
 pub use transaction::{AnnounceResult, BlockWithGap, TransactionMeta, TransactionPair, Unconfirmed};
 
 use crate::codec::Sink;

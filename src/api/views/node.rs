@@ -3,6 +3,7 @@
 use super::View;
 use crate::codec::Sink;
 use crate::model::Timestamp;
+use crate::peer::schedule::Timer;
 use crate::peer::wire::NodeInfo;
 
 /// What the node tells of itself.
@@ -55,6 +56,26 @@ impl View for AuditedRequests {
 
 fn no_list(sink: &mut impl Sink, label: &'static str) {
     sink.list::<()>(label, &[], |_, ()| {});
+}
+
+/// The tasks that recur, and how they have gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Timers<'a>(pub &'a [Timer]);
+
+impl View for Timers<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.list("data", self.0, |sink, timer| {
+            sink.string("name", Some(timer.task.name()));
+            sink.i32("executions", timer.executions as i32);
+            sink.i32("successes", timer.successes as i32);
+            sink.i32("failures", timer.failures as i32);
+            sink.i32("last-delay-time", timer.last_delay.as_millis() as i32);
+            sink.i32("last-operation-start-time", timer.last_start.0);
+            sink.i32("last-operation-time", timer.last_seconds as i32);
+            sink.i32("average-operation-time", timer.average_seconds() as i32);
+            sink.i32("is-executing", i32::from(timer.is_executing));
+        });
+    }
 }
 
 /// The node, and the program that it runs.
