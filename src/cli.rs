@@ -157,6 +157,10 @@ pub struct Run {
     /// Make keys of your own for a new private network, instead of demo keys that everybody knows
     #[arg(long, conflicts_with = "config")]
     pub fresh_keys: bool,
+    /// Another node to begin with; may be given several times. Those of peers-config_NETWORK.json, beside the
+    /// configuration file, are known without
+    #[arg(long, value_name = "HOST[:PORT]")]
+    peer: Vec<String>,
     /// Serve mainnet or testnet as they are in the store; other nodes are not reached yet
     #[arg(long)]
     offline: bool,
@@ -329,6 +333,8 @@ impl Run {
         for (flag, key, value) in flags {
             overrides.extend(value.as_deref().map(|value| flag_override(flag, key, value)));
         }
+        let peers = self.peer.join("|");
+        overrides.extend((!peers.is_empty()).then(|| flag_override("--peer", "nisd.peers", &peers)));
         overrides.extend(self.offline.then(|| flag_override("--offline", "nisd.offline", "true")));
         Ok(overrides)
     }
@@ -425,7 +431,8 @@ mod tests {
     #[test]
     fn run_takes_all_its_flags() {
         let line = "nisd run --config a.properties --data d --import x.bin --import y.bin.gz --clock 3240+ --http-port 1 \
-                    --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug --offline";
+                    --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug --offline --peer a.b \
+                    --peer [::1]:7891";
         let cli = parse(line).unwrap();
         assert_eq!(cli.command.config(), Some(Path::new("a.properties")));
         let Command::Run(run) = cli.command else { panic!("not run") };
@@ -438,6 +445,7 @@ mod tests {
             ("nem.httpPort", "1", "--http-port"),
             ("nem.websocketPort", "2", "--websocket-port"),
             ("nisd.bindAddress", "::1", "--bind"),
+            ("nisd.peers", "a.b|[::1]:7891", "--peer"),
             ("nisd.offline", "true", "--offline"),
         ];
         assert_eq!(pairs(line), expected.map(|(k, v, f)| (k.to_owned(), v.to_owned(), f)));
@@ -447,7 +455,7 @@ mod tests {
     #[test]
     fn every_flag_names_a_setting_that_exists() {
         let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off --block-time 10 \
-                    --offline";
+                    --offline --peer a";
         for (key, _, flag) in pairs(line) {
             assert!(table::find(&key).is_some(), "{flag} {key}");
         }

@@ -20,7 +20,7 @@ use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
-use crate::config::{NemesisError, Settings};
+use crate::config::{NemesisError, PeersError, Settings};
 use crate::devnet::{Devnet, DevnetError, Join, Ports, introduction};
 use crate::logging;
 use crate::model::{Checkpoint, Hash256, Height, Network, Timestamp};
@@ -52,6 +52,8 @@ pub enum CommandError {
     Open(PathBuf, StoreError),
     /// The nemesis block cannot be read.
     Nemesis(NemesisError),
+    /// The list of known nodes is wrong.
+    Peers(PeersError),
     /// A block is refused.
     Block(BlockError),
     /// Blocks could not be taken in.
@@ -85,6 +87,7 @@ impl fmt::Display for CommandError {
             CommandError::Open(_, error @ StoreError::Folder(..)) => error.fmt(f),
             CommandError::Open(folder, error) => write!(f, "{}: {error}", folder.display()),
             CommandError::Nemesis(error) => error.fmt(f),
+            CommandError::Peers(error) => error.fmt(f),
             CommandError::Block(error) => error.fmt(f),
             CommandError::Intake(error) => error.fmt(f),
             CommandError::Rollback(error) => error.fmt(f),
@@ -123,8 +126,8 @@ macro_rules! from_error {
     };
 }
 
-from_error!(StoreError => Store, NemesisError => Nemesis, BlockError => Block, IntakeError => Intake,
-    RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
+from_error!(StoreError => Store, NemesisError => Nemesis, PeersError => Peers, BlockError => Block,
+    IntakeError => Intake, RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
     BrokenChain => Broken, Difference => Difference);
 
 /// Whether files of recorded blocks are there, without reading them: a pipe can be opened only once.

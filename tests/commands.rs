@@ -385,6 +385,25 @@ fn a_nemesis_block_that_is_missing_is_named_with_the_folder_of_the_configuration
 }
 
 #[test]
+fn a_wrong_list_of_known_nodes_is_named_with_the_entry_that_is_wrong() {
+    let place = Place::new();
+    let name = format!("peers-config_{NETWORK}.json");
+    let config = place.file("config.json", fs::read(tiny("config.json")).expect("the chain's configuration"));
+    let list = |key: &str| {
+        format!(
+            r#"{{"knownPeers":[{{"identity":{{"name":"left out","public-key":"{key}"}},
+            "endpoint":{{"protocol":"gopher","host":"a","port":7890}}}},{{"identity":{{"name":"wrong"}}}}]}}"#
+        )
+    };
+    let path = place.file(&name, list(&"07".repeat(32)));
+    let run = || place.on_store("run", &["--config", config.to_str().expect("a path")]);
+    run().expect_failure(1, &[path.to_str().expect("a path"), "entry 2 (\"wrong\")", "public-key"]);
+    place.file(&name, "nonsense {");
+    run().expect_failure(1, &[&name, "known nodes"]);
+    assert!(!place.data().exists(), "no store was made");
+}
+
+#[test]
 fn blocks_that_are_missing_are_noticed_before_a_network_is_made_for_them() {
     let place = Place::new();
     let nowhere = place.path("nowhere.bin");
@@ -415,6 +434,7 @@ fn wrong_settings_are_refused_with_key_value_and_what_is_allowed() {
     run(["run", "--log", "loud"]).expect_failure(2, &["nisd.logLevel", "\"loud\"", "debug"]);
     run(["run", "--bind", "here"]).expect_failure(2, &["nisd.bindAddress", "\"here\"", "allowed"]);
     run(["run", "--set", "nisd.noSuchKey=1"]).expect_failure(2, &["nisd.noSuchKey", "`nisd settings`"]);
+    run(["run", "--peer", "a.example", "--peer", "b:0"]).expect_failure(2, &["nisd.peers", "\"b:0\"", "1 to 65535"]);
     run(["run", "--set", "novalue"]).expect_failure(2, &["KEY=VALUE"]);
 }
 

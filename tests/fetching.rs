@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use nisd::net::fetch::{
-    Endpoint, Fetch, FetchError, FetchId, FetchLimits, FetchStats, Fetcher, Fetching, Method, NameConfiguration,
-    Response,
+    Answer, Endpoint, Fetch, FetchError, FetchId, FetchLimits, FetchStats, Fetcher, Fetching, Method,
+    NameConfiguration, Response,
 };
 use simple_dns::rdata::{A, AAAA, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, QTYPE, RCODE, ResourceRecord, TYPE};
@@ -44,7 +44,7 @@ struct Driver {
 }
 
 struct Outcome {
-    result: Result<Response, FetchError>,
+    result: Result<Answer, FetchError>,
     took: Duration,
 }
 
@@ -116,7 +116,7 @@ impl Driver {
 
     /// The body of the answer to one request.
     fn body(&mut self, fetch: Fetch) -> String {
-        let response = self.fetch(fetch).result.unwrap();
+        let response = self.fetch(fetch).result.unwrap().response;
         assert_eq!(response.status, 200);
         String::from_utf8(response.body).unwrap()
     }
@@ -142,6 +142,7 @@ fn get(endpoint: &Endpoint) -> Fetch {
         body: [].into(),
         body_limit: BODY_LIMIT,
         time: TIME,
+        silence: TIME,
         is_idempotent: true,
     }
 }
@@ -261,11 +262,12 @@ fn nobody() -> Endpoint {
 }
 
 /// What must become of a request.
-type Expected = fn(&Result<Response, FetchError>) -> bool;
+type Expected = fn(&Result<Answer, FetchError>) -> bool;
 
-const GOOD: Expected = |result| matches!(result, Ok(Response { status: 200, body }) if body == b"{\"height\":1}");
-const REDIRECT: Expected = |result| matches!(result, Ok(Response { status: 302, .. }));
-const LATE_ONE: Expected = |result| matches!(result, Err(FetchError::TimedOut(TIME)));
+const GOOD: Expected =
+    |result| matches!(result, Ok(Answer { response: Response { status: 200, body }, .. }) if body == b"{\"height\":1}");
+const REDIRECT: Expected = |result| matches!(result, Ok(Answer { response: Response { status: 302, .. }, .. }));
+const LATE_ONE: Expected = |result| matches!(result, Err(FetchError::TimedOut(TIME) | FetchError::Silent(TIME)));
 const TOO_LARGE: Expected = |result| matches!(result, Err(FetchError::TooLarge));
 const NONSENSE: Expected = |result| matches!(result, Err(FetchError::NotHttp(_)));
 const BROKEN: Expected = |result| matches!(result, Err(FetchError::Broken(_) | FetchError::NotHttp(_)));

@@ -16,7 +16,7 @@ use nisd::api::{
 };
 use nisd::chain::harvest::UnlockResult;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use nisd::model::{Address, Hash256, Height, Timestamp, Transaction};
+use nisd::model::{Address, Block, Hash256, Height, Timestamp, Transaction};
 use nisd::net::http::{Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
 use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo};
@@ -56,6 +56,10 @@ impl Idle {
 impl Actions for Idle {
     fn announce(&mut self, _: Transaction) -> Verdict {
         Err(Refusal::Result(ValidationResult::Neutral))
+    }
+
+    fn push_block(&mut self, _: Block, _: PublicKey) -> Result<bool, StoreError> {
+        Ok(true)
     }
 
     fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {

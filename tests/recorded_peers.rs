@@ -36,8 +36,8 @@ const FOR_PEOPLE: [&str; 8] = [
 /// What is not understood, or not said in the same bytes, in the recording of faults: by path, whom it was done to or
 /// what was done, and how it differs.
 const EXPLAINED: [(&str, &str, &str); 43] = [
-    // Answers to T: of others, with a signature of 63 bytes, text instead of an error body, JSON instead of bytes, surplus bytes,
-    // cut or random bodies, and lengths beyond the end.
+    // Answers to T: of others, with a signature of 63 bytes, text instead of an error body, JSON instead of bytes,
+    // surplus bytes, cut or random bodies, and lengths beyond the end.
     ("/node/info", "T asks wrong signature", "impersonated"),
     ("/node/info", "T asks signed by another key", "impersonated"),
     ("/node/info", "T asks other identity in the answer", "impersonated"),

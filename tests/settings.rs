@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use nisd::clock::ClockMode;
-use nisd::config::{Bind, BlocksNewBody, ConfigError, IpDetection, NemesisFile, Override, Settings, build, load};
+use nisd::config::{
+    Bind, BlocksNewBody, ConfigError, IpDetection, NemesisFile, Override, PeersFile, Settings, build, load,
+};
 use nisd::model::address::NetworkByte;
 use nisd::model::network::{ImportanceScheme, Vesting};
 use nisd::model::units::{Amount, Timestamp};
@@ -135,7 +137,7 @@ fn a_private_network_of_an_operator_is_taken_as_it_is() {
     assert!(chain.stabilize_block_times);
     assert_eq!((chain.forks.treasury_reissuance, chain.forks.treasury_hashes.len()), (1, 0));
     assert_eq!(settings.boot.name.as_deref(), Some("devnet-1"));
-    assert_eq!(settings.ip_detection, IpDetection::Disabled);
+    assert_eq!(settings.peers.ip_detection, IpDetection::Disabled);
     assert_eq!(settings.boot.key.as_ref().unwrap().expose_hex().len(), 64);
     assert_eq!(notices(&settings), "INFO settings accepted but not used yet: nis.ipDetectionMode\n");
     assert!(settings.nemesis.read().unwrap_err().to_string().contains("nemesis-devnet.bin"));
@@ -177,6 +179,44 @@ fn a_key_that_is_no_whole_private_key_is_refused_plainly() {
     // A key that is cut and stands where a setting should is not shown either.
     let said = notices(&file("309327d0fe28dc67af36").unwrap());
     assert!(said.contains("a key of 20 characters (not shown)") && !said.contains("309327"), "{said}");
+}
+
+#[test]
+fn what_concerns_other_nodes_is_as_in_nis1_unless_the_operator_says_otherwise() {
+    let peers = flags(&[]).unwrap().peers;
+    assert_eq!((peers.node_limit, peers.time_sync_node_limit), (5, 20));
+    assert!(peers.binary_transport && peers.use_network_time && peers.hosts.is_empty());
+    assert_eq!(peers.ip_detection, IpDetection::AutoRequired);
+    assert_eq!(peers.file, PeersFile("peers-config_mainnet.json".into()), "in the folder of the program");
+    assert_eq!(peers.unaudited_paths.len(), 16);
+    assert!(peers.unaudited_paths.contains(&"/account/unconfirmedtransactions".to_owned()));
+
+    let text = "nis.nodeLimit = 9\nnis.timeSyncNodeLimit = 8\nnis.useBinaryTransport = false\n\
+                nis.useNetworkTime = FALSE\nnis.ipDetectionMode = AutoOptional\nnem.nonAuditedApiPaths = /A | /b|\n\
+                nisd.peers = a.example | [::1]:7891\nnem.network = testnet";
+    let settings = file(text).unwrap();
+    let peers = &settings.peers;
+    assert_eq!((peers.node_limit, peers.time_sync_node_limit), (9, 8));
+    assert!(!peers.binary_transport && !peers.use_network_time);
+    assert_eq!(peers.ip_detection, IpDetection::AutoOptional);
+    assert_eq!(peers.file, PeersFile("conf/peers-config_testnet.json".into()), "beside the file");
+    assert_eq!(peers.unaudited_paths, ["/a", "/b"]);
+    let hosts: Vec<_> = peers.hosts.iter().map(|host| host.to_string()).collect();
+    assert_eq!(hosts, ["http://a.example:7890", "http://[::1]:7891"]);
+    let known = peers.file.read(&settings.network).unwrap();
+    assert_eq!((known.nodes.len(), known.is_built_in), (3, true), "there is no such folder");
+
+    for (wrong, key) in [
+        ("nisd.peers = a|b:x", "nisd.peers"),
+        ("nis.nodeLimit = -1", "nis.nodeLimit"),
+        ("nis.timeSyncNodeLimit = many", "nis.timeSyncNodeLimit"),
+        ("nis.useBinaryTransport = yes", "nis.useBinaryTransport"),
+        ("nis.ipDetectionMode = Auto", "nis.ipDetectionMode"),
+        ("nis.maxTransactions = 119", "nis.maxTransactions"),
+        ("nis.maxTransactions = 43201", "nis.maxTransactions"),
+    ] {
+        assert!(!problem(wrong, key).is_empty(), "{wrong}");
+    }
 }
 
 #[test]

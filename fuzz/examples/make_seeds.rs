@@ -10,11 +10,15 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
-use nisd::codec::Form;
 use nisd::codec::block_file::BlockFile;
+use nisd::codec::{Context, Form, Format, Writable};
 use nisd::config;
-use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::model::{Height, Timestamp};
+use nisd::crypto::{KeyPair, PrivateKey, Signature};
+use nisd::model::{Block, Height, Timestamp, Transaction};
+use nisd::peer::wire::{
+    AuthenticatedResponse, ChainRequest, CommunicationTimeStamps, Experience, ExperienceEntry, ExperiencePair,
+    Identity, List, NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds,
+};
 use nisd::state;
 use nisd::store::{ChainIdentity, Options, Read, Store, Table};
 use nisd_fuzz::announcements::Deed;
@@ -23,7 +27,7 @@ use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
 use nisd_fuzz::sockjs_sessions::Deed as Act;
 use nisd_fuzz::stomp::SEPARATOR;
-use nisd_fuzz::{chain_part, configuration, interface, tiny};
+use nisd_fuzz::{chain_part, configuration, interface, peer_wire, tiny};
 use serde_json::Value;
 
 fn main() {
@@ -49,6 +53,7 @@ fn main() {
     interfaces(&vectors);
     lists();
     announcements();
+    peer_wire(&vectors, &chain);
 }
 
 /// The seeds of one target.
@@ -932,4 +937,79 @@ fn announcements() {
     let mut deeds: Vec<(Deed, &[u8])> = flaws.iter().map(|bytes| (Deed::Announce, bytes.as_slice())).collect();
     deeds.push((Deed::Again, &[0, 0, 0]));
     add("flaws", &deeds);
+}
+
+/// What nodes tell each other, in both formats.
+fn peer_wire(vectors: &Value, chain: &[Vec<u8>]) {
+    let seeds = Seeds::of("peer_wire");
+    let recorded = |name: &str| {
+        let rows = vectors["entities"].as_array().expect("a list");
+        let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+        let text = |name: &str| row[name].as_str().expect("a text");
+        [(Format::Binary, hex::decode(text("binary")).expect("hex")), (Format::Json, text("json").into())]
+    };
+    for (name, readers) in [
+        ("node-challenge", &[0][..]),
+        ("authenticated-request (block height)", &[1]),
+        ("node-endpoint", &[4]),
+        ("node", &[5, 24]),
+        ("node-experiences-pair", &[6]),
+        ("secure-entity (transaction)", &[7]),
+        ("authenticated-response (hash chain)", &[17]),
+        ("error-response", &[20]),
+        ("node-collection", &[21]),
+    ] {
+        for (format, body) in recorded(name) {
+            for reader in readers {
+                seeds.add(
+                    &format!("{reader:02}-{name}-{format:?}"),
+                    &[&[peer_wire::selector(*reader, format)], &body[..]].concat(),
+                );
+            }
+        }
+    }
+    let context = Context::of(&tiny::settings().network);
+    let [(format, node), _] = recorded("node");
+    let node: NodeInfo = format.read(&node, context).expect("a node");
+    let blocks: Vec<Block> =
+        chain.iter().map(|block| Block::from_bytes(&block[4..], context).expect("a block")).collect();
+    let busy = blocks.iter().max_by_key(|block| block.transactions.len()).expect("a block").clone();
+    let few = List(blocks[..3].to_vec());
+    let (challenge, pair) = (peer_wire::challenge(), peer_wire::pair());
+    let signature = challenge.sign(&pair);
+    let experience = Experience { successes: 3, failures: 1 };
+    let pairs = vec![ExperiencePair { node: node.clone(), experience }];
+    let pushed = |transaction: &Transaction| SecureEntity::sign(transaction.clone(), &pair, Some("fuzz".to_owned()));
+    for format in [Format::Binary, Format::Json] {
+        let add = |reader: u8, body: Vec<u8>| {
+            seeds.add(&format!("{reader:02}-{format:?}"), &[vec![peer_wire::selector(reader, format)], body].concat());
+        };
+        let query = |query: Query| query.request(&challenge, format, &tiny::settings().network.chain).body;
+        let own = NodeInfo { identity: Identity { key: pair.public(), name: None }, ..node.clone() };
+        let (min_blocks, max_transactions) = (Some(10), Some(10_000));
+        add(2, query(Query::BlocksAfter(ChainRequest { after: Height(1), min_blocks, max_transactions })));
+        add(3, query(Query::Unconfirmed(ShortIds(vec![1, -2]))));
+        add(8, format.to_bytes(&List(busy.transactions.iter().take(2).map(pushed).collect())));
+        add(9, format.to_bytes(&SecureEntity::sign(blocks[0].clone(), &pair, None)));
+        add(10, answer(format, &own, signature));
+        add(11, answer(format, &NodeList(vec![node.clone(), own.clone()]), signature));
+        add(12, answer(format, &NodeExperiences { node: node.clone(), experiences: pairs.clone() }, signature));
+        add(13, answer(format, &Height(7), signature));
+        add(14, answer(format, &Score(4_351_371_922_196_401), signature));
+        add(15, answer(format, &blocks[0], signature));
+        add(16, answer(format, &CommunicationTimeStamps { send: 5, receive: 6 }, signature));
+        add(18, answer(format, &few, signature));
+        add(19, answer(format, &List(busy.transactions.iter().take(2).cloned().collect()), signature));
+        add(22, format.to_bytes(&List(vec![ExperienceEntry { node: node.clone(), experience, syncs: 2 }])));
+        add(23, format.to_bytes(&few));
+        add(25, format.to_bytes(&blocks[1]));
+        add(26, answer(format, &own, signature));
+    }
+    for (name, text) in [("host", "node.example:7890"), ("ipv6", "http://[::1]:80/"), ("bare-ipv6", "2001:db8::1")] {
+        seeds.add(&format!("27-{name}"), &[&[peer_wire::selector(27, Format::Binary)], text.as_bytes()].concat());
+    }
+}
+
+fn answer(format: Format, entity: &impl Writable, signature: Signature) -> Vec<u8> {
+    format.to_bytes(&AuthenticatedResponse { entity, signature })
 }

@@ -22,6 +22,7 @@ pub mod key_files;
 pub mod lax_json;
 pub mod lists;
 pub mod peer_machine;
+pub mod peer_wire;
 pub mod pieces;
 pub mod response;
 pub mod sockjs_payload;
@@ -35,7 +36,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 20] = [
+pub const TARGETS: [(&str, Check); 21] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -56,4 +57,5 @@ pub const TARGETS: [(&str, Check); 20] = [
     ("sockjs_payload", sockjs_payload::check),
     ("sockjs_sessions", sockjs_sessions::check),
     ("peer_machine", peer_machine::check),
+    ("peer_wire", peer_wire::check),
 ];

@@ -1,9 +1,10 @@
 //! The committed seeds hold what they promise, without a fuzzer.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use nisd_fuzz::TARGETS;
+use nisd_fuzz::{TARGETS, peer_wire};
 
 #[test]
 fn every_seed_passes_its_target_and_every_target_finds_something_in_them() {
@@ -17,4 +18,18 @@ fn every_seed_passes_its_target_and_every_target_finds_something_in_them() {
         }
         assert!(found > 0, "the seeds of {name} hold nothing of value");
     }
+}
+
+#[test]
+fn everything_in_the_seeds_of_what_nodes_tell_each_other_is_understood() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds/peer_wire");
+    let mut readers = BTreeSet::new();
+    for entry in fs::read_dir(&folder).expect("seeds") {
+        let path = entry.expect("an entry").path();
+        let seed = fs::read(&path).expect("a seed");
+        readers.insert(seed[0] >> 1);
+        let is_found = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("found-"));
+        assert!(is_found || peer_wire::check(&seed) == 1, "{}", path.display());
+    }
+    assert_eq!(readers.len(), usize::from(peer_wire::READERS));
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::views::{NodeDescription, UnlockedInfo};
 use crate::chain::harvest::UnlockResult;
-use crate::crypto::{KeyPair, PrivateKey, Signature};
-use crate::model::{Address, Hash256, Transaction};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use crate::model::{Address, Block, Hash256, Transaction};
 use crate::peer::wire::{Challenge, Endpoint};
 use crate::pool::ShortId;
 use crate::rules::{self, ValidationResult};
@@ -16,6 +16,10 @@ use crate::store::StoreError;
 pub trait Actions {
     /// Offers a signed transaction of this network, or of another, to the pool.
     fn announce(&mut self, transaction: Transaction) -> rules::Verdict;
+
+    /// Takes a block of this network that the node with a key has pushed, to be judged soon unless it has come before or is of
+    /// no use. `false` if this node has not joined its network, and takes none.
+    fn push_block(&mut self, block: Block, by: PublicKey) -> Result<bool, StoreError>;
 
     /// What a transaction that comes before the node has joined its network was answered; if it has never come, it is
     /// remembered as neutral from now on.

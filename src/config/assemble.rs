@@ -6,10 +6,12 @@ use std::time::Duration;
 use super::layers::Layers;
 use super::networks::{self, Identity};
 use super::notices;
+use super::peers::PeersFile;
 use super::problem::Problem;
 use super::reader::Reader;
 use super::settings::{
-    BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, Settings, WebsocketSettings,
+    BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, PeerSettings, Settings,
+    WebsocketSettings,
 };
 use super::table::{self, OPTIONAL_FEATURES};
 use super::values;
@@ -61,7 +63,7 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let features = features(reader);
     let history_from = reader.integer("nisd.historyFrom").map(|height| Height(height.unsigned_abs()));
     let forgets_hashes = reader.boolean("nisd.forgetHashes");
-    let ip_detection = ip_detection(reader);
+    let peers = peers(reader, identity.as_ref());
     let offline = reader.boolean("nisd.offline");
     // Without the network nobody can say whether addresses are right.
     let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
@@ -88,7 +90,7 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
         limits: limits?,
         harvester_keys,
         unlocked_limit: i32::try_from(unlocked_limit?).ok()?,
-        ip_detection,
+        peers: peers?,
         offline,
         notices: Vec::new(),
     })
@@ -143,6 +145,29 @@ fn ip_detection(reader: &mut Reader<'_>) -> IpDetection {
         "AutoOptional" => IpDetection::AutoOptional,
         _ => IpDetection::AutoRequired,
     }
+}
+
+fn peers(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<PeerSettings> {
+    let hosts = reader.endpoints("nisd.peers");
+    let node_limit = count(reader, "nis.nodeLimit");
+    let time_sync_node_limit = count(reader, "nis.timeSyncNodeLimit");
+    let binary_transport = reader.boolean("nis.useBinaryTransport");
+    let use_network_time = reader.boolean("nis.useNetworkTime");
+    let ip_detection = ip_detection(reader);
+    let paths = reader.text("nem.nonAuditedApiPaths").unwrap_or_default().to_lowercase();
+    let unaudited_paths = paths.split('|').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect();
+    // Where NIS1 has it: beside the configuration.
+    let file = format!("peers-config_{}.json", identity?.name);
+    Some(PeerSettings {
+        file: PeersFile(reader.folder_of_file().unwrap_or(Path::new("")).join(file)),
+        hosts,
+        node_limit: node_limit?,
+        time_sync_node_limit: time_sync_node_limit?,
+        binary_transport,
+        use_network_time,
+        ip_detection,
+        unaudited_paths,
+    })
 }
 
 fn port(reader: &mut Reader<'_>, name: &'static str) -> Option<u16> {

@@ -109,6 +109,8 @@ pub enum Kind {
     AddressRanges,
     /// Any number of host names.
     HostNames,
+    /// Any number of places of other nodes.
+    Endpoints,
     /// Addresses to listen on.
     Bind,
     /// A path in front of all paths of the HTTP interface.
@@ -155,6 +157,7 @@ impl fmt::Display for Kind {
                 "nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |"
             }
             Kind::HostNames => "nothing, or host names and IP addresses without ports, joined by |",
+            Kind::Endpoints => "nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |",
             Kind::Bind => "an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all",
             Kind::Context => "nothing, or a path that begins with / and does not end with it",
             Kind::Clock => "system, or network seconds: N stands still there, N+ runs from there",

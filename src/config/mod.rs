@@ -18,6 +18,7 @@ mod nearest_key;
 mod network_file;
 mod networks;
 mod notices;
+mod peers;
 mod problem;
 pub mod properties;
 mod reader;
@@ -34,9 +35,10 @@ pub use local_addresses::LocalAddresses;
 pub use network_file::network_properties;
 pub use networks::is_public;
 pub use notices::standstill;
+pub use peers::{Defect, KnownPeers, MAX_PEERS_BYTES, PeersError, PeersFile};
 pub use problem::{ConfigError, Notice, Problem};
 pub use secret::Secret;
 pub use settings::{
-    Bind, BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, NemesisFile, Settings,
-    WebsocketSettings,
+    Bind, BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, NemesisFile, PeerSettings,
+    Settings, WebsocketSettings,
 };

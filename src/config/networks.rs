@@ -321,7 +321,7 @@ const fn hash(text: &str) -> Hash256 {
 }
 
 /// A public key, read when this is compiled.
-const fn key(text: &str) -> PublicKey {
+pub(super) const fn key(text: &str) -> PublicKey {
     PublicKey(bytes(text))
 }
 

@@ -15,6 +15,7 @@ use super::values::{self, Parsed};
 use crate::clock::ClockMode;
 use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
+use crate::peer::wire::Endpoint;
 
 /// Reads values out of layers.
 ///
@@ -176,6 +177,10 @@ impl<'a> Reader<'a> {
 
     pub fn host_names(&mut self, name: &'static str) -> Vec<String> {
         self.read(name, |_, text| values::host_names(text)).unwrap_or_default()
+    }
+
+    pub fn endpoints(&mut self, name: &'static str) -> Vec<Endpoint> {
+        self.read(name, |_, text| values::endpoints(text)).unwrap_or_default()
     }
 
     pub fn bind(&mut self, name: &'static str) -> Bind {

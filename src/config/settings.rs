@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::address_ranges::AddressRanges;
 use super::local_addresses::LocalAddresses;
+use super::peers::PeersFile;
 use super::problem::Notice;
 use super::secret::Secret;
 use crate::clock::ClockMode;
@@ -60,8 +61,8 @@ pub struct Settings {
     pub harvester_keys: Vec<Secret>,
     /// Most accounts that harvest on this node (`nis.unlockedLimit`).
     pub unlocked_limit: i32,
-    /// `nis.ipDetectionMode`; not used yet.
-    pub ip_detection: IpDetection,
+    /// Other nodes; not used yet.
+    pub peers: PeerSettings,
     /// Whether a public network is served as it is in the store, without reaching other nodes (`nisd.offline`).
     pub offline: bool,
     /// What a person should know about these settings. For the log, once, when the node starts.
@@ -171,6 +172,27 @@ pub struct Limits {
     pub subscriptions: usize,
     /// Accounts that one session has registered for messages.
     pub registered_addresses: usize,
+}
+
+/// What concerns other nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// The list of those that are known from the start.
+    pub file: PeersFile,
+    /// Further ones, whose keys are not known yet (`nisd.peers`).
+    pub hosts: Vec<Endpoint>,
+    /// How many are asked or told at a time (`nis.nodeLimit`).
+    pub node_limit: usize,
+    /// How many are asked for their time at a time (`nis.timeSyncNodeLimit`).
+    pub time_sync_node_limit: usize,
+    /// Whether they are asked in the binary format instead of JSON (`nis.useBinaryTransport`).
+    pub binary_transport: bool,
+    /// Whether the clock follows theirs (`nis.useNetworkTime`).
+    pub use_network_time: bool,
+    /// Whether they are asked for the own address.
+    pub ip_detection: IpDetection,
+    /// Paths of requests that are left out of `/debug/connections/incoming`, in small letters.
+    pub unaudited_paths: Vec<String>,
 }
 
 /// `nis.ipDetectionMode`.

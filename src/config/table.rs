@@ -390,6 +390,7 @@ const PEERS: &[Key] = &[
     Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
     Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node"),
     Key::new("nisd.offline", Boolean, "false", "Whether mainnet or testnet may be served as they are in the store (--offline), as other nodes are not reached yet"),
+    Key::new("nisd.peers", Endpoints, "", "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Each is known from then on by the key that it shows first").later(),
     Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time").later(),
     Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time").later(),
     Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON").later(),

@@ -14,6 +14,7 @@ use super::settings::Bind;
 use crate::clock::ClockMode;
 use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
+use crate::peer::wire::Endpoint;
 
 /// A value, or what is wrong with the text; that is shown, so it never repeats a secret.
 pub(super) type Parsed<T> = Result<T, String>;
@@ -42,6 +43,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Parsed<()> {
         Kind::LocalAddresses => LocalAddresses::parse(text).map(drop),
         Kind::AddressRanges => address_ranges(text).map(drop),
         Kind::HostNames => host_names(text).map(drop),
+        Kind::Endpoints => endpoints(text).map(drop),
         Kind::Bind => bind(text).map(drop),
         Kind::Context => context(text).map(drop),
         Kind::Clock => clock(text).map(drop),
@@ -207,6 +209,12 @@ pub(super) fn host_names(text: &str) -> Parsed<Vec<String>> {
         None if is_host_name(element) => Ok(element.to_ascii_lowercase()),
         None => Err(format!("holds {}, which is no host name; ports and paths are not part of one", shown(element))),
     };
+    elements(text).map(read).collect()
+}
+
+/// Places of other nodes.
+pub(super) fn endpoints(text: &str) -> Parsed<Vec<Endpoint>> {
+    let read = |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", shown(element)));
     elements(text).map(read).collect()
 }
 

@@ -85,6 +85,9 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
     if is_public(&settings.network.name) && !settings.offline {
         return Err(NodeError::NoPeers(settings.network.name));
     }
+    for notice in settings.peers.file.read(&settings.network)?.notices {
+        log::log!(notice.level, "{notice}");
+    }
     // What is named must be there before a store is made that says to which chain it belongs.
     let files = commands::open_block_files(&command.import)?;
     let nemesis = settings.nemesis.read()?;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::fetch::{Fetch, FetchError, FetchId, Response};
+use super::fetch::{Answer, Fetch, FetchError, FetchId};
 use super::http::{Reply, Request};
 use super::shared::Shared;
 
@@ -110,7 +110,7 @@ pub enum Event<'a> {
         /// Which.
         fetch: FetchId,
         /// The answer, or why there is none.
-        result: Result<Response, FetchError>,
+        result: Result<Answer, FetchError>,
     },
     /// Time to work on what waits for nobody, and on what is due.
     Turn {

@@ -27,7 +27,8 @@ impl Node<'_> {
             return Taken::Parked;
         }
         let status = self.status();
-        let Node { reader, network, height, api, unconfirmed, harvester, identity, randomness, reading, .. } = self;
+        let Node { reader, network, height, api, unconfirmed, harvester, judge, identity, randomness, reading, .. } =
+            self;
         let snapshot = match reader.snapshot() {
             Ok(snapshot) => snapshot,
             Err(error) => {
@@ -38,7 +39,7 @@ impl Node<'_> {
         };
         let view = ChainView { snapshot, network, height: *height, status };
         let time = moment.network;
-        let mut desk = Desk { unconfirmed, harvester, identity, randomness, is_to_end: false, view, time };
+        let mut desk = Desk { unconfirmed, harvester, judge, identity, randomness, is_to_end: false, view, time };
         let mut budget = Budget::new(UNITS_PER_SHARE);
         let taken = api.answer(&mut exchange, &view, &mut desk, moment, &mut budget);
         if desk.is_to_end && self.ends_at.is_none() {

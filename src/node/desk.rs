@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use super::harvester::Harvester;
 use super::identity::Identity;
+use super::judge::{Judge, Pushed};
 use super::randomness::Randomness;
 use super::unconfirmed::Unconfirmed;
 use crate::api::views::UnlockedInfo;
 use crate::api::{Actions, BootRequest, ChainView, NodeDescription};
 use crate::chain::harvest::UnlockResult;
-use crate::crypto::{KeyPair, PrivateKey, Signature};
-use crate::model::{Address, Hash256, Timestamp, Transaction};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use crate::model::{Address, Block, Hash256, Timestamp, Transaction};
 use crate::peer::wire::Challenge;
 use crate::pool::{Confirmed, ShortId};
 use crate::rules::{ValidationResult, Verdict};
@@ -21,6 +22,7 @@ use crate::store::StoreError;
 pub struct Desk<'a, 's> {
     pub unconfirmed: &'a mut Unconfirmed,
     pub harvester: &'a mut Harvester<'s>,
+    pub judge: &'a mut Judge<'s>,
     pub identity: &'a mut Identity,
     pub randomness: &'a mut Randomness,
     /// Somebody asks the node to end.
@@ -40,6 +42,12 @@ impl Actions for Desk<'_, '_> {
     fn announce(&mut self, transaction: Transaction) -> Verdict {
         let confirmed = self.confirmed();
         self.unconfirmed.announce(transaction, &confirmed)
+    }
+
+    fn push_block(&mut self, block: Block, by: PublicKey) -> Result<bool, StoreError> {
+        let confirmed = self.confirmed();
+        let pushed = self.judge.push(block, by, &confirmed, self.identity.is_booted)?;
+        Ok(pushed != Pushed::Early)
     }
 
     fn note_early(&mut self, hash: &Hash256) -> Option<ValidationResult> {

@@ -89,6 +89,11 @@ impl<'s> Harvester<'s> {
         !matches!(self.work, Work::Nothing)
     }
 
+    /// Whether a block is being put onto the chain, which nobody else must change meanwhile.
+    pub fn holds_chain(&self) -> bool {
+        matches!(self.work, Work::Block(_))
+    }
+
     /// Does one piece of work; `running` is the time since the node was started, `unconfirmed` gives what may go into a
     /// block. What the chain has become, if a block was put onto it.
     pub fn step(

@@ -6,6 +6,7 @@
 //! | `unconfirmed` | the pool and its upkeep |
 //! | `harvester` | blocks of accounts that harvest on this node |
 //! | [`Import`] | blocks of files, taken in while the node runs |
+//! | `judge` | blocks of other nodes on their way into the chain |
 //! | `desk` | pool and harvester as the interfaces use them |
 //! | `clock_watch`, `trouble` | clocks that jump, stores that fail |
 //!
@@ -18,6 +19,7 @@ mod desk;
 mod harvester;
 mod identity;
 mod import;
+mod judge;
 mod randomness;
 mod teller;
 mod trouble;
@@ -32,6 +34,7 @@ use self::clock_watch::ClockWatch;
 use self::desk::Desk;
 use self::harvester::Harvester;
 use self::identity::Identity;
+use self::judge::Judge;
 use self::randomness::Randomness;
 use self::trouble::Trouble;
 use self::unconfirmed::Unconfirmed;
@@ -83,6 +86,7 @@ pub struct Node<'s> {
     identity: Identity,
     unconfirmed: Unconfirmed,
     harvester: Harvester<'s>,
+    judge: Judge<'s>,
     import: Option<Import<'s>>,
     /// Announcements that wait for the pool.
     waiting: Vec<ConnectionId>,
@@ -133,6 +137,7 @@ impl<'s> Node<'s> {
             identity,
             unconfirmed: Unconfirmed::default(),
             harvester,
+            judge: Judge::new(store, network),
             import,
             waiting: Vec::new(),
             clock_watch: ClockWatch::new(now),

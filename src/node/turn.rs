@@ -70,10 +70,16 @@ impl Node<'_> {
         !self.unconfirmed.has_work() && !self.broker.is_behind()
     }
 
-    /// Takes blocks in or harvests; one of them has the right to change the chain at a time.
-    fn change_chain(&mut self, budget: Budget, now: Moment) -> Result<(), StoreError> {
+    /// Takes blocks in, harvests, or judges blocks of other nodes; one of them has the right to change the chain at a
+    /// time.
+    fn change_chain(&mut self, mut budget: Budget, now: Moment) -> Result<(), StoreError> {
         let time = self.time(now);
-        let Some(import) = &mut self.import else { return self.harvest(budget, now) };
+        let Some(import) = &mut self.import else {
+            if !self.judge.holds_chain() {
+                self.harvest(&mut budget, now)?;
+            }
+            return if self.harvester.holds_chain() { Ok(()) } else { self.judge_blocks(&mut budget, now) };
+        };
         match import.work(time, now.running, budget) {
             Imported::Working => {}
             Imported::Committed { first, last } => {
@@ -94,7 +100,7 @@ impl Node<'_> {
     }
 
     /// Works on the next block of this node.
-    fn harvest(&mut self, mut budget: Budget, now: Moment) -> Result<(), StoreError> {
+    fn harvest(&mut self, budget: &mut Budget, now: Moment) -> Result<(), StoreError> {
         let time = self.time(now);
         while self.identity.is_booted && !budget.is_spent() {
             budget.spend(UNITS_PER_STEP);
@@ -105,6 +111,20 @@ impl Node<'_> {
             }
             if !self.harvester.has_work() {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges blocks of other nodes.
+    fn judge_blocks(&mut self, budget: &mut Budget, now: Moment) -> Result<(), StoreError> {
+        let time = self.time(now);
+        while self.judge.has_work() && !budget.is_spent() {
+            budget.spend(UNITS_PER_STEP);
+            // What is read of the store is as old as the snapshot.
+            let Some(judged) = self.judge.step(time)? else { continue };
+            if let Some(switch) = judged.switch {
+                self.switched(switch)?;
             }
         }
         Ok(())
@@ -155,9 +175,9 @@ impl Node<'_> {
         if !self.broker.has_work(tells_blocks) {
             return Ok(());
         }
-        let Node { reader, network, height, broker, unconfirmed, harvester, identity, randomness, .. } = self;
+        let Node { reader, network, height, broker, unconfirmed, harvester, judge, identity, randomness, .. } = self;
         let view = ChainView { snapshot: reader.snapshot()?, network, height: *height, status };
-        let desk = Desk { unconfirmed, harvester, identity, randomness, is_to_end: false, view, time };
+        let desk = Desk { unconfirmed, harvester, judge, identity, randomness, is_to_end: false, view, time };
         let teller = Teller { desk };
         broker.work(tells_blocks, &teller, now.running, time, &mut { budget }, effects);
         Ok(())
@@ -167,7 +187,7 @@ impl Node<'_> {
     fn next_turn(&self, now: Moment) -> Duration {
         let tells_blocks = !self.unconfirmed.has_work();
         let tick = if self.identity.is_booted { self.harvester.due() } else { Duration::MAX };
-        let changes_chain = self.import.is_some() || self.harvester.has_work();
+        let changes_chain = self.import.is_some() || self.harvester.has_work() || self.judge.has_work();
         let for_chain = if changes_chain { now.running } else { tick }.max(self.writing.until());
         let is_busy = self.unconfirmed.has_work()
             || self.broker.has_work(tells_blocks)

@@ -17,10 +17,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+pub use push_memory::PushMemory;
 pub use queries::{ShortId, short_id};
 pub use root::Root;
 
-use self::push_memory::PushMemory;
 use self::rebuild::Rebuild;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Amount, Body, Hash256, Height, Network, Timestamp, Transaction};

@@ -1,4 +1,4 @@
-//! What was answered to transactions that came in lately.
+//! What was answered to transactions, or blocks, that came in lately.
 //!
 //! The key is the hash, which covers no signature: so a transaction that came in with a wrong signature is answered as
 //! such for a while even if it comes again with the right one. NIS1 answers so too.
@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::model::{Hash256, Timestamp};
 use crate::rules::ValidationResult;
 
-/// Seconds for which an answer is remembered.
-const LIFE: i32 = 600;
 /// Seconds between two looks for answers that are too old.
 const PURGE_INTERVAL: i32 = 60;
 /// Most answers that are remembered; at the limit the oldest is forgotten.
@@ -19,8 +17,9 @@ const MAX_ANSWERS: usize = 100_000;
 const REMOVED_AT_ONCE: usize = 16;
 
 /// Answers by hash.
-#[derive(Default)]
 pub struct PushMemory {
+    /// Seconds for which an answer is remembered.
+    life: i32,
     answers: BTreeMap<Hash256, Remembered>,
     /// Hashes in the order in which they came in, and when they did.
     order: VecDeque<(Timestamp, Hash256)>,
@@ -33,7 +32,19 @@ struct Remembered {
     result: ValidationResult,
 }
 
+impl Default for PushMemory {
+    /// One for transactions.
+    fn default() -> PushMemory {
+        PushMemory::of_seconds(600)
+    }
+}
+
 impl PushMemory {
+    /// One that remembers each answer for so many seconds.
+    pub fn of_seconds(life: i32) -> PushMemory {
+        PushMemory { life, answers: BTreeMap::new(), order: VecDeque::new(), looked: Timestamp::default() }
+    }
+
     /// The answer that was given, if it is remembered.
     pub fn answer(&mut self, hash: &Hash256, now: Timestamp) -> Option<ValidationResult> {
         if now.0.saturating_sub(self.looked.0) > PURGE_INTERVAL {
@@ -48,7 +59,7 @@ impl PushMemory {
     }
 
     fn is_forgotten(&self, since: Timestamp) -> bool {
-        since.0.saturating_add(LIFE) <= self.looked.0
+        since.0.saturating_add(self.life) <= self.looked.0
     }
 
     /// Remembers that a transaction has come in to which there was no answer; it is neutral until there is one.
@@ -85,7 +96,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_remembered_for_ten_minutes() {
-        let mut memory = PushMemory::default();
+        let mut memory = PushMemory::of_seconds(600);
         memory.remember(HASH, Timestamp(1000));
         assert_eq!(memory.answer(&HASH, Timestamp(1000)), Some(ValidationResult::Neutral));
         memory.set(&HASH, ValidationResult::FailurePastDeadline);
@@ -97,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_comes_again_after_it_was_forgotten_is_remembered_anew() {
-        let mut memory = PushMemory::default();
+        let mut memory = PushMemory::of_seconds(600);
         let hash = |number: u8| Hash256([number; 32]);
         (0..100).for_each(|number| memory.remember(hash(number), Timestamp(1000)));
         // Not all that is forgotten is removed at once.
@@ -113,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_accepted_transaction_is_neutral_when_it_comes_again() {
-        let mut memory = PushMemory::default();
+        let mut memory = PushMemory::of_seconds(600);
         memory.remember(HASH, Timestamp(0));
         memory.set(&HASH, ValidationResult::Success);
         assert_eq!(memory.answer(&HASH, Timestamp(1)), Some(ValidationResult::Neutral));
@@ -121,7 +132,7 @@ mod tests {
 
     #[test]
     fn at_its_limit_the_oldest_answer_is_forgotten() {
-        let mut memory = PushMemory::default();
+        let mut memory = PushMemory::of_seconds(600);
         let hash = |number: usize| {
             let mut hash = Hash256::default();
             hash.0[..8].copy_from_slice(&(number as u64).to_be_bytes());

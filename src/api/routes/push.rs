@@ -61,12 +61,17 @@ pub fn transactions(call: &mut Call<'_>) -> Result<(), Failure> {
     call.do_long(Intake(pushed.into_iter()))
 }
 
-/// `POST /push/block`: a block is looked at, but not taken in yet.
+/// `POST /push/block`: a block is judged after this is answered.
 pub fn block(call: &mut Call<'_>) -> Result<(), Failure> {
     let pushed: SecureEntity<Block> = call.body()?;
+    let by = pushed.identity.key;
     let block = verified(pushed, call.budget)?;
-    match wire_network(block.version) == call.view.network.byte {
-        true => call.need_network(),
-        false => Ok(()),
+    if wire_network(block.version) != call.view.network.byte {
+        return Ok(());
+    }
+    call.budget.spend(cost::VERIFICATION);
+    match call.actions.push_block(block, by)? {
+        true => Ok(()),
+        false => Err(Failure::NOT_BOOTED),
     }
 }

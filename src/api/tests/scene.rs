@@ -372,6 +372,10 @@ impl Actions for TestNode {
         }
     }
 
+    fn push_block(&mut self, _: Block, _: PublicKey) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
     fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {
         None
     }

@@ -18,6 +18,9 @@ pub struct Pending {
     pub body_limit: usize,
     pub time: Duration,
     pub deadline: Instant,
+    pub silence: Duration,
+    /// When it is given up if nothing comes before.
+    pub due: Instant,
     pub is_idempotent: bool,
     /// It has met a connection that the server had closed, and waits for another.
     pub is_repeated: bool,
@@ -35,6 +38,8 @@ pub struct ClientConnection {
     stage: Stage,
     /// An earlier request was answered on it.
     is_reused: bool,
+    /// Where it goes to, once it stands.
+    address: Option<SocketAddr>,
 }
 
 #[derive(Debug)]
@@ -51,7 +56,7 @@ impl ClientConnection {
     /// A connection to be made.
     pub fn new(host: usize, pending: Pending) -> Self {
         let stage = Stage::Naming { is_asked: false };
-        Self { host, pending: Some(pending), due: None, stage, is_reused: false }
+        Self { host, pending: Some(pending), due: None, stage, is_reused: false, address: None }
     }
 
     /// Whether the addresses of its host are to be asked for; true only the first time.
@@ -93,9 +98,14 @@ impl ClientConnection {
         let Stage::Connecting { addresses, .. } = &self.stage else {
             return None;
         };
-        let address = addresses.front().copied();
+        self.address = addresses.front().copied();
         self.begin();
-        address
+        self.address
+    }
+
+    /// Where it goes to; `None` before it stands.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
     }
 
     /// Hands a request to a connection that stands and has none.
@@ -180,6 +190,8 @@ mod tests {
             body_limit: 10,
             time: Duration::ZERO,
             deadline: Instant::now(),
+            silence: Duration::ZERO,
+            due: Instant::now(),
             is_idempotent: true,
             is_repeated: false,
         }

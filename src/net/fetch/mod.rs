@@ -21,6 +21,7 @@ mod sockets;
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -80,11 +81,22 @@ pub struct Fetch {
     /// Time from the wish to the end of the answer: looking the name up, connecting and waiting for a connection
     /// included.
     pub time: Duration,
+    /// Time without a byte from the server, once there is a connection, after which it is given up.
+    pub silence: Duration,
     /// Whether it may be made a second time if a connection that was kept is closed before the first byte of an answer.
     pub is_idempotent: bool,
 }
 
-/// What another server answered.
+/// What another server answered, and where it was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The address that the connection went to.
+    pub from: IpAddr,
+    /// What it answered.
+    pub response: Response,
+}
+
+/// An answer without where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// Status code.
@@ -104,6 +116,8 @@ pub enum FetchError {
     Broken(io::Error),
     /// The time is over.
     TimedOut(Duration),
+    /// There was a connection, and nothing came for so long.
+    Silent(Duration),
     /// The answer is not HTTP/1.1 or breaks its rules.
     NotHttp(&'static str),
     /// The answer is longer than it may be.
@@ -122,6 +136,7 @@ impl fmt::Display for FetchError {
             FetchError::Unreachable(error) => write!(f, "no connection: {error}"),
             FetchError::Broken(error) => write!(f, "the connection broke: {error}"),
             FetchError::TimedOut(limit) => write!(f, "no complete answer within {} s", limit.as_secs()),
+            FetchError::Silent(limit) => write!(f, "silence for {} s", limit.as_secs()),
             FetchError::NotHttp(reason) => write!(f, "the answer is not proper HTTP: {reason}"),
             FetchError::TooLarge => f.write_str("the answer is too long"),
             FetchError::BadTarget => f.write_str("the target of the request cannot be sent"),

@@ -7,14 +7,14 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use slab::Slab;
 
 use super::connection::{ClientConnection, Pending};
 use super::response::Complete;
-use super::{Endpoint, Fetch, FetchError, FetchId, FetchLimits, RequestHead, Response};
+use super::{Answer, Endpoint, Fetch, FetchError, FetchId, FetchLimits, RequestHead, Response};
 
 /// Addresses of a host that are tried for one request.
 const MAX_ADDRESSES: usize = 4;
@@ -23,7 +23,7 @@ const MAX_ADDRESSES: usize = 4;
 const DUE_PER_CALL: usize = 16;
 
 /// A request that has come to its end.
-pub type Fetched = (FetchId, Result<Response, FetchError>);
+pub type Fetched = (FetchId, Result<Answer, FetchError>);
 
 /// A server, as long as there is a request to it or a connection.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl ConnectionPool {
 
     /// Takes a request.
     pub fn start(&mut self, id: FetchId, fetch: Fetch, now: Instant) {
-        let Fetch { endpoint, method, target, media_type, body, body_limit, time, is_idempotent } = fetch;
+        let Fetch { endpoint, method, target, media_type, body, body_limit, time, silence, is_idempotent } = fetch;
         let head = RequestHead { endpoint: &endpoint, method, target: &target, media_type, is_kept: true };
         let head = match head.to_bytes(body.len()) {
             Ok(head) => head,
@@ -113,7 +113,19 @@ impl ConnectionPool {
             return self.done.push_back((id, Err(FetchError::Busy)));
         }
         let (deadline, is_repeated) = (now + time, false);
-        host.waiting.push_back(Pending { id, head, body, body_limit, time, deadline, is_idempotent, is_repeated });
+        let due = deadline;
+        host.waiting.push_back(Pending {
+            id,
+            head,
+            body,
+            body_limit,
+            time,
+            deadline,
+            silence,
+            due,
+            is_idempotent,
+            is_repeated,
+        });
         self.waiting += 1;
         self.deadlines.insert((deadline, id));
         self.locations.insert(id, Location::Waiting { host: slot });
@@ -171,13 +183,24 @@ impl ConnectionPool {
     }
 
     /// A connection stands.
-    pub fn connected(&mut self, slot: usize) {
+    pub fn connected(&mut self, slot: usize, now: Instant) {
         self.forget_timer(slot);
         if let Some(connection) = self.connections.get_mut(slot)
             && let Some(address) = connection.connected()
             && let Some(host) = self.hosts.get_mut(connection.host)
         {
             host.good_address = Some(address);
+        }
+        self.wait_for_bytes(slot, now);
+    }
+
+    /// Silence is counted from now on.
+    fn wait_for_bytes(&mut self, slot: usize, now: Instant) {
+        let pending = self.connections.get_mut(slot).and_then(|connection| connection.pending.as_mut());
+        if let Some(pending) = pending {
+            self.deadlines.remove(&(pending.due, pending.id));
+            pending.due = pending.deadline.min(now + pending.silence);
+            self.deadlines.insert((pending.due, pending.id));
         }
     }
 
@@ -195,8 +218,10 @@ impl ConnectionPool {
     }
 
     /// A connection that stands and has a new request to send.
-    pub fn next_assigned(&mut self) -> Option<usize> {
-        self.assigned.pop_front()
+    pub fn next_assigned(&mut self, now: Instant) -> Option<usize> {
+        let slot = self.assigned.pop_front()?;
+        self.wait_for_bytes(slot, now);
+        Some(slot)
     }
 
     /// Whether a connection is being made.
@@ -231,21 +256,21 @@ impl ConnectionPool {
                     self.fail(hog, FetchError::Busy);
                 }
             }
-            Ok(None) => {}
+            Ok(None) => self.wait_for_bytes(slot, now),
         }
     }
 
     /// The server has ended a connection, with an error or without.
     pub fn ended(&mut self, slot: usize, cause: Option<io::Error>) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (host, may_repeat) = (connection.host, connection.may_repeat());
+        let (host, may_repeat, from) = (connection.host, connection.may_repeat(), connection.address());
         let before = connection.held_bytes();
         let result = connection.end(cause);
         self.held_bytes = self.held_bytes + connection.held_bytes() - before;
         let pending = self.close(slot);
         match pending {
             Some(pending) if may_repeat => self.repeat(host, pending),
-            Some(pending) => self.finish(pending, result),
+            Some(pending) => self.finish(pending, from, result),
             None => {}
         }
         self.serve(host);
@@ -268,8 +293,11 @@ impl ConnectionPool {
         for _ in 0..DUE_PER_CALL {
             if let Some((_, id)) = self.deadlines.first().copied().filter(|(due, _)| *due <= now) {
                 if let Some(pending) = self.give_up(id) {
-                    let time = pending.time;
-                    self.done.push_back((id, Err(FetchError::TimedOut(time))));
+                    let error = match pending.deadline <= now {
+                        true => FetchError::TimedOut(pending.time),
+                        false => FetchError::Silent(pending.silence),
+                    };
+                    self.done.push_back((id, Err(error)));
                 }
             } else if let Some((_, slot)) = self.attempts.first().copied().filter(|(due, _)| *due <= now) {
                 self.attempt_failed(slot, io::ErrorKind::TimedOut.into(), now);
@@ -433,7 +461,7 @@ impl ConnectionPool {
     /// An answer is complete.
     fn answered(&mut self, slot: usize, complete: Complete, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (host, pending) = (connection.host, connection.pending.take());
+        let (host, pending, from) = (connection.host, connection.pending.take(), connection.address());
         // A host that needs a connection takes precedence over one that may need this connection again.
         if complete.is_kept && self.starving.is_empty() {
             let due = now + self.limits.idle_time;
@@ -446,7 +474,7 @@ impl ConnectionPool {
             self.close(slot);
         }
         if let Some(pending) = pending {
-            self.finish(pending, Ok(complete.response));
+            self.finish(pending, from, Ok(complete.response));
         }
         self.serve(host);
     }
@@ -456,7 +484,7 @@ impl ConnectionPool {
         let Some(connection) = self.connections.get(slot) else { return };
         let host = connection.host;
         if let Some(pending) = self.close(slot) {
-            self.finish(pending, Err(error));
+            self.finish(pending, None, Err(error));
         }
         self.serve(host);
     }
@@ -466,12 +494,19 @@ impl ConnectionPool {
         if let Some(place) = self.hosts.get_mut(host) {
             self.locations.insert(pending.id, Location::Waiting { host });
             self.waiting += 1;
-            place.waiting.push_front(Pending { is_repeated: true, ..pending });
+            self.deadlines.remove(&(pending.due, pending.id));
+            self.deadlines.insert((pending.deadline, pending.id));
+            place.waiting.push_front(Pending { is_repeated: true, due: pending.deadline, ..pending });
         }
     }
 
-    fn finish(&mut self, pending: Pending, result: Result<Response, FetchError>) {
+    fn finish(&mut self, pending: Pending, from: Option<SocketAddr>, result: Result<Response, FetchError>) {
         self.forget(&pending);
+        let answer = |response| {
+            let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip());
+            Answer { from, response }
+        };
+        let result = result.map(answer);
         let done = (pending.id, result);
         self.done_bytes += body_bytes(&done);
         self.done.push_back(done);
@@ -479,7 +514,7 @@ impl ConnectionPool {
 
     fn forget(&mut self, pending: &Pending) {
         self.locations.remove(&pending.id);
-        self.deadlines.remove(&(pending.deadline, pending.id));
+        self.deadlines.remove(&(pending.due, pending.id));
     }
 
     /// Takes a request out, wherever it is.
@@ -520,7 +555,7 @@ impl ConnectionPool {
 }
 
 fn body_bytes((_, result): &Fetched) -> usize {
-    result.as_ref().map_or(0, |response| response.body.capacity())
+    result.as_ref().map_or(0, |answer| answer.response.body.capacity())
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use super::{Endpoint, FetchError, Method};
 
-/// What the head of a request is made of.
+/// What this program calls itself.
+const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
+/// What the head of a request is made of. Its headers are those that NIS1 nodes send, in their order.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
     /// Where to.
@@ -28,14 +31,12 @@ impl RequestHead<'_> {
             Method::Get => "GET",
             Method::Post => "POST",
         };
-        let mut head = format!("{name} {target} HTTP/1.1\r\nHost: {endpoint}\r\nAccept: {media_type}\r\n");
-        if !is_kept {
-            head.push_str("Connection: close\r\n");
-        }
+        let mut head = format!("{name} {target} HTTP/1.1\r\nAccept: {media_type}\r\n");
         if method == Method::Post {
-            head.push_str(&format!("Content-Type: {media_type}\r\nContent-Length: {body_length}\r\n"));
+            head.push_str(&format!("Content-Length: {body_length}\r\nContent-Type: {media_type}\r\n"));
         }
-        head.push_str("\r\n");
+        let connection = if is_kept { "Keep-Alive" } else { "close" };
+        head.push_str(&format!("Host: {endpoint}\r\nConnection: {connection}\r\nUser-Agent: {USER_AGENT}\r\n\r\n"));
         Ok(head.into_bytes())
     }
 }
@@ -54,12 +55,18 @@ mod tests {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         assert_eq!(
             text(head(Method::Get, "/a?b=%20", true).unwrap()),
-            "GET /a?b=%20 HTTP/1.1\r\nHost: [::1]:7890\r\nAccept: application/json\r\n\r\n"
+            format!(
+                "GET /a?b=%20 HTTP/1.1\r\nAccept: application/json\r\nHost: [::1]:7890\r\nConnection: Keep-Alive\r\n\
+                 User-Agent: {USER_AGENT}\r\n\r\n"
+            )
         );
         assert_eq!(
             text(head(Method::Post, "/", false).unwrap()),
-            "POST / HTTP/1.1\r\nHost: [::1]:7890\r\nAccept: application/json\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: 5\r\n\r\n"
+            format!(
+                "POST / HTTP/1.1\r\nAccept: application/json\r\nContent-Length: 5\r\n\
+                 Content-Type: application/json\r\nHost: [::1]:7890\r\nConnection: close\r\n\
+                 User-Agent: {USER_AGENT}\r\n\r\n"
+            )
         );
         for target in ["", "a", "/a b", "/a\r\nX: y", "/\u{e9}", "http://a/"] {
             assert!(matches!(head(Method::Get, target, true), Err(FetchError::BadTarget)), "{target}");

@@ -227,7 +227,7 @@ impl Fetcher {
 
     /// Begins to connect.
     fn open_lines(&mut self, registry: &Registry, now: Instant) {
-        while let Some(slot) = self.pool.next_assigned() {
+        while let Some(slot) = self.pool.next_assigned(now) {
             self.queue(slot);
         }
         for _ in 0..NEW_SOCKETS_PER_CALL {
@@ -268,7 +268,7 @@ impl Fetcher {
         if self.pool.is_connecting(slot) {
             match line.is_connected() {
                 Ok(false) => return 1,
-                Ok(true) => self.pool.connected(slot),
+                Ok(true) => self.pool.connected(slot, now),
                 Err(error) => {
                     self.pool.attempt_failed(slot, error, now);
                     self.close_lines(now);

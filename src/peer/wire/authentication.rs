@@ -1,8 +1,8 @@
 //! Answers that prove who gives them: whoever asks sends random bytes, and the answer comes with their signature.
 //!
-//! The signature covers these bytes only, not what is answered. A push is signed in the same way, over a hash of 32 bytes
-//! (see [`super::SecureEntity`]), so a node that signed any bytes would let others push in its name: only challenges of
-//! [`CHALLENGE_BYTES`] bytes are read.
+//! The signature covers these bytes only, not what is answered. A push is signed in the same way, over a hash of 32
+//! bytes (see [`super::SecureEntity`]), so a node that signed any bytes would let others push in its name: only
+//! challenges of [`CHALLENGE_BYTES`] bytes are read.
 
 use std::fmt;
 
@@ -55,7 +55,10 @@ impl Readable for Challenge {
         let bytes = source.need_bytes("data")?;
         let challenge = bytes.as_ref().try_into().map(Challenge);
         challenge.map_err(|_| {
-            ReadError::Argument("challenge must be 64 bytes: others could be signatures of pushes".to_owned())
+            ReadError::Argument(
+                "challenge must be 64 bytes: with the signature of another, one could push in this node's name"
+                    .to_owned(),
+            )
         })
     }
 }

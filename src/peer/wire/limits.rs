@@ -23,7 +23,8 @@ pub const NODE_EXPERIENCES: usize = (EXPERIENCES + 1) * (NODE + NUMBERS);
 pub const HASH: usize = 40;
 /// A block without its transactions.
 pub const BLOCK_HEAD: usize = 256;
-/// A transaction: one with the longest message and ten mosaics takes about 3,300. What is nested in it counts by itself.
+/// A transaction: one with the longest message and ten mosaics takes about 3,300. What is nested in it counts by
+/// itself.
 pub const TRANSACTION: usize = 4 << 10;
 /// The nemesis block, whose transactions nobody limits. Mainnet's takes 279,786.
 pub const NEMESIS: usize = 4 << 20;

@@ -23,6 +23,7 @@ fn fetch(host: &str) -> Fetch {
         body: [].into(),
         body_limit: 1000,
         time: Duration::from_secs(10),
+        silence: Duration::from_secs(10),
         is_idempotent: true,
     }
 }
@@ -57,7 +58,7 @@ impl Bench {
     /// Makes all connections that are wanted, and has them send their requests. Their slots.
     fn connect(&mut self) -> Vec<usize> {
         let slots: Vec<usize> = self.attempts().into_iter().map(|(slot, _)| slot).collect();
-        slots.iter().for_each(|slot| self.pool.connected(*slot));
+        slots.iter().for_each(|slot| self.pool.connected(*slot, self.now));
         slots.iter().for_each(|slot| self.send(*slot));
         slots
     }
@@ -69,7 +70,7 @@ impl Bench {
 
     /// Slots of connections that were handed another request, which they send.
     fn assigned(&mut self) -> Vec<usize> {
-        let slots: Vec<usize> = std::iter::from_fn(|| self.pool.next_assigned()).collect();
+        let slots: Vec<usize> = std::iter::from_fn(|| self.pool.next_assigned(self.now)).collect();
         slots.iter().for_each(|slot| self.send(*slot));
         slots
     }
@@ -90,7 +91,7 @@ impl Bench {
     fn done(&mut self) -> Vec<(u64, String)> {
         let done = std::iter::from_fn(|| self.pool.next_done());
         let told = |(id, result): Fetched| match result {
-            Ok(response) => (id.0, response.status.to_string()),
+            Ok(answer) => (id.0, answer.response.status.to_string()),
             Err(error) => (id.0, format!("{error:?}").split('(').next().unwrap_or_default().to_owned()),
         };
         done.map(told).collect()
@@ -226,7 +227,7 @@ fn every_address_is_tried_for_its_time_and_the_one_that_answers_is_remembered() 
     bench.pass(seconds(5));
     assert_eq!(bench.closed(), [0]);
     assert_eq!(bench.attempts(), [(0, "10.0.0.2:7890".parse().unwrap())]);
-    bench.pool.connected(0);
+    bench.pool.connected(0, bench.now);
     bench.start(fetch("a"));
     assert_eq!(bench.attempts(), [(1, "10.0.0.2:7890".parse().unwrap())]);
     bench.pool.attempt_failed(1, io::ErrorKind::ConnectionRefused.into(), bench.now);
@@ -245,7 +246,7 @@ fn a_request_ends_in_its_time_wherever_it_is() {
     let (first, _) = bench.pool.next_question().unwrap();
     bench.pool.named(first, Ok(&[[10, 0, 0, 1].into()]), bench.now);
     bench.pool.next_attempt();
-    bench.pool.connected(first);
+    bench.pool.connected(first, bench.now);
     bench.pool.received(first, b"HTTP/1.1 200 OK\r\n\r\n", bench.now);
     bench.pass(seconds(9));
     bench.pool.received(first, b"a byte", bench.now);
@@ -363,7 +364,7 @@ impl Bench {
             }
             Step::Attempt { succeeds } => match self.pool.next_attempt() {
                 Some((slot, _)) if succeeds => {
-                    self.pool.connected(slot);
+                    self.pool.connected(slot, self.now);
                     open.insert(slot);
                 }
                 Some((slot, _)) => self.pool.attempt_failed(slot, io::ErrorKind::ConnectionRefused.into(), self.now),
@@ -432,4 +433,38 @@ proptest! {
         told.sort_unstable();
         prop_assert_eq!(told, (1..=bench.last).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn silence_ends_a_request_sooner_than_its_time_and_is_counted_from_the_last_byte() {
+    let mut bench = Bench::new(FetchLimits::default());
+    let patient = Fetch { time: seconds(60), ..fetch("a") };
+    bench.start(patient.clone());
+    bench.pass(seconds(3));
+    let slot = bench.connect()[0];
+    bench.pass(seconds(9));
+    bench.pool.received(slot, b"HTTP/1.1 200 OK\r\n", bench.now);
+    bench.pass(seconds(9));
+    assert!(bench.done().is_empty());
+    bench.pass(seconds(1));
+    assert_eq!(bench.done(), [(1, "Silent".to_owned())]);
+    // A drop now and then does not make it last longer than its time.
+    bench.start(patient.clone());
+    let slot = bench.connect()[0];
+    for _ in 0..12 {
+        bench.pool.received(slot, b"H", bench.now);
+        bench.pass(seconds(5));
+    }
+    assert_eq!(bench.done().len(), 1);
+    // On a connection that was kept it is counted from the moment at which the request is sent.
+    bench.closed();
+    bench.start(patient.clone());
+    let slot = bench.connect()[0];
+    bench.answer(slot);
+    bench.start(patient);
+    assert_eq!(bench.assigned(), [slot]);
+    bench.pass(seconds(10));
+    assert_eq!(bench.done(), [(3, "200".to_owned()), (4, "Silent".to_owned())]);
+    bench.closed();
+    bench.assert_empty();
 }

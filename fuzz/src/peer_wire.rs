@@ -1,0 +1,196 @@
+//! What nodes tell each other: requests, answers and lists of them, in both formats.
+
+use nisd::codec::{Context, Format, Readable, Writable};
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
+use nisd::model::network::ChainParameters;
+use nisd::model::{Block, Height, Transaction};
+use nisd::peer::wire::{
+    AnswerError, AuthenticatedRequest, AuthenticatedResponse, BlockList, ChainRequest, Challenge,
+    CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, NodeCollection, NodeExperiences,
+    NodeInfo, NodeList, Score, SecureEntity, ShortIds, SignOfLife, limits, read_answer, read_introduction,
+};
+
+use crate::entities::read_as;
+
+/// Flag of the first byte: the body is JSON.
+pub const JSON: u8 = 1;
+/// Readers, each with a number above the flag.
+pub const READERS: u8 = 28;
+
+/// The first byte for a reader and a format.
+pub fn selector(reader: u8, format: Format) -> u8 {
+    assert!(reader < READERS);
+    reader << 1 | u8::from(format == Format::Json)
+}
+
+/// What can be read, in the format and by the reader that the first byte names, is bounded, and is the same after it
+/// was written and read again in either format. Blocks that are read one after another are those that are read as a whole.
+pub fn check(data: &[u8]) -> usize {
+    let Some((selector, body)) = data.split_first() else { return 0 };
+    let format = if selector & JSON == 0 { Format::Binary } else { Format::Json };
+    let body = Body { format, body };
+    let found = match selector >> 1 {
+        0 => body.check::<Challenge>(),
+        1 => body.check::<AuthenticatedRequest<Height>>(),
+        2 => body.check_chain_request(),
+        3 => body.check::<AuthenticatedRequest<ShortIds>>(),
+        4 => body.check::<Endpoint>(),
+        5 => body.check::<NodeInfo>(),
+        6 => body.reads::<SignOfLife>(),
+        7 => body.check::<SecureEntity<Transaction>>(),
+        8 => body.check::<List<SecureEntity<Transaction>>>(),
+        9 => body.check::<SecureEntity<Block>>(),
+        10 => body.check::<AuthenticatedResponse<NodeInfo>>(),
+        11 => body.check_nodes(),
+        12 => body.check::<AuthenticatedResponse<NodeExperiences>>(),
+        13 => body.check::<AuthenticatedResponse<Height>>(),
+        14 => body.check::<AuthenticatedResponse<Score>>(),
+        15 => body.check::<AuthenticatedResponse<Block>>(),
+        16 => body.check::<AuthenticatedResponse<CommunicationTimeStamps>>(),
+        17 => body.check::<AuthenticatedResponse<HashChain>>(),
+        18 => body.check::<AuthenticatedResponse<List<Block>>>(),
+        19 => body.check::<AuthenticatedResponse<List<Transaction>>>(),
+        20 => body.check::<ErrorBody<'static>>(),
+        21 => body.check::<NodeCollection>(),
+        22 => body.check::<List<ExperienceEntry>>(),
+        23 => body.check_blocks(),
+        24 => body.check_answer::<NodeInfo>(),
+        25 => body.check_answer::<Block>(),
+        26 => body.check_introduction(),
+        27 => body.check_endpoint_text(),
+        _ => None,
+    };
+    found.map_or(0, |()| 1)
+}
+
+/// The challenge that is said to have been sent.
+pub fn challenge() -> Challenge {
+    Challenge([7; 64])
+}
+
+/// The node that is said to have been asked.
+pub fn pair() -> KeyPair {
+    KeyPair::new(&PrivateKey::from_seed(&[7; 32]))
+}
+
+fn context() -> Context {
+    let (_, context, _) = read_as(&[0]).expect("testnet");
+    context
+}
+
+struct Body<'a> {
+    format: Format,
+    body: &'a [u8],
+}
+
+impl Body<'_> {
+    fn reads<T: Readable>(&self) -> Option<()> {
+        self.format.read::<T>(self.body, context()).ok().map(drop)
+    }
+
+    fn check<T: Readable + Writable + PartialEq + std::fmt::Debug>(&self) -> Option<()> {
+        let entity: T = self.format.read(self.body, context()).ok()?;
+        for format in [Format::Binary, Format::Json] {
+            let written = format.to_bytes(&entity);
+            let again: T = format.read(&written, context()).expect("what was written is read");
+            assert_eq!(again, entity, "{format:?}");
+            assert_eq!(format.to_bytes(&again), written);
+        }
+        Some(())
+    }
+
+    /// JSON can leave out the first of its two numbers, bytes cannot.
+    fn check_chain_request(&self) -> Option<()> {
+        let read: AuthenticatedRequest<ChainRequest> = self.format.read(self.body, context()).ok()?;
+        let chain = ChainParameters::after_all_forks();
+        let limits = read.entity.limits(&chain);
+        assert!((10..=400).contains(&limits.min_blocks) && (110..=400).contains(&limits.first_query));
+        assert!((120..=10_000).contains(&limits.transactions));
+        if read.entity.min_blocks.is_none() && read.entity.max_transactions.is_some() {
+            return Some(());
+        }
+        self.check::<AuthenticatedRequest<ChainRequest>>()
+    }
+
+    fn check_nodes(&self) -> Option<()> {
+        self.check::<AuthenticatedResponse<NodeList>>()?;
+        let list: AuthenticatedResponse<NodeList> = self.format.read(self.body, context()).ok()?;
+        assert!(list.entity.0.len() <= limits::LISTED_NODES);
+        let binary = list.entity.0.iter().map(|node| Format::Binary.to_bytes(node).len());
+        assert!(binary.max().unwrap_or(0) <= limits::NODE);
+        Some(())
+    }
+
+    /// Signs what stands in the body with the key of the node that is said to have been asked.
+    fn signed(&self) -> Vec<u8> {
+        let signature = challenge().sign(&pair());
+        match self.format {
+            Format::Json => {
+                let mut text = format!("{{\"signature\":\"{signature}\",\"entity\":").into_bytes();
+                text.extend_from_slice(self.body);
+                text.push(b'}');
+                text
+            }
+            Format::Binary => {
+                let lengths = [self.body.len(), signature.0.len()].map(|length| (length as i32).to_le_bytes());
+                [&lengths[0], self.body, &lengths[1], &signature.0].concat()
+            }
+        }
+    }
+
+    fn check_blocks(&self) -> Option<()> {
+        let body = self.signed();
+        let stranger = BlockList::open(self.format, body.clone(), context(), &challenge(), &PublicKey([1; 32]));
+        assert!(stranger.is_err());
+        let whole: Result<List<Block>, _> = read_answer(self.format, &body, context(), &challenge(), &pair().public());
+        let mut list = BlockList::open(self.format, body, context(), &challenge(), &pair().public()).ok()?;
+        let mut blocks = Vec::new();
+        let result = loop {
+            let left = list.left();
+            match list.next(context()) {
+                None => break Ok(()),
+                Some(Err(error)) => break Err(error),
+                Some(Ok(block)) => {
+                    assert_eq!(list.left(), left - 1);
+                    blocks.push(block);
+                }
+            }
+        };
+        assert!(list.next(context()).is_none());
+        match (whole, self.format) {
+            (Ok(List(whole)), _) => assert_eq!((result, blocks), (Ok(()), whole)),
+            (Err(_), Format::Binary) => assert!(result.is_err()),
+            // A list may stand among members that make the whole unreadable.
+            (Err(_), Format::Json) => {}
+        }
+        Some(())
+    }
+
+    fn check_answer<T: Readable + Writable + PartialEq + std::fmt::Debug>(&self) -> Option<()> {
+        let body = self.signed();
+        let read = |key| read_answer::<T>(self.format, &body, context(), &challenge(), key);
+        assert!(read(&PublicKey([1; 32])).is_err());
+        let alone = self.format.read::<T>(self.body, context()).ok();
+        match read(&pair().public()) {
+            Ok(entity) if self.format == Format::Binary => assert_eq!(Some(entity), alone),
+            // What is put into JSON may bring members of its own along.
+            Ok(_) => {}
+            Err(AnswerError::Impersonated) => assert_eq!(self.format, Format::Json, "the signature is good"),
+            Err(AnswerError::Unreadable(_)) => return None,
+        }
+        Some(())
+    }
+
+    fn check_introduction(&self) -> Option<()> {
+        let node = read_introduction(self.format, self.body, context(), &challenge()).ok()?;
+        read_answer::<NodeInfo>(self.format, self.body, context(), &challenge(), &node.identity.key).expect("its key");
+        Some(())
+    }
+
+    fn check_endpoint_text(&self) -> Option<()> {
+        let endpoint = Endpoint::parse(std::str::from_utf8(self.body).ok()?).ok()?;
+        assert!(endpoint.to_connect().is_some());
+        assert_eq!(Endpoint::parse(&endpoint.to_string()), Ok(endpoint));
+        Some(())
+    }
+}

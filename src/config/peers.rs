@@ -1,0 +1,316 @@
+//! The nodes that a node knows before it has asked anybody.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use super::networks::key;
+use super::problem::{Notice, shown};
+use crate::codec::json::JsonSource;
+use crate::codec::lax_json::{self, LaxJsonError, Value};
+use crate::codec::{Context, ReadError};
+use crate::crypto::PublicKey;
+use crate::model::Network;
+use crate::peer::wire::{DEFAULT_PORT, Endpoint, Identity, MetaData, NodeInfo, limits};
+
+/// Largest list of known nodes in bytes; a larger file is refused unread.
+pub const MAX_PEERS_BYTES: usize = limits::NODE_LIST;
+
+/// The file with the nodes that a node knows from the start, as NIS1 has it: an object with the list `knownPeers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeersFile(pub PathBuf);
+
+/// The nodes that a node knows from the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownPeers {
+    /// They are trusted, each of them is there once.
+    pub nodes: Vec<NodeInfo>,
+    /// Whether there was no file, so that these are the nodes that everybody knows.
+    pub is_built_in: bool,
+    /// What a person should know about the list.
+    pub notices: Vec<Notice>,
+}
+
+/// Why there is no list of known nodes.
+#[derive(Debug)]
+pub struct PeersError {
+    /// The file, from the root.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub defect: Defect,
+}
+
+/// What is wrong with a list of known nodes.
+#[derive(Debug)]
+pub enum Defect {
+    /// It cannot be read.
+    Unreadable(io::Error),
+    /// It is longer than [`MAX_PEERS_BYTES`].
+    TooLong,
+    /// It is not JSON.
+    Syntax(LaxJsonError),
+    /// It is something else than an object with a list `knownPeers`.
+    NoList,
+    /// It has more than [`limits::LISTED_NODES`] entries.
+    TooMany,
+    /// An entry is wrong.
+    Entry {
+        /// Its place, from 1.
+        number: usize,
+        /// The name in it, if it has one.
+        name: Option<String>,
+        /// What is wrong with it.
+        error: ReadError,
+    },
+}
+
+impl fmt::Display for PeersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the list of known nodes {}: {}", self.path.display(), self.defect)
+    }
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Defect::Unreadable(error) => write!(f, "cannot be read: {error}"),
+            Defect::TooLong => write!(f, "it has more than {MAX_PEERS_BYTES} bytes"),
+            Defect::Syntax(error) => error.fmt(f),
+            Defect::NoList => f.write_str("it must be an object with a list knownPeers"),
+            Defect::TooMany => write!(f, "it has more than {} entries", limits::LISTED_NODES),
+            Defect::Entry { number, name, error } => {
+                write!(f, "entry {number}{}: {error}", named(name.as_deref()))
+            }
+        }
+    }
+}
+
+impl std::error::Error for PeersError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.defect {
+            Defect::Unreadable(error) => Some(error),
+            Defect::Syntax(error) => Some(error),
+            Defect::Entry { error, .. } => Some(error),
+            Defect::TooLong | Defect::NoList | Defect::TooMany => None,
+        }
+    }
+}
+
+fn named(name: Option<&str>) -> String {
+    name.map(|name| format!(" ({})", shown(name))).unwrap_or_default()
+}
+
+impl PeersFile {
+    /// Reads the list. Where there is no file, a network that everybody knows has its own nodes, and any other none.
+    pub fn read(&self, network: &Network) -> Result<KnownPeers, PeersError> {
+        let failed = |defect| {
+            // As a whole, for those who wonder in which folder it was looked for.
+            let path = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
+            PeersError { path, defect }
+        };
+        let file = match File::open(&self.0) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KnownPeers::built_in(&network.name)),
+            Err(error) => return Err(failed(Defect::Unreadable(error))),
+        };
+        let mut text = Vec::new();
+        let read = file.take(MAX_PEERS_BYTES as u64 + 1).read_to_end(&mut text);
+        read.map_err(|error| failed(Defect::Unreadable(error)))?;
+        KnownPeers::parse(&text, Context::of(network)).map_err(failed)
+    }
+}
+
+impl KnownPeers {
+    /// Reads the content of a file. An entry with an endpoint that cannot be one is left out.
+    pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, Defect> {
+        if text.len() > MAX_PEERS_BYTES {
+            return Err(Defect::TooLong);
+        }
+        let value = lax_json::parse(text).map_err(Defect::Syntax)?;
+        let entries = match (&value, value.get("knownPeers")) {
+            (Value::Object(_), None | Some(Value::Null)) => &[],
+            (_, Some(Value::Array(entries))) => entries.as_slice(),
+            _ => return Err(Defect::NoList),
+        };
+        if entries.len() > limits::LISTED_NODES {
+            return Err(Defect::TooMany);
+        }
+        let mut peers = KnownPeers::default();
+        for (index, entry) in entries.iter().enumerate() {
+            peers.add(index + 1, entry, context)?;
+        }
+        Ok(peers)
+    }
+
+    fn add(&mut self, number: usize, entry: &Value, context: Context) -> Result<(), Defect> {
+        let name = || match entry.get("identity")?.get("name")? {
+            Value::String(name) => Some(name.clone()),
+            _ => None,
+        };
+        let read = JsonSource::new(entry, context).and_then(|mut source| NodeInfo::read_unchecked(&mut source));
+        match read.map_err(|error| Defect::Entry { number, name: name(), error })? {
+            Ok(node) if self.nodes.iter().any(|known| known.identity.key == node.identity.key) => {}
+            Ok(node) => self.nodes.push(node),
+            Err(error) => {
+                let name = named(name().as_deref());
+                self.notices.push(Notice::warn(format!("known node {number}{name} is left out: {error}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes that everybody knows of a network.
+    fn built_in(network: &str) -> KnownPeers {
+        let found = BUILT_IN.iter().find(|(name, _)| *name == network);
+        let nodes = found.map_or(&[][..], |(_, nodes)| nodes).iter().map(|(host, name, key)| NodeInfo {
+            identity: Identity { key: *key, name: Some((*name).to_owned()) },
+            endpoint: Endpoint::http(*host, DEFAULT_PORT),
+            meta_data: MetaData::default(),
+        });
+        KnownPeers { nodes: nodes.collect(), is_built_in: true, notices: Vec::new() }
+    }
+}
+
+/// Host, name and public key of a node.
+type Known = (&'static str, &'static str, PublicKey);
+
+/// The nodes that NIS1 comes with, by network.
+const BUILT_IN: [(&str, &[Known]); 2] = [
+    (
+        "mainnet",
+        &[
+            ("176.9.68.110", "hugealice2", key("cd94cdcfde6878e093bc70e35b575dbe68095c69f73112e67559f71c1fb64c6e")),
+            ("176.9.20.180", "hugealice3", key("47ff934888ed8ea66433c889630bf67a46d47717e99e2f29db5b3866e7cc4c89")),
+            ("199.217.118.114", "hugealice4", key("d11ada95014685240ae69b0e44d60f931e61d444604a6a1b74ea085360dca396")),
+            ("94.16.109.156", "SpiderNEM", key("0d2e0b5335ac8cd189013e3155a092f09cc7c048d6982d8c2b2f17cdf326c098")),
+            ("95.110.135.55", "rigel11", key("ddb22a99ae96e87457114c7031b9e6607046809f71a8893d2cb6d1613bb8c571")),
+            (
+                "san.nem.ninja",
+                "[c=#dfa82f]s[/c][c=#8e8e8e]a[/c][c=#41ce7b]n[/c]",
+                key("7195f4d7a40ad7e31958ae96c4afed002962229675a4cae8dc8a18e290618981"),
+            ),
+            (
+                "go.nem.ninja",
+                "[c=#41ce7b]g[/c][c=#dfa82f]o[c]",
+                key("26a3ac4b24647c77dc87780a95e50cb8d7744966e4569e3ac24e52c532c0cd0d"),
+            ),
+            (
+                "hachi.nem.ninja",
+                "[c=#41ce7b]h[/c][c=#8e8e8e]ac[/c][c=#41ce7b]hi[/c]",
+                key("74997ca6fb75678320f9d823f73ee3406309fff7187bebece8109cf5adffb8bd"),
+            ),
+            (
+                "jusan.nem.ninja",
+                "[c=#dfa82f]ju[/c][c=#8e8e8e]s[/c][c=#41ce7b]an[/c]",
+                key("733b57bfa43d66af6f0caebfee97284a768afa880a4ad2cef66f2ca5442ed206"),
+            ),
+            (
+                "nijuichi.nem.ninja",
+                "[color=#dfa82f]ni[/color][color=#8e8e8e]ju[color][color=#41ce7b]ichi[/color]",
+                key("50020950fd74d102faf0402932005652afc8a15254b99e06d5d780d949035975"),
+            ),
+        ],
+    ),
+    (
+        "testnet",
+        &[
+            (
+                "libertalia.nemtest.net",
+                "libertalia",
+                key("7c814b3b44b1a98b917d223d81a9ff36a3eba9dc784634fa93627a29b56c235d"),
+            ),
+            (
+                "ocracoke.nemtest.net",
+                "ocracoke",
+                key("95ba0e864cd5edb3ec03b6486b5d64b4e3125d9085a4898aeb5748b88a010ef4"),
+            ),
+            ("tortuga.nemtest.net", "tortuga", key("5451f450416d214b14f0375ce06c3451eeb784f7bcd25ae1072ba7e403940a58")),
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "7c814b3b44b1a98b917d223d81a9ff36a3eba9dc784634fa93627a29b56c235d";
+    const OTHER: &str = "95ba0e864cd5edb3ec03b6486b5d64b4e3125d9085a4898aeb5748b88a010ef4";
+
+    fn parse(text: &str) -> Result<KnownPeers, String> {
+        let context = Context::of(&Network::example());
+        KnownPeers::parse(text.as_bytes(), context).map_err(|defect| defect.to_string())
+    }
+
+    fn entry(host: &str, key: &str) -> String {
+        format!(
+            r#"{{"endpoint":{{"protocol":"http","port":7890,"host":"{host}"}},
+                "identity":{{"name":"n","public-key":"{key}"}}}}"#
+        )
+    }
+
+    fn file(entries: &[String]) -> String {
+        format!(r#"{{"_info":"any","knownPeers":[{}]}}"#, entries.join(","))
+    }
+
+    #[test]
+    fn nodes_are_read_once_and_without_meta_data() {
+        let peers = parse(&file(&[entry("a", KEY), entry("b", OTHER), entry("c", KEY)])).unwrap();
+        let hosts: Vec<_> = peers.nodes.iter().map(|node| node.endpoint.host.as_str()).collect();
+        assert_eq!(hosts, ["a", "b"]);
+        assert_eq!(peers.nodes[0].identity.key.to_string(), KEY);
+        assert_eq!(peers.nodes[0].meta_data, MetaData::default());
+        assert_eq!((peers.notices.len(), peers.is_built_in), (0, false));
+    }
+
+    #[test]
+    fn an_empty_list_is_fine() {
+        for text in ["{}", r#"{"knownPeers":[]}"#, r#"{"knownPeers":null}"#, r#"{"_info":[1]}"#] {
+            assert_eq!(parse(text), Ok(KnownPeers::default()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_node_at_no_place_is_left_out_with_a_warning() {
+        let peers =
+            parse(&file(&[entry("a b", KEY), entry("b", OTHER).replace("http", "gopher"), entry("c", KEY)])).unwrap();
+        assert_eq!(peers.nodes.len(), 1);
+        let notices: Vec<_> = peers.notices.iter().map(|notice| format!("{} {notice}", notice.level)).collect();
+        assert_eq!(
+            notices,
+            [
+                "WARN known node 1 (\"n\") is left out: host is unknown",
+                "WARN known node 2 (\"n\") is left out: url is malformed"
+            ]
+        );
+    }
+
+    #[test]
+    fn any_other_defect_is_told_with_its_entry() {
+        let good = entry("a", KEY);
+        let wrong = |second: String| parse(&file(&[good.clone(), second])).unwrap_err();
+        assert_eq!(wrong(entry("b", "00")), "entry 2 (\"n\"): publicKey must be in compressed form");
+        assert_eq!(wrong("7".to_owned()), "entry 2: JSON Object was expected");
+        let without = good.replace("\"endpoint\"", "\"other\"");
+        assert_eq!(wrong(without), "entry 2 (\"n\"): expected value for property endpoint, but none was found");
+        assert!(wrong(good.replace("7890", "\"x\"")).starts_with("entry 2 (\"n\"): property port"));
+        for text in ["[]", "7", r#"{"knownPeers":{}}"#, r#"{"knownPeers":7}"#] {
+            assert!(parse(text).unwrap_err().contains("a list knownPeers"), "{text}");
+        }
+        assert!(parse("{").unwrap_err().contains("ends too early"));
+        assert!(parse(&" ".repeat(MAX_PEERS_BYTES + 1)).unwrap_err().contains("more than 1048576 bytes"));
+        let many = vec!["{}".to_owned(); limits::LISTED_NODES + 1];
+        assert!(parse(&file(&many)).unwrap_err().contains("more than 1000 entries"));
+    }
+
+    #[test]
+    fn the_public_networks_have_nodes_that_everybody_knows() {
+        for (network, count) in [("mainnet", 10), ("testnet", 3), ("mijinnet", 0), ("devnet", 0)] {
+            let peers = KnownPeers::built_in(network);
+            assert_eq!((peers.nodes.len(), peers.is_built_in), (count, true), "{network}");
+            for node in &peers.nodes {
+                assert_eq!(Endpoint::parse(&node.endpoint.to_string()).as_ref(), Ok(&node.endpoint));
+            }
+        }
+    }
+}

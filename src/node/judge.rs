@@ -1,0 +1,258 @@
+//! Blocks of other nodes on their way into the chain: those that were pulled from one, and those that are pushed.
+//!
+//! They are judged one lot after the other, each in small pieces. A lot holds the right to change the chain from its first
+//! block that is undone or put on to its end, and either all of it comes into the chain or nothing.
+
+use std::collections::VecDeque;
+
+use crate::chain::{ChainPart, PartOutcome, PartProgress, RollbackError, Switch, check_pushed, pushed_part};
+use crate::codec::{Context, Form, ReadError};
+use crate::crypto::{PublicKey, Verifier};
+use crate::model::{Address, Block, Network, Timestamp};
+use crate::peer::outside::Pulled;
+use crate::pool::{Confirmed, PushMemory};
+use crate::rules::{Exception, Refusal, ValidationResult};
+use crate::store::{Store, StoreError, tip};
+
+#[cfg(test)]
+mod tests;
+
+/// Pushed blocks that may wait, and their bytes.
+const MAX_WAITING: usize = 16;
+const MAX_WAITING_BYTES: usize = 4 << 20;
+/// Seconds for which it is remembered what became of a pushed block.
+const MEMORY: i32 = 6_000;
+
+/// Whom blocks come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A node that was asked for them.
+    Pulled(Address),
+    /// A node with this key that has pushed one.
+    Pushed(PublicKey),
+}
+
+/// What becomes of a block that is pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It is judged soon.
+    Waits,
+    /// This is the result, without judging it.
+    Ended(ValidationResult),
+    /// The result was given to the same block before, or there is no room.
+    Passed,
+    /// The node has not joined its network, and takes none.
+    Early,
+}
+
+/// What became of blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The result of the protocol.
+    Result(ValidationResult),
+    /// They are wrong in a way for which NIS1 has a text instead of a result.
+    Exception(Exception),
+    /// They cannot be read, of which nobody is blamed: an answer may have been cut short.
+    Unreadable(ReadError),
+}
+
+/// Blocks that were judged.
+#[derive(Debug)]
+pub struct Judged {
+    /// Whom they come from.
+    pub sender: Sender,
+    /// What became of them.
+    pub outcome: Outcome,
+    /// What our chain has become, if they have changed it.
+    pub switch: Option<Switch>,
+    /// The block, if it was pushed and has come into the chain, so that it can be passed on.
+    pub accepted: Option<Box<Block>>,
+}
+
+/// Judges blocks.
+pub struct Judge<'s> {
+    store: &'s Store,
+    network: &'s Network,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    work: Work<'s>,
+    memory: PushMemory,
+    verifier: Verifier,
+}
+
+/// A pushed block that waits.
+struct Waiting {
+    block: Box<Block>,
+    by: PublicKey,
+    bytes: usize,
+}
+
+enum Work<'s> {
+    Nothing,
+    /// Blocks that were pulled are read, and those that were.
+    Reading(Box<Pulled>, Vec<Block>),
+    /// They are judged; a block that was pushed.
+    Judging(Box<ChainPart<'s>>, Sender, Option<Box<Block>>),
+}
+
+impl<'s> Judge<'s> {
+    /// One that has nothing to do.
+    pub fn new(store: &'s Store, network: &'s Network) -> Judge<'s> {
+        let (memory, verifier) = (PushMemory::of_seconds(MEMORY), Verifier::default());
+        Judge { store, network, waiting: VecDeque::new(), waiting_bytes: 0, work: Work::Nothing, memory, verifier }
+    }
+
+    /// Whether there is something to judge.
+    pub fn has_work(&self) -> bool {
+        !matches!(self.work, Work::Nothing) || !self.waiting.is_empty()
+    }
+
+    /// Whether blocks are in hand that nobody else must change the chain under.
+    pub fn holds_chain(&self) -> bool {
+        matches!(self.work, Work::Judging(..))
+    }
+
+    /// Takes blocks that were pulled, before all that are pushed. Only if none that were pulled are in hand.
+    pub fn pull(&mut self, pulled: Pulled) {
+        if matches!(self.work, Work::Nothing) {
+            self.work = Work::Reading(Box::new(pulled), Vec::new());
+        }
+    }
+
+    /// Takes a block of this network that a node with this key has pushed. One that has come before, or does not follow the
+    /// end of our chain, is not judged. A node that has not joined its network takes none, but remembers that it has come.
+    pub fn push(
+        &mut self,
+        block: Block,
+        by: PublicKey,
+        confirmed: &Confirmed<'_>,
+        is_booted: bool,
+    ) -> Result<Pushed, StoreError> {
+        let hash = block.hash();
+        if self.memory.answer(&hash, confirmed.now).is_some() {
+            return Ok(Pushed::Passed);
+        }
+        self.memory.remember(hash, confirmed.now);
+        if !is_booted {
+            return Ok(Pushed::Early);
+        }
+        match check_pushed(&block, confirmed.snapshot, self.network, &mut self.verifier) {
+            Ok(()) => {}
+            Err(Refusal::Store(error)) => return Err(error),
+            Err(Refusal::Result(result)) => {
+                self.memory.set(&hash, result);
+                return Ok(Pushed::Ended(result));
+            }
+            Err(Refusal::Exception(_)) => return Ok(Pushed::Ended(ValidationResult::FailureChainInvalid)),
+        }
+        let bytes = block.to_bytes(Form::Verifiable).len();
+        if self.waiting.len() == MAX_WAITING || self.waiting_bytes + bytes > MAX_WAITING_BYTES {
+            return Ok(Pushed::Passed);
+        }
+        self.waiting_bytes += bytes;
+        self.waiting.push_back(Waiting { block: Box::new(block), by, bytes });
+        Ok(Pushed::Waits)
+    }
+
+    /// Does one piece of work; `now` is network time. What became of blocks, if that is clear now. If the store fails,
+    /// the blocks in hand are dropped: they will come again.
+    pub fn step(&mut self, now: Timestamp) -> Result<Option<Judged>, StoreError> {
+        match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Nothing => self.begin_pushed(),
+            Work::Reading(pulled, read) => self.read(pulled, read),
+            Work::Judging(part, sender, pushed) => self.judge(part, sender, pushed, now),
+        }
+    }
+
+    fn begin_pushed(&mut self) -> Result<Option<Judged>, StoreError> {
+        let Some(Waiting { block, by, bytes }) = self.waiting.pop_front() else { return Ok(None) };
+        self.waiting_bytes -= bytes;
+        let sender = Sender::Pushed(by);
+        match pushed_part(self.store, self.network, (*block).clone()) {
+            Ok(part) => {
+                self.work = Work::Judging(part, sender, Some(block));
+                Ok(None)
+            }
+            Err(Refusal::Store(error)) => Err(error),
+            Err(Refusal::Result(result)) => Ok(Some(self.pushed_ended(sender, &block, Ok(result)))),
+            Err(Refusal::Exception(exception)) => Ok(Some(self.pushed_ended(sender, &block, Err(&exception)))),
+        }
+    }
+
+    /// Reads one block. Once all are read, and our chain is still the one that they were compared with, they are judged.
+    fn read(&mut self, mut pulled: Box<Pulled>, mut read: Vec<Block>) -> Result<Option<Judged>, StoreError> {
+        let sender = Sender::Pulled(pulled.from);
+        match pulled.blocks.next(Context::of(self.network)) {
+            // More blocks than a node may send are too many, however many they are.
+            Some(Ok(block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
+                read.push(block);
+                self.work = Work::Reading(pulled, read);
+                return Ok(None);
+            }
+            Some(Err(error)) => return Ok(Some(Judged::of(sender, Outcome::Unreadable(error)))),
+            _ => {}
+        }
+        let Pulled { common, base, .. } = *pulled;
+        let last = tip(&self.store.snapshot()?)?.ok_or(StoreError::Empty)?;
+        if last.hash != base {
+            return Ok(Some(Judged::of(sender, Outcome::Result(ValidationResult::Neutral))));
+        }
+        match ChainPart::new(self.store, self.network, common, read) {
+            Ok(part) => {
+                self.work = Work::Judging(Box::new(part), sender, None);
+                Ok(None)
+            }
+            Err(RollbackError::Store(error)) => Err(error),
+            // The other chain is too different to be followed, of which nobody is blamed.
+            Err(RollbackError::NotBelow { .. } | RollbackError::TooDeep { .. }) => {
+                Ok(Some(Judged::of(sender, Outcome::Result(ValidationResult::Neutral))))
+            }
+        }
+    }
+
+    fn judge(
+        &mut self,
+        part: Box<ChainPart<'s>>,
+        sender: Sender,
+        pushed: Option<Box<Block>>,
+        now: Timestamp,
+    ) -> Result<Option<Judged>, StoreError> {
+        let outcome = match part.step(now)? {
+            PartProgress::Working(part) => {
+                self.work = Work::Judging(part, sender, pushed);
+                return Ok(None);
+            }
+            PartProgress::Done(outcome) => outcome,
+        };
+        let mut judged = match &pushed {
+            Some(block) => self.pushed_ended(sender, block, outcome.of_push()),
+            None => Judged::of(sender, Outcome::of(outcome.of_synchronisation())),
+        };
+        let PartOutcome { switch, .. } = outcome;
+        judged.accepted = pushed.filter(|_| switch.is_some());
+        judged.switch = switch;
+        Ok(Some(judged))
+    }
+
+    fn pushed_ended(&mut self, sender: Sender, block: &Block, result: Result<ValidationResult, &Exception>) -> Judged {
+        if let Ok(result) = result {
+            self.memory.set(&block.hash(), result);
+        }
+        Judged::of(sender, Outcome::of(result))
+    }
+}
+
+impl Outcome {
+    fn of(result: Result<ValidationResult, &Exception>) -> Outcome {
+        match result {
+            Ok(result) => Outcome::Result(result),
+            Err(exception) => Outcome::Exception(exception.clone()),
+        }
+    }
+}
+
+impl Judged {
+    fn of(sender: Sender, outcome: Outcome) -> Judged {
+        Judged { sender, outcome, switch: None, accepted: None }
+    }
+}

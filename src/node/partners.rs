@@ -1,0 +1,310 @@
+//! Other nodes: what their room wants done, with the chain, the pool and the means of the loop.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::judge::{Judge, Judged, Outcome, Sender};
+use super::randomness::Randomness;
+use crate::codec::block::read_without_transactions;
+use crate::codec::{Context, Format};
+use crate::crypto::{KeyPair, PublicKey};
+use crate::model::{Address, Block, Hash256, Height, Network, Transaction};
+use crate::net::fetch::{self, Answer, Fetch, FetchError, FetchId, Method, Response};
+use crate::net::machine::{ConnectionId, Effects};
+use crate::peer::outside::{
+    CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
+};
+use crate::peer::wire::{AuthenticatedResponse, Endpoint, List, NodeInfo, Outgoing};
+use crate::peer::{Meeting, PeerSettings, Peers, PushResult};
+use crate::pool::{Pool, ShortId};
+use crate::rules::ValidationResult;
+use crate::state;
+use crate::store::{Snapshot, StoreError, block_row, stored_header, tip};
+
+/// Time for a whole request, and for silence in it, as NIS1 has them.
+const TIME: Duration = Duration::from_secs(180);
+const SILENCE: Duration = Duration::from_secs(10);
+/// Rows of the calculation of trust in a turn.
+const ROWS: usize = 32;
+/// Unconfirmed transactions of others that may wait to be looked at.
+const MAX_OFFERED: usize = 10_000;
+
+/// What the room of other nodes works on: the last commit, the pool, and the loop.
+pub struct Means<'a> {
+    pub snapshot: &'a Snapshot<'a>,
+    pub network: &'a Network,
+    pub pool: &'a Pool,
+    pub randomness: &'a mut Randomness,
+    pub effects: &'a mut dyn Effects,
+}
+
+/// Other nodes, once this one joins its network.
+#[derive(Default)]
+pub struct Partners {
+    peers: Option<Peers>,
+    calls: BTreeMap<FetchId, CallId>,
+    /// Senders of signs of life that wait, and what they are to be told.
+    meetings: BTreeMap<MeetingId, ConnectionId>,
+    ended: BTreeMap<MeetingId, Option<String>>,
+    /// Transactions that another node has in its pool, which are still to be looked at.
+    offered: Vec<Transaction>,
+    pulled: Option<Pulled>,
+    /// By how much network time is to change.
+    shift: i64,
+}
+
+impl Partners {
+    /// Joins the network as this node.
+    pub fn join(&mut self, local: NodeInfo, keys: Rc<KeyPair>, settings: PeerSettings, now: Now) {
+        self.peers = Some(Peers::new(local, keys, settings, now));
+    }
+
+    /// What is known of other nodes, once this one joins its network.
+    pub fn peers(&self) -> Option<&Peers> {
+        self.peers.as_ref()
+    }
+
+    /// Whether this node has joined its network.
+    pub fn have_joined(&self) -> bool {
+        self.peers.as_ref().is_some_and(Peers::is_booted)
+    }
+
+    /// When there is something to do.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.peers.as_ref().and_then(Peers::next_due)
+    }
+
+    /// Does what is due.
+    pub fn turn(&mut self, now: Now, means: Means<'_>) {
+        self.with(means, |peers, outside| peers.turn(now, ROWS, outside));
+    }
+
+    /// Takes what came of a request.
+    pub fn fetched(&mut self, fetch: FetchId, result: Result<Answer, FetchError>, now: Now, means: Means<'_>) {
+        let Some(call) = self.calls.remove(&fetch) else { return };
+        self.with(means, |peers, outside| peers.ended(call, reply_of(result), now, outside));
+    }
+
+    /// A node gives a sign of life, from an address.
+    pub fn sign_of_life(&mut self, node: &NodeInfo, from: std::net::IpAddr, now: Now, means: Means<'_>) -> Meeting {
+        self.with(means, |peers, outside| peers.sign_of_life(node, from, now, outside)).unwrap_or(Meeting::Ignored)
+    }
+
+    /// The sender of a sign of life waits on this connection.
+    pub fn wait(&mut self, meeting: MeetingId, connection: ConnectionId) {
+        self.meetings.insert(meeting, connection);
+    }
+
+    /// What the sender of a sign of life is to be told, once that is known.
+    pub fn meeting_ended(&mut self, meeting: MeetingId) -> Option<Option<String>> {
+        self.ended.remove(&meeting)
+    }
+
+    /// A connection is gone.
+    pub fn gone(&mut self, connection: ConnectionId) {
+        self.meetings.retain(|_, waiting| *waiting != connection);
+    }
+
+    /// Passes a block on.
+    pub fn push_block(&mut self, block: Block, now: Now, means: Means<'_>) {
+        self.with(means, |peers, outside| peers.push_block(block, now, outside));
+    }
+
+    /// Passes a transaction on that was accepted.
+    pub fn pass_on(&mut self, transaction: &Transaction) {
+        if let Some(peers) = self.peers.as_mut().filter(|peers| peers.is_booted()) {
+            peers.queue_transaction(transaction.clone(), transaction.hash());
+        }
+    }
+
+    /// Takes note of what became of something that a node with this key has pushed.
+    pub fn pushed(&mut self, by: &PublicKey, result: ValidationResult, now: Now) {
+        if let Some(peers) = &mut self.peers {
+            peers.pushed(by, push_result(result), now);
+        }
+    }
+
+    /// Takes note of what became of blocks.
+    pub fn judged(&mut self, judged: &Judged, now: Now) {
+        let Some(peers) = &mut self.peers else { return };
+        match (&judged.sender, &judged.outcome) {
+            (Sender::Pulled(node), outcome) => peers.judged(node, verdict(outcome), now),
+            (Sender::Pushed(key), Outcome::Result(result)) => peers.pushed(key, push_result(*result), now),
+            (Sender::Pushed(key), _) => peers.pushed(key, PushResult::Harmful, now),
+        }
+    }
+
+    /// Hands blocks that were pulled to the judge, if it has room for them.
+    pub fn hand_over(&mut self, judge: &mut Judge<'_>) {
+        if self.pulled.is_some() && judge.may_pull() {
+            self.pulled.take().into_iter().for_each(|pulled| judge.pull(pulled));
+        }
+    }
+
+    /// The next transaction that another node has in its pool.
+    pub fn next_offered(&mut self) -> Option<Transaction> {
+        self.offered.pop()
+    }
+
+    /// By how many milliseconds network time is to change, told once.
+    pub fn take_shift(&mut self) -> i64 {
+        std::mem::take(&mut self.shift)
+    }
+
+    /// Whether there is something for others to do: blocks to judge, or transactions to look at.
+    pub fn has_work(&self) -> bool {
+        self.pulled.is_some() || !self.offered.is_empty() || self.shift != 0
+    }
+
+    fn with<T>(&mut self, means: Means<'_>, act: impl FnOnce(&mut Peers, &mut Outer<'_, '_>) -> T) -> Option<T> {
+        let mut peers = self.peers.take()?;
+        let result = act(&mut peers, &mut Outer { partners: self, means });
+        self.peers = Some(peers);
+        Some(result)
+    }
+}
+
+/// The room's view of everything else.
+struct Outer<'a, 'm> {
+    partners: &'a mut Partners,
+    means: Means<'m>,
+}
+
+impl Outside for Outer<'_, '_> {
+    fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
+        let Outgoing { path, body, answer_limit, is_idempotent } = request;
+        let (host, port) = to.to_connect().unwrap_or(("", 0));
+        let fetch = self.means.effects.fetch(Fetch {
+            endpoint: fetch::Endpoint { host: host.to_owned(), port },
+            method: Method::Post,
+            target: path.to_owned(),
+            media_type: Format::Binary.media_type(),
+            body: body.into(),
+            body_limit: answer_limit,
+            time: TIME,
+            silence: SILENCE,
+            is_idempotent,
+        });
+        let call = CallId(fetch.0);
+        self.partners.calls.insert(fetch, call);
+        call
+    }
+
+    fn cancel(&mut self, call: CallId) {
+        let fetch = FetchId(call.0);
+        if self.partners.calls.remove(&fetch).is_some() {
+            self.means.effects.cancel(fetch);
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        let drawn = self.means.randomness.draw();
+        drawn.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    fn tip(&self) -> Result<OwnTip, Unreadable> {
+        let read = || {
+            let last = tip(self.means.snapshot)?.ok_or(StoreError::Empty)?;
+            let row = block_row(self.means.snapshot, last.height)?.ok_or(StoreError::Empty)?;
+            let context = Context::of(self.means.network).trusting();
+            let head = read_without_transactions(row.head(), context).map_err(|_| StoreError::Damaged("a block"))?;
+            Ok(OwnTip { height: last.height, hash: last.hash, signature: head.signature, score: last.score })
+        };
+        read().map_err(unreadable)
+    }
+
+    fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, Unreadable> {
+        let mut hashes = Vec::new();
+        for height in (first.0..first.0.saturating_add(most)).map(Height) {
+            match stored_header(self.means.snapshot, height).map_err(unreadable)? {
+                Some(header) => hashes.push(header.hash),
+                None => break,
+            }
+        }
+        Ok(hashes)
+    }
+
+    fn short_ids(&self) -> Vec<ShortId> {
+        self.means.pool.short_ids()
+    }
+
+    fn importance(&self, node: &Address) -> Result<Importance, Unreadable> {
+        let read = || {
+            let (state, network) = (self.means.snapshot, self.means.network);
+            let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
+            let account = state::account(state, node)?;
+            let height = tip(state)?.ok_or(StoreError::Empty)?.height;
+            let lender = account.forwarded(height, network.chain.rewrite_limit).unwrap_or(*node);
+            let importance = state::importance(state, &lender)?.filter(|found| found.height == last.height);
+            Ok(importance.map_or(0.0, |found| found.importance))
+        };
+        read().map(|value| Importance { value }).map_err(unreadable)
+    }
+
+    fn important_accounts(&self) -> Result<u64, Unreadable> {
+        let last = state::last_recalculation(self.means.snapshot).map_err(unreadable)?;
+        Ok(last.map_or(0, |last| last.eligible))
+    }
+
+    fn judge(&mut self, pulled: Pulled) {
+        self.partners.pulled = Some(pulled);
+    }
+
+    fn take_unconfirmed(&mut self, body: Vec<u8>) {
+        let read = Format::Binary.read::<AuthenticatedResponse<List<Transaction>>>(&body, Context::of(self.means.network));
+        match read {
+            Ok(AuthenticatedResponse { entity: List(mut transactions), .. }) => {
+                transactions.truncate(MAX_OFFERED);
+                transactions.reverse();
+                self.partners.offered = transactions;
+            }
+            Err(error) => log::debug!("unconfirmed transactions of another node cannot be read: {error}"),
+        }
+    }
+
+    fn met(&mut self, meeting: MeetingId, failure: Option<String>) {
+        if let Some(connection) = self.partners.meetings.remove(&meeting) {
+            self.partners.ended.insert(meeting, failure);
+            self.means.effects.resume(connection);
+        }
+    }
+
+    fn inquired(&mut self, _: InquiryId, _: Option<Height>) {}
+
+    fn shift_clock(&mut self, millis: i64) {
+        self.partners.shift += millis;
+    }
+}
+
+fn unreadable(error: StoreError) -> Unreadable {
+    log::warn!("{error}");
+    Unreadable
+}
+
+fn reply_of(result: Result<Answer, FetchError>) -> Reply {
+    match result {
+        Ok(Answer { from, response: Response { status: 200, body } }) => Reply::Answer { body, from },
+        Ok(Answer { response: Response { status, body }, .. }) => Reply::Refused { status, body },
+        Err(FetchError::Unreachable(error)) => Reply::Unreachable(error.to_string()),
+        Err(FetchError::Silent(_)) => Reply::Silent,
+        Err(error) => Reply::Broken(error.to_string()),
+    }
+}
+
+fn push_result(result: ValidationResult) -> PushResult {
+    use ValidationResult::{FailureEntityUnusableOutOfSync, FailureTransactionCacheTooFull, Neutral, Success};
+    match result {
+        Success => PushResult::Useful,
+        Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => PushResult::Neutral,
+        _ => PushResult::Harmful,
+    }
+}
+
+fn verdict(outcome: &Outcome) -> Verdict {
+    match outcome {
+        Outcome::Result(ValidationResult::Success) => Verdict::Better,
+        Outcome::Result(ValidationResult::Neutral) | Outcome::Unreadable(_) => Verdict::Neutral,
+        Outcome::Result(_) | Outcome::Exception(_) => Verdict::Bad,
+    }
+}
