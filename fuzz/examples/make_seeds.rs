@@ -239,7 +239,8 @@ fn peers() {
         Event::ALL.iter().position(|other| *other == event).expect("an event") as u8 | with << 4
     };
     let join = [vec![step(Event::Pass, 0)], vec![step(Event::Answer, 5); 4], vec![step(Event::Pass, 2)]].concat();
-    let tasks = [vec![step(Event::Answer, 3); 20], vec![step(Event::Pass, 3)], vec![step(Event::Answer, 2); 20]].concat();
+    let tasks =
+        [vec![step(Event::Answer, 3); 20], vec![step(Event::Pass, 3)], vec![step(Event::Answer, 2); 20]].concat();
     let behind = vec![step(Event::Judge, 0), step(Event::Pass, 1), step(Event::Push, 0), step(Event::Block, 0)];
     // Three listed nodes, the second without its key; binary and JSON.
     for (name, settings) in [("binary", 0x30), ("json", 0x31), ("without-address", 0x32)] {

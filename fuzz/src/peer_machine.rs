@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use nisd::codec::{Context, Form, Format, Writable};
 use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::model::{Address, Block, BlockKind, Hash256, Height, Network, NetworkByte, Timestamp};
+use nisd::model::network::ChainParameters;
+use nisd::model::{Address, Block, BlockKind, Hash256, Height, NetworkByte, Timestamp};
+use nisd::peer::Peers;
 use nisd::peer::machine::calls::{MAX_BYTES, MAX_LATEST, MAX_UNDER_WAY};
 use nisd::peer::machine::{IpDetection, KnownPeer, PeerSettings, PushResult};
 use nisd::peer::outside::{
@@ -18,7 +20,6 @@ use nisd::peer::wire::{
     AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, Experience, ExperiencePair, HashChain,
     Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
 };
-use nisd::peer::Peers;
 
 /// Steps of a script.
 const MAX_STEPS: usize = 400;
@@ -108,6 +109,10 @@ fn pairs() -> &'static [KeyPair] {
     PAIRS.get_or_init(|| (0..OTHERS).map(|node| KeyPair::new(&PrivateKey::from_seed(&[node as u8; 32]))).collect())
 }
 
+fn context() -> Context {
+    Context { network: NetworkByte::TESTNET, nemesis_signer: address(0), trusted: false }
+}
+
 fn ip(node: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(20, node as u8, 1, 1))
 }
@@ -146,7 +151,6 @@ fn block(height: u64) -> Block {
 
 impl Scene {
     fn new(settings: u8) -> Scene {
-        let network = Network { byte: NetworkByte::TESTNET, ..Network::example() };
         let format = if settings & 1 == 0 { Format::Binary } else { Format::Json };
         let detection = [IpDetection::Required, IpDetection::Optional, IpDetection::Disabled, IpDetection::Optional];
         let listed = (0..usize::from(settings >> 4) % OTHERS).map(|node| match node {
@@ -159,8 +163,8 @@ impl Scene {
             format,
             uses_network_time: true,
             ip_detection: detection[usize::from(settings >> 1 & 3)],
-            chain: network.chain.clone(),
-            context: Context::of(&network),
+            chain: ChainParameters::after_all_forks(),
+            context: context(),
             known: listed.collect(),
         };
         let local = info(OTHERS - 1);
@@ -337,8 +341,7 @@ impl Outside for World {
     }
 
     fn judge(&mut self, mut pulled: Pulled) {
-        let network = Network::example();
-        while pulled.blocks.next(Context::of(&network)).is_some() {}
+        while pulled.blocks.next(context()).is_some() {}
         self.judging = vec![pulled.from];
     }
 

@@ -9,11 +9,11 @@
 //! | [`calls`] | requests under way and waiting, how many and how fast |
 //! | [`contacts`], [`refresh`] | asks nodes who they are and whom they know |
 //! | [`meetings`] | asks back those who say that they are there |
-//! | [`synchronisation`] | compares the chain with that of one partner |
+//! | `synchronisation` | compares the chain with that of one partner |
 //! | [`broadcast`] | passes on blocks, transactions, and that this node is there |
 //! | [`own_address`] | finds out where others see this node, and joins the network |
-//! | [`inquiries`] | asks for heights, clocks and experiences |
-//! | [`views`] | what people and other nodes are told |
+//! | `inquiries` | asks for heights, clocks and experiences |
+//! | `views` | what people and other nodes are told |
 
 pub mod broadcast;
 pub mod calls;

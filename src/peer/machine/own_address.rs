@@ -22,7 +22,7 @@ pub const LONGEST_REST: Duration = Duration::from_secs(60);
 /// The node before it joins its network.
 #[derive(Debug)]
 pub struct Joining {
-    awaited: usize,
+    outstanding: usize,
     next_try: Option<Duration>,
     failures: u32,
 }
@@ -30,7 +30,7 @@ pub struct Joining {
 impl Joining {
     /// A node that has not asked anybody.
     pub fn new(now: Duration) -> Joining {
-        Joining { awaited: 0, next_try: Some(now), failures: 0 }
+        Joining { outstanding: 0, next_try: Some(now), failures: 0 }
     }
 
     /// When it asks next.
@@ -61,7 +61,7 @@ impl Peers {
         let endpoints: Vec<_> = drawn.iter().map(|node| &node.endpoint).chain(unpinned).cloned().collect();
         let asked = self.ask_for_address(&endpoints, Purpose::FirstAddress);
         match &mut self.phase {
-            Phase::Joining(joining) if asked > 0 => joining.awaited = asked,
+            Phase::Joining(joining) if asked > 0 => joining.outstanding = asked,
             _ => self.nobody_answers(now),
         }
     }
@@ -75,8 +75,8 @@ impl Peers {
     pub(super) fn first_address_ended(&mut self, reply: Reply, now: Now) {
         let seen = self.seen_at(reply);
         let Phase::Joining(joining) = &mut self.phase else { return };
-        joining.awaited = joining.awaited.saturating_sub(1);
-        let nobody_left = joining.awaited == 0;
+        joining.outstanding = joining.outstanding.saturating_sub(1);
+        let nobody_left = joining.outstanding == 0;
         match seen {
             Some(host) => {
                 self.is_seen_at(host);

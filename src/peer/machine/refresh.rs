@@ -34,18 +34,20 @@ pub const MAX_UNPINNED: usize = 100;
 /// A refresh that goes on.
 #[derive(Debug, Default)]
 pub struct Refresh {
-    /// Nodes that need not be contacted any more.
-    met: BTreeSet<Address>,
+    /// Those that were drawn.
+    drawn: BTreeSet<Address>,
+    /// Whom others told of, and where. Several may tell of one node in different places, and not all of them tell the
+    /// truth.
+    heard_of: BTreeSet<(Address, String, i32)>,
     /// Contacts that wait for others to end.
     queue: VecDeque<Contact>,
-    hearsay: usize,
 }
 
 #[cfg(test)]
 impl Refresh {
     /// Nodes that are contacted by hearsay.
     pub fn hearsay(&self) -> usize {
-        self.hearsay
+        self.heard_of.len()
     }
 }
 
@@ -64,7 +66,7 @@ impl Peers {
         let mut queue: VecDeque<_> = infos.map(|info| Contact::with(info, Way::Drawn)).collect();
         let unpinned = self.unpinned.iter().take(MAX_UNPINNED);
         queue.extend(unpinned.map(|unpinned| Contact::with_unknown(unpinned.endpoint.clone())));
-        self.refresh = Some(Refresh { met: drawn.into_iter().collect(), queue, hearsay: 0 });
+        self.refresh = Some(Refresh { drawn: drawn.into_iter().collect(), queue, ..Refresh::default() });
         self.continue_refresh(now, outside);
     }
 
@@ -88,23 +90,21 @@ impl Peers {
         let mut random = || outside.random();
         random.choose(&mut others, MAX_LOOKED_AT);
         others.truncate(MAX_LOOKED_AT);
-        let [first, last]: [Vec<_>; 2] = {
-            let (active, others) = others.into_iter().partition(|node| self.nodes.is_active(&self.address_of(node)));
-            [others, active]
-        };
+        others.sort_by_cached_key(|node| self.nodes.is_active(&self.address_of(node)));
         let tells_of_private = nodes::is_private(by);
         let mut contacted = 0;
-        for node in first.into_iter().chain(last) {
+        for node in others {
             let address = self.address_of(&node);
             let is_elsewhere = !tells_of_private && node.endpoint.address().is_some_and(nodes::is_private);
             let may_be_met = self.nodes.may_be_contacted(&address, now.running) && node.endpoint.to_connect().is_some();
             let Some(refresh) = &mut self.refresh else { return };
-            if contacted == MAX_OF_LIST || refresh.hearsay == MAX_HEARSAY {
+            if contacted == MAX_OF_LIST || refresh.heard_of.len() == MAX_HEARSAY {
                 return;
             }
-            if may_be_met && !is_elsewhere && refresh.met.insert(address) {
+            let place = (address, node.endpoint.host.clone(), node.endpoint.port);
+            let may_be_met = may_be_met && !is_elsewhere && !refresh.drawn.contains(&address);
+            if may_be_met && refresh.heard_of.insert(place) {
                 refresh.queue.push_back(Contact::with(&node, Way::Hearsay));
-                refresh.hearsay += 1;
                 contacted += 1;
             }
         }

@@ -3,31 +3,31 @@
 /// Answers to a question that was put to several nodes.
 #[derive(Debug)]
 pub struct Round<T> {
-    awaited: usize,
+    outstanding: usize,
     heard: Vec<T>,
 }
 
 impl<T> Default for Round<T> {
     fn default() -> Round<T> {
-        Round { awaited: 0, heard: Vec::new() }
+        Round { outstanding: 0, heard: Vec::new() }
     }
 }
 
 impl<T> Round<T> {
     /// A round of so many questions.
-    pub fn new(awaited: usize) -> Round<T> {
-        Round { awaited, heard: Vec::with_capacity(awaited) }
+    pub fn new(outstanding: usize) -> Round<T> {
+        Round { outstanding, heard: Vec::with_capacity(outstanding) }
     }
 
-    /// Whether nothing is awaited any more.
+    /// Whether nothing is outstanding any more.
     pub fn is_over(&self) -> bool {
-        self.awaited == 0
+        self.outstanding == 0
     }
 
     /// A question was answered, or failed. Returns all answers with the last of them. What comes after the end of a round
     /// is passed over.
     pub fn hear(&mut self, answer: Option<T>) -> Option<Vec<T>> {
-        self.awaited = self.awaited.checked_sub(1)?;
+        self.outstanding = self.outstanding.checked_sub(1)?;
         self.heard.extend(answer);
         self.is_over().then(|| std::mem::take(&mut self.heard))
     }

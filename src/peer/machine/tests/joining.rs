@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::super::own_address::{FIRST_REST, LONGEST_REST};
 use crate::peer::machine::{IpDetection, Joined, KnownPeer, PeerSettings, Unpinned};
 use crate::peer::schedule::Task;
-use crate::peer::testing::{Behaviour, Scene, info, settings};
-use crate::peer::wire::Endpoint;
+use crate::peer::testing::{Behaviour, LOCAL, Scene, info, pair, settings};
+use crate::peer::wire::{Endpoint, NodeInfo};
 
 fn mode(ip_detection: IpDetection, known: &[usize]) -> PeerSettings {
     PeerSettings { ip_detection, ..settings(known) }
@@ -68,7 +68,7 @@ fn a_node_that_does_not_need_its_address_joins_without_it() {
     scene.turn();
     assert_eq!(scene.peers.joined(), Joined::NotYet { failures: 0 });
     scene.answer_all();
-    assert_eq!((scene.peers.joined(), scene.peers.local()), (Joined::Yes, &info(crate::peer::testing::LOCAL)));
+    assert_eq!((scene.peers.joined(), scene.peers.local()), (Joined::Yes, &info(LOCAL)));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_peer_without_a_key_is_asked_like_the_others_and_keeps_the_key_with_which_it
     assert_eq!(scene.peers.active().0, [info(0)]);
     assert!(scene.peers.unpinned().is_empty() && scene.peers.known()[0].is_pre_trusted);
     // Another node at its place is not taken for it.
-    scene.others[0].pair = crate::peer::testing::pair(1);
+    scene.others[0].pair = pair(1);
     scene.others[0].info.identity = info(1).identity;
     scene.run_seconds(70);
     assert!(scene.peers.active().0.is_empty());
@@ -129,8 +129,8 @@ fn a_peer_without_a_key_is_asked_like_the_others_and_keeps_the_key_with_which_it
 fn a_peer_without_a_key_that_is_this_node_itself_is_not_contacted_again() {
     let own = Endpoint::http("10.1.1.1", 7890);
     let mut scene = Scene::new(PeerSettings { known: vec![KnownPeer::Endpoint(own.clone())], ..settings(&[]) }, 1);
-    scene.others[0].pair = crate::peer::testing::pair(crate::peer::testing::LOCAL);
-    scene.others[0].info = crate::peer::wire::NodeInfo { endpoint: own, ..info(crate::peer::testing::LOCAL) };
+    scene.others[0].pair = pair(LOCAL);
+    scene.others[0].info = NodeInfo { endpoint: own, ..info(LOCAL) };
     scene.run_seconds(200);
     assert_eq!(scene.asked("/node/info").len(), 1);
     assert!(scene.peers.unpinned().is_empty() && scene.peers.known().is_empty());

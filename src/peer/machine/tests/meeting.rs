@@ -139,3 +139,18 @@ fn a_sign_of_life_of_an_active_node_changes_nothing_about_it() {
     assert_eq!(scene.peers.active().0, [info(0)]);
     assert_eq!(scene.fake.met.len(), 1);
 }
+
+#[test]
+fn a_node_that_is_looked_at_again_after_a_sign_of_life_does_not_bring_others_into_a_refresh() {
+    let mut scene = Scene::new(settings(&[0, 1]), 3);
+    scene.others[1].behaviour = Behaviour::Broken;
+    scene.run_seconds(20);
+    // The refresh at second 131 waits for the other node of the list.
+    scene.others[0].behaviour = Behaviour::SilentAt("/node/info");
+    scene.run_seconds(115);
+    assert!(scene.fake.waiting.iter().any(|sent| sent.request.path == "/node/info"));
+    (scene.others[1].behaviour, scene.others[1].list) = (Behaviour::Good, vec![info(2)]);
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.run_seconds(10);
+    assert_eq!((scene.state(1), scene.state(2)), (Some(State::Active), None));
+}

@@ -2,9 +2,11 @@ use std::time::Duration;
 
 use super::super::refresh::{MAX_HEARSAY, MAX_OF_LIST};
 use crate::model::NetworkByte;
+use crate::peer::machine::KnownPeer;
 use crate::peer::nodes::State;
-use crate::peer::testing::{Behaviour, Other, Scene, address_of, info, settings};
-use crate::peer::wire::{Endpoint, ErrorBody, MetaData, Version};
+use crate::peer::outside::Reply;
+use crate::peer::testing::{Behaviour, LOCAL, Other, Scene, address_of, info, ip_of, settings, signed};
+use crate::peer::wire::{Endpoint, ErrorBody, MetaData, NodeInfo, Version};
 
 /// A scene after the first refresh, in which the nodes of the list are the first ones.
 fn refreshed(listed: usize, others: usize, prepare: impl FnOnce(&mut [Other])) -> Scene {
@@ -99,12 +101,23 @@ fn a_bad_entry_in_a_list_costs_only_itself() {
 #[test]
 fn this_node_and_those_met_already_are_not_contacted_by_hearsay() {
     let scene = refreshed(2, 3, |others| {
-        others[0].list = vec![info(crate::peer::testing::LOCAL), info(0), info(1), info(2), info(2)];
+        others[0].list = vec![info(LOCAL), info(0), info(1), info(2), info(2)];
         others[1].list = vec![info(2), info(0)];
     });
     let mut asked = scene.asked("/node/info");
     asked.sort_unstable();
     assert_eq!(asked, [0, 1, 2]);
+}
+
+#[test]
+fn whoever_tells_of_a_node_in_a_wrong_place_does_not_keep_it_away() {
+    for liar in [0, 1] {
+        let scene = refreshed(2, 3, |others| {
+            others[liar].list = vec![NodeInfo { endpoint: Endpoint::http("99.1.1.1", 7890), ..info(2) }];
+            others[1 - liar].list = vec![info(2)];
+        });
+        assert_eq!(scene.state(2), Some(State::Active));
+    }
 }
 
 #[test]
@@ -142,10 +155,7 @@ fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
         private(others);
     };
     let mut settings = settings(&[]);
-    settings.known = vec![crate::peer::machine::KnownPeer::Node(crate::peer::wire::NodeInfo {
-        endpoint: Endpoint::http("10.0.0.4", 7890),
-        ..info(0)
-    })];
+    settings.known = vec![KnownPeer::Node(NodeInfo { endpoint: Endpoint::http("10.0.0.4", 7890), ..info(0) })];
     let mut scene = Scene::new(settings, 2);
     neighbour(&mut scene.others);
     scene.run_seconds(1);
@@ -154,19 +164,15 @@ fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
 
 #[test]
 fn a_node_is_reached_where_it_says_from_its_first_answer_on() {
-    let scene = refreshed(1, 1, |others| {
-        others[0].info.endpoint = info(0).endpoint;
-    });
-    assert_eq!(scene.state(0), Some(State::Active));
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run(Duration::from_millis(100));
     scene.now = Duration::from_millis(200);
     scene.turn();
     // It answers here, and says that it is reached elsewhere, where nobody listens.
     let sent = scene.fake.waiting.pop_front().expect("a question");
-    let elsewhere = crate::peer::wire::NodeInfo { endpoint: Endpoint::http("99.9.9.9", 7890), ..info(0) };
-    let body = crate::peer::testing::signed(&scene.others[0], &sent.request, elsewhere);
-    scene.end(sent.call, crate::peer::outside::Reply::Answer { body, from: crate::peer::testing::ip_of(0) });
+    let elsewhere = NodeInfo { endpoint: Endpoint::http("99.9.9.9", 7890), ..info(0) };
+    let body = signed(&scene.others[0], &sent.request, elsewhere);
+    scene.end(sent.call, Reply::Answer { body, from: ip_of(0) });
     assert_eq!(scene.fake.waiting[0].to.host, "99.9.9.9");
     scene.answer_all();
     assert_eq!(scene.state(0), Some(State::Inactive));
