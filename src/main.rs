@@ -49,8 +49,7 @@ fn run(mut cli: Cli) -> ExitCode {
     };
     let _ = logging::init(settings.log_level, unix_millis, std::io::stderr().is_terminal());
     if matches!(cli.command, Command::Run(_) | Command::Import(_)) {
-        let standstill = config::standstill(&settings).filter(|_| matches!(cli.command, Command::Run(_)));
-        for notice in settings.notices.iter().chain(&standstill) {
+        for notice in &settings.notices {
             log::log!(notice.level, "{notice}");
         }
     }

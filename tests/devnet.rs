@@ -268,7 +268,7 @@ fn another_node_joins_with_the_exported_settings() {
     let node = Node::start(&["--config", &other.text(names[0]), "--data", &store]);
     assert!(Client::connect(node.http).height() >= 3);
     let log = stop(node).stderr;
-    assert!(log.contains("THE CHAIN OF devnet STANDS STILL: this version of nisd reaches no other nodes"), "{log}");
+    assert!(log.contains("THE CHAIN OF devnet STANDS STILL: this node knows no other nodes"), "{log}");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn public_networks_are_refused_until_other_nodes_can_be_reached_unless_offline_i
     let file = place.text("node.properties");
     for network in ["mainnet", "testnet"] {
         fs::write(&file, format!("nem.network = {network}\n")).unwrap();
-        let words = [network, "does not reach yet", "--offline"];
+        let words = [network, "does not join yet", "--offline"];
         run(["run", "--data", &place.data, "--config", &file]).expect_failure(1, &words);
         run(["run", "--data", &place.data, "--set", &format!("nem.network={network}")]).expect_failure(1, &words);
         // It goes as far as looking for the nemesis block.

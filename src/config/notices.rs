@@ -151,16 +151,16 @@ fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Notice> {
     (!set.is_empty()).then(|| Notice::warn(text()))
 }
 
-/// What `nisd run` must say of settings with which no block will ever come: this node makes none, and those of others do
-/// not reach it. `None` for the networks that are refused anyway, and for a node that harvests.
-pub fn standstill(settings: &Settings) -> Option<Notice> {
+/// What `nisd run` must say of settings with which no block will come by itself: this node makes none, and knows nobody who
+/// does. `None` for the networks that are refused anyway, and for a node that harvests.
+pub fn standstill(settings: &Settings, is_alone: bool) -> Option<Notice> {
     let boot = &settings.boot;
     let harvests = boot.auto_harvest && (boot.key.is_some() || !settings.harvester_keys.is_empty());
     let name = &settings.network.name;
-    (!harvests && !is_public(name)).then(|| {
+    (is_alone && !harvests && !is_public(name)).then(|| {
         Notice::warn(format!(
-            "THE CHAIN OF {name} STANDS STILL: this version of nisd reaches no other nodes, and this node harvests with \
-             no key of its own. Blocks come in with --import, or are made here: set nis.bootKey to the key of an account \
+            "THE CHAIN OF {name} STANDS STILL: this node knows no other nodes (peers-config_{name}.json beside the \
+             settings, or --peer HOST), and it harvests with no key of its own. Blocks come in with --import, or are made here: set nis.bootKey to the key of an account \
              with importance, and nis.shouldAutoHarvestOnBoot to true"
         ))
     })

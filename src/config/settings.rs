@@ -61,7 +61,7 @@ pub struct Settings {
     pub harvester_keys: Vec<Secret>,
     /// Most accounts that harvest on this node (`nis.unlockedLimit`).
     pub unlocked_limit: i32,
-    /// Other nodes; not used yet.
+    /// Other nodes.
     pub peers: PeerSettings,
     /// Whether a public network is served as it is in the store, without reaching other nodes (`nisd.offline`).
     pub offline: bool,

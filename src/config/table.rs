@@ -390,12 +390,12 @@ const PEERS: &[Key] = &[
     Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
     Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node"),
     Key::new("nisd.offline", Boolean, "false", "Whether mainnet or testnet may be served as they are in the store (--offline), as other nodes are not reached yet"),
-    Key::new("nisd.peers", Endpoints, "", "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Each is known from then on by the key that it shows first").later(),
-    Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time").later(),
-    Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time").later(),
-    Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON").later(),
-    Key::new("nis.useNetworkTime", Boolean, "true", "Whether the clock follows that of other nodes").later(),
-    Key::new("nis.ipDetectionMode", Choice(&["AutoRequired", "AutoOptional", "Disabled"]), "AutoRequired", "Whether other nodes are asked for the own address").later(),
+    Key::new("nisd.peers", Endpoints, "", "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Each is known from then on by the key that it shows first"),
+    Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time"),
+    Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time"),
+    Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON"),
+    Key::new("nis.useNetworkTime", Boolean, "true", "Whether the clock follows that of other nodes"),
+    Key::new("nis.ipDetectionMode", Choice(&["AutoRequired", "AutoOptional", "Disabled"]), "AutoRequired", "Whether other nodes are asked for the own address"),
     Key::new("nem.nonAuditedApiPaths", Text, "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch", "Paths left out of /debug/connections/incoming, joined by |").later(),
 ];
 

@@ -21,7 +21,7 @@ use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::BlockFile;
 use crate::commands::{self, Clocks, CommandError};
-use crate::config::{Settings, is_public};
+use crate::config::{self, Settings, is_public};
 use crate::devnet::Devnet;
 use crate::logging;
 use crate::model::Height;
@@ -63,8 +63,8 @@ impl fmt::Display for NodeError {
             ),
             NodeError::NoPeers(network) => write!(
                 f,
-                "{network} lives on other nodes, which this version of nisd does not reach yet: the chain would stand \
-                 still. --offline serves what is in the store, and --import takes recorded blocks in; nisd run without \
+                "{network} is a public network, which this version of nisd does not join yet: its work with other nodes \
+                 has been tried on private networks only. --offline serves what is in the store, and --import takes recorded blocks in; nisd run without \
                  a configuration starts a private network"
             ),
             NodeError::System(error) => error.fmt(f),
@@ -86,6 +86,9 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
         return Err(NodeError::NoPeers(settings.network.name));
     }
     let known = known_peers(&settings)?;
+    if let Some(notice) = config::standstill(&settings, known.is_empty()) {
+        log::log!(notice.level, "{notice}");
+    }
     // What is named must be there before a store is made that says to which chain it belongs.
     let files = commands::open_block_files(&command.import)?;
     let nemesis = settings.nemesis.read()?;
