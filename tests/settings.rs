@@ -191,7 +191,7 @@ fn what_concerns_other_nodes_is_as_in_nis1_unless_the_operator_says_otherwise() 
     assert_eq!(peers.unaudited_paths.len(), 16);
     assert!(peers.unaudited_paths.contains(&"/account/unconfirmedtransactions".to_owned()));
 
-    let text = "nem.nonAuditedApiPaths = /status\nnis.timeSyncNodeLimit = 8\nnis.useBinaryTransport = false\n\
+    let text = "nis.nodeLimit = 9\nnis.timeSyncNodeLimit = 8\nnis.useBinaryTransport = false\n\
                 nis.useNetworkTime = FALSE\nnis.ipDetectionMode = AutoOptional\nnem.nonAuditedApiPaths = /A | /b|\n\
                 nisd.peers = a.example | [::1]:7891\nnem.network = testnet";
     let settings = file(text).unwrap();
