@@ -76,6 +76,8 @@ pub struct Judge<'s> {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     work: Work<'s>,
+    /// The node whose blocks were dropped because the store has failed.
+    dropped: Option<Address>,
     memory: PushMemory,
     verifier: Verifier,
 }
@@ -99,7 +101,16 @@ impl<'s> Judge<'s> {
     /// One that has nothing to do.
     pub fn new(store: &'s Store, network: &'s Network) -> Judge<'s> {
         let (memory, verifier) = (PushMemory::of_seconds(MEMORY), Verifier::default());
-        Judge { store, network, waiting: VecDeque::new(), waiting_bytes: 0, work: Work::Nothing, memory, verifier }
+        Judge {
+            store,
+            network,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            work: Work::Nothing,
+            dropped: None,
+            memory,
+            verifier,
+        }
     }
 
     /// Whether there is something to judge.
@@ -160,13 +171,28 @@ impl<'s> Judge<'s> {
     }
 
     /// Does one piece of work; `now` is network time. What became of blocks, if that is clear now. If the store fails,
-    /// the blocks in hand are dropped: they will come again.
+    /// the blocks in hand are dropped: they will come again. [`Judge::take_dropped`] tells whose they were.
     pub fn step(&mut self, now: Timestamp) -> Result<Option<Judged>, StoreError> {
-        match std::mem::replace(&mut self.work, Work::Nothing) {
+        let work = std::mem::replace(&mut self.work, Work::Nothing);
+        let pulled_from = match &work {
+            Work::Reading(pulled, _) => Some(pulled.from),
+            Work::Judging(_, Sender::Pulled(from), _) => Some(*from),
+            _ => None,
+        };
+        let result = match work {
             Work::Nothing => self.begin_pushed(),
             Work::Reading(pulled, read) => self.read(pulled, read),
             Work::Judging(part, sender, pushed) => self.judge(part, sender, pushed, now),
+        };
+        if result.is_err() {
+            self.dropped = pulled_from;
         }
+        result
+    }
+
+    /// The node whose pulled blocks were dropped because the store has failed, told once.
+    pub fn take_dropped(&mut self) -> Option<Address> {
+        self.dropped.take()
     }
 
     fn begin_pushed(&mut self) -> Result<Option<Judged>, StoreError> {

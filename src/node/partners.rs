@@ -44,21 +44,28 @@ pub struct Means<'a> {
 pub struct Partners {
     peers: Option<Peers>,
     calls: BTreeMap<FetchId, CallId>,
-    /// Senders of signs of life that wait, and what they are to be told.
-    meetings: BTreeMap<MeetingId, ConnectionId>,
-    ended: BTreeMap<MeetingId, Option<String>>,
+    /// In which requests to others and their answers are written.
+    format: Option<Format>,
+    /// Senders of signs of life that wait.
+    meetings: BTreeMap<MeetingId, Waiting>,
     /// Transactions that another node has in its pool, which are still to be looked at.
     offered: Vec<Transaction>,
     pulled: Option<Pulled>,
-    /// The largest height that partners have told of, if somebody has asked.
-    largest: Option<Height>,
     /// By how much network time is to change.
     shift: i64,
+}
+
+/// A node that has given a sign of life and waits until it was asked back.
+struct Waiting {
+    connection: ConnectionId,
+    /// Why it could not be reached, if so, once that is clear.
+    ended: Option<Option<String>>,
 }
 
 impl Partners {
     /// Joins the network as this node.
     pub fn join(&mut self, local: NodeInfo, keys: Rc<KeyPair>, settings: PeerSettings, now: Now) {
+        self.format = Some(settings.format);
         self.peers = Some(Peers::new(local, keys, settings, now));
     }
 
@@ -95,17 +102,18 @@ impl Partners {
 
     /// The sender of a sign of life waits on this connection.
     pub fn wait(&mut self, meeting: MeetingId, connection: ConnectionId) {
-        self.meetings.insert(meeting, connection);
+        self.meetings.insert(meeting, Waiting { connection, ended: None });
     }
 
     /// What the sender of a sign of life is to be told, once that is known.
     pub fn meeting_ended(&mut self, meeting: MeetingId) -> Option<Option<String>> {
-        self.ended.remove(&meeting)
+        self.meetings.get(&meeting)?.ended.as_ref()?;
+        self.meetings.remove(&meeting)?.ended
     }
 
     /// A connection is gone.
     pub fn gone(&mut self, connection: ConnectionId) {
-        self.meetings.retain(|_, waiting| *waiting != connection);
+        self.meetings.retain(|_, waiting| waiting.connection != connection);
     }
 
     /// Passes a block on.
@@ -135,6 +143,15 @@ impl Partners {
             (Sender::Pushed(key), Outcome::Result(result)) => peers.pushed(key, push_result(*result), now),
             (Sender::Pushed(key), _) => peers.pushed(key, PushResult::Harmful, now),
         }
+    }
+
+    /// The store has failed while blocks were judged that were pulled from a node: nobody is blamed.
+    pub fn could_not_judge(&mut self, from: &Address, now: Now) {
+        self.peers.iter_mut().for_each(|peers| peers.judged(from, Verdict::Neutral, now));
+    }
+
+    fn format(&self) -> Format {
+        self.format.unwrap_or(Format::Binary)
     }
 
     /// Hands blocks that were pulled to the judge, if it has room for them.
@@ -181,7 +198,7 @@ impl Outside for Outer<'_, '_> {
             endpoint: fetch::Endpoint { host: host.to_owned(), port },
             method: Method::Post,
             target: path.to_owned(),
-            media_type: Format::Binary.media_type(),
+            media_type: self.partners.format().media_type(),
             body: body.into(),
             body_limit: answer_limit,
             time: TIME,
@@ -253,8 +270,8 @@ impl Outside for Outer<'_, '_> {
     }
 
     fn take_unconfirmed(&mut self, body: Vec<u8>) {
-        let read =
-            Format::Binary.read::<AuthenticatedResponse<List<Transaction>>>(&body, Context::of(self.means.network));
+        let context = Context::of(self.means.network);
+        let read = self.partners.format().read::<AuthenticatedResponse<List<Transaction>>>(&body, context);
         match read {
             Ok(AuthenticatedResponse { entity: List(mut transactions), .. }) => {
                 transactions.truncate(MAX_OFFERED);
@@ -266,15 +283,14 @@ impl Outside for Outer<'_, '_> {
     }
 
     fn met(&mut self, meeting: MeetingId, failure: Option<String>) {
-        if let Some(connection) = self.partners.meetings.remove(&meeting) {
-            self.partners.ended.insert(meeting, failure);
-            self.means.effects.resume(connection);
+        if let Some(waiting) = self.partners.meetings.get_mut(&meeting) {
+            waiting.ended = Some(failure);
+            self.means.effects.resume(waiting.connection);
         }
     }
 
-    fn tell_largest_height(&mut self, _: InquiryId, height: Height) {
-        self.partners.largest = Some(height);
-    }
+    /// Nobody asks for it yet.
+    fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
 
     fn shift_clock(&mut self, millis: i64) {
         self.partners.shift += millis;

@@ -123,8 +123,11 @@ impl Node<'_> {
         let time = self.time(now);
         while self.judge.has_work() && !budget.is_spent() {
             budget.spend(UNITS_PER_STEP);
-            // What is read of the store is as old as the snapshot.
-            let Some(judged) = self.judge.step(time)? else { continue };
+            let step = self.judge.step(time);
+            if let Some(from) = self.judge.take_dropped() {
+                self.partners.could_not_judge(&from, self.peer_now(now));
+            }
+            let Some(judged) = step? else { continue };
             self.partners.judged(&judged, self.peer_now(now));
             if let Some(switch) = judged.switch {
                 self.switched(switch)?;
