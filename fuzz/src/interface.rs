@@ -15,7 +15,7 @@ use nisd::chain::rollback;
 use nisd::config::Settings;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use nisd::model::units::EPOCH_UNIX_MILLIS;
-use nisd::model::{Address, Hash256, Height, Transaction};
+use nisd::model::{Address, Block, Hash256, Height, Transaction};
 use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId, ResponseReader};
 use nisd::net::http::{Gzip, Reply, Request, RequestReader};
@@ -432,6 +432,10 @@ fn description() -> NodeDescription {
 impl Actions for Quiet {
     fn announce(&mut self, _: Transaction) -> Verdict {
         Err(ValidationResult::Neutral.into())
+    }
+
+    fn push_block(&mut self, _: Block, _: PublicKey) -> Result<bool, StoreError> {
+        Ok(true)
     }
 
     fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {
