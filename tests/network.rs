@@ -16,8 +16,9 @@ use tempfile::TempDir;
 
 /// Nothing is waited for longer than this.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Number of the key that harvests, and owns everything.
+/// Number of the key that harvests, and of one that sends: nobody harvests a transaction of his own.
 const HARVESTER: u64 = 1;
+const SENDER: u64 = 5;
 
 /// A node of the network, in a folder of its own.
 struct Member {
@@ -47,7 +48,9 @@ impl Member {
     fn run(config: &Path, folder: &Path, peers: &[SocketAddr]) -> Process {
         let mut command = nisd(["run", "--bind", "127.0.0.1", "--websocket-port", "0"]);
         command.arg("--config").arg(config).arg("--data").arg(folder.join("store"));
-        peers.iter().for_each(|peer| drop(command.args(["--peer", &peer.to_string()])));
+        for peer in peers {
+            command.args(["--peer", &peer.to_string()]);
+        }
         Process::start(command)
     }
 
@@ -95,7 +98,8 @@ fn announcement(transaction: &Transaction) -> String {
 
 #[test]
 fn nodes_find_each_other_have_one_chain_and_pass_on_what_one_of_them_is_told() {
-    let funded = [(address(&key_pair(HARVESTER)), Amount::whole(TOTAL))];
+    let shares = [(HARVESTER, TOTAL - 1_000), (SENDER, 1_000)];
+    let funded = shares.map(|(number, share)| (address(&key_pair(number)), Amount::whole(share)));
     let genesis = Genesis::new(now(), &funded);
     let first = Member::start(&genesis, HARVESTER, &[]);
     first.client();
@@ -108,7 +112,7 @@ fn nodes_find_each_other_have_one_chain_and_pass_on_what_one_of_them_is_told() {
     // The first knew nobody: the others have told it that they are there.
     wait_for("two others", || (first.active() == 2).then_some(()));
 
-    let payment = transfer(&key_pair(HARVESTER), address(&key_pair(9)), Amount(1_000_000), Amount(500_000), now());
+    let payment = transfer(&key_pair(SENDER), address(&key_pair(9)), Amount(1_000_000), Amount(500_000), now());
     let answer = third.client().post("/transaction/announce", &announcement(&payment)).json();
     assert_eq!(answer["message"], "SUCCESS", "{answer}");
     let path = format!("/transaction/get?hash={}", payment.hash());
