@@ -138,7 +138,8 @@ function checkHeard(heard, bank) {
   console.log(`nem-library: heard by its listeners: ${counts.join(", ")}`);
   assert.ok(Number.isInteger(heard.height[0]) && heard.height.length > 1);
   assert.ok(heard.block.length > 1);
-  assert.ok(heard.account.length > 1);
+  // One block may hold all that the bank pays.
+  assert.ok(heard.account.length > 0);
   assert.ok(heard.account.every(({ publicAccount }) => publicAccount.address.equals(bank.address)));
   assert.equal(heard.confirmed.length, 4);
   assert.equal(heard.unconfirmed.length, 4);
