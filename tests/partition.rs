@@ -109,6 +109,7 @@ impl Run {
         self.until("a height", |members| members.iter().all(|member| member.height() >= height));
     }
 
+    /// The height of the longest chain.
     fn highest(&self) -> u64 {
         self.members.iter().map(Member::height).max().expect("a node")
     }
@@ -117,11 +118,8 @@ impl Run {
     fn until_one_chain(&mut self) -> Duration {
         let height = self.highest();
         self.until("one chain", |members| {
-            if members.iter().any(|member| member.height() < height) {
-                return false;
-            }
-            let blocks: Vec<_> = members.iter().map(|member| member.client().block(height).body).collect();
-            blocks.iter().all(|block| *block == blocks[0])
+            let blocks: Vec<_> = members.iter().map(|member| member.block_if_any(height)).collect();
+            blocks[0].is_some() && blocks.iter().all(|block| *block == blocks[0])
         })
     }
 

@@ -12,13 +12,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::common::daemon::{Node, nisd, run};
-use crate::common::http_client::Client;
+use crate::common::http_client::{Answer, Client};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 
 /// Nothing is waited for longer than this, unless somebody says how long.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 /// How often a node is asked for what is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What a caller is answered who asks too often.
+const TOO_MANY_REQUESTS: u16 = 429;
 /// The accounts that pay have keys from this number on; below are the nodes.
 const FIRST_PAYER: u64 = 100;
 /// Whole units that each of them has.
@@ -182,46 +184,43 @@ impl Member {
         SocketAddr::new(self.place.seen_at, node.websocket.port())
     }
 
-    /// A connection to it.
-    pub fn client(&self) -> Client {
-        Client::connect(SocketAddr::new(self.place.seen_at, self.place.http.port()))
+    /// What it answers, once it does not hold that it is asked too often.
+    #[track_caller]
+    fn ask(&self, ask: impl Fn(&mut Client) -> Answer) -> Answer {
+        let address = SocketAddr::new(self.place.seen_at, self.place.http.port());
+        let answer = || Some(ask(&mut Client::connect(address))).filter(|answer| answer.status != TOO_MANY_REQUESTS);
+        wait_for("an answer", answer)
     }
 
     /// The height of its chain.
     pub fn height(&self) -> u64 {
-        self.client().height()
+        self.ask(|client| client.get("/chain/height")).json()["height"].as_u64().expect("a height")
     }
 
-    /// The last block of its chain.
-    pub fn tip(&self) -> Value {
-        self.client().get("/chain/last-block").json()
+    /// The block at a height, if it is there.
+    pub fn block_if_any(&self, height: u64) -> Option<Value> {
+        let answer = self.ask(|client| client.block(height));
+        (answer.status == 200).then(|| answer.json())
     }
 
     /// The block at a height, once it is there.
     #[track_caller]
     pub fn block(&self, height: u64) -> Value {
-        wait_for("a block", || (self.height() >= height).then(|| self.client().block(height).json()))
-    }
-
-    /// Names of the other nodes that it takes for active, in order.
-    pub fn active(&self) -> Vec<String> {
-        let nodes = self.client().get("/node/peer-list/all").json();
-        let name = |node: &Value| node["identity"]["name"].as_str().unwrap_or_default().to_owned();
-        let mut names: Vec<_> = nodes["active"].as_array().into_iter().flatten().map(name).collect();
-        names.sort();
-        names
+        wait_for("a block", || self.block_if_any(height))
     }
 
     /// Announces a transaction, which it must take.
     #[track_caller]
     pub fn announce(&self, transaction: &Transaction) {
-        let answer = self.client().post("/transaction/announce", &announcement(transaction)).json();
+        let body = announcement(transaction);
+        let answer = self.ask(|client| client.post("/transaction/announce", &body)).json();
         assert_eq!(answer["message"], "SUCCESS", "{answer}");
     }
 
     /// Whether a transaction is in its chain.
     pub fn has_confirmed(&self, transaction: &Transaction) -> bool {
-        self.client().get(&format!("/transaction/get?hash={}", transaction.hash())).status == 200
+        let path = format!("/transaction/get?hash={}", transaction.hash());
+        self.ask(|client| client.get(&path)).status == 200
     }
 
     /// Memory of its process in KiB: all that is resident, and what of it is its own.
