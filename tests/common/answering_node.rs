@@ -14,9 +14,7 @@ use nisd::model::{Block, Height, Timestamp};
 use nisd::net::SharedPool;
 use nisd::net::fetch::{Answer, Fetch, FetchError, FetchId};
 use nisd::net::http::{Gzip, Reply, RequestReader};
-use nisd::net::machine::{
-    Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken,
-};
+use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
 use nisd::node::{HTTP, Node, Start};
 use nisd::store::Store;
 
@@ -106,8 +104,8 @@ impl<'s> AnsweringNode<'s> {
     pub fn run_to(&mut self, time: Duration, answers: Answers<'_>) {
         self.work(answers);
         while self.now < time {
-            let next = self.world.wake_at.map_or(time, |at| at.clamp(self.now + Duration::from_millis(1), time));
-            self.now = next;
+            let next = self.world.wake_at.unwrap_or(time).max(self.now + Duration::from_millis(1));
+            self.now = next.min(time);
             self.work(answers);
         }
     }
@@ -182,7 +180,7 @@ impl<'s> AnsweringNode<'s> {
     }
 }
 
-/// A store with the nemesis block and blocks above it.
+/// Puts the nemesis block into a store, and blocks above it.
 pub fn take_in(store: &Store, settings: &Settings, nemesis: &[u8], blocks: &[Block]) {
     let mut file = Vec::new();
     for block in blocks {

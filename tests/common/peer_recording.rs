@@ -21,6 +21,8 @@ pub struct Call {
     pub at: f64,
     /// Milliseconds until its answer had arrived, or it was given up.
     pub took: f64,
+    /// Milliseconds for which it was held back on its way.
+    pub held: f64,
     pub from: String,
     pub to: String,
     pub method: String,
@@ -62,6 +64,7 @@ impl Call {
         Some(Call {
             at: row["t"].as_f64().expect("a time"),
             took: row["ms"].as_f64().unwrap_or_default(),
+            held: row["heldMs"].as_f64().unwrap_or_default(),
             from: text("from").expect("a name"),
             to: text("to").expect("a name"),
             method: text("method").expect("a method"),
