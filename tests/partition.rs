@@ -31,8 +31,8 @@ struct Form {
     before: u64,
     /// Blocks that each side makes alone.
     apart: u64,
-    /// Blocks after the wallets have gone, when each node is killed once.
-    after: u64,
+    /// Blocks at the end, when the wallets have gone and each node was killed once.
+    total: u64,
     /// Between two payments.
     rest: Duration,
     patience: Duration,
@@ -44,7 +44,7 @@ const SHORT: Form = Form {
     haste: 60,
     before: 3,
     apart: 5,
-    after: 2,
+    total: 14,
     rest: Duration::from_millis(500),
     patience: Duration::from_secs(120),
 };
@@ -54,7 +54,7 @@ const LONG: Form = Form {
     haste: 150,
     before: 60,
     apart: 20,
-    after: 80,
+    total: 200,
     rest: Duration::from_secs(1),
     patience: Duration::from_secs(1800),
 };
@@ -194,7 +194,7 @@ fn a_network_that_was_cut_in_two_has_one_chain_again_and_wallets_hear_everything
     assert!(ledgers.iter().any(|ledger| ledger.told.returned > 0), "no transaction was undone");
 
     run.kill_each();
-    let end = run.highest() + run.form.after;
+    let end = (run.highest() + 1).max(run.form.total);
     run.until_height(end);
     run.until_one_chain();
     run.until_all_is_paid();

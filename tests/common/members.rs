@@ -236,7 +236,7 @@ impl Member {
 }
 
 /// A command that is started by another one, which becomes it.
-fn behind(before: &[String], command: Command) -> Command {
+pub fn behind(before: &[String], command: Command) -> Command {
     let [first, rest @ ..] = before else { return command };
     let mut outer = Command::new(first);
     outer.args(rest).arg(command.get_program()).args(command.get_args());

@@ -1,5 +1,7 @@
 //! A network for a test alone, in which every node is a machine of its own, and which can be cut in two.
 
+#![allow(dead_code)] // not every test uses everything
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
