@@ -8,13 +8,12 @@ mod common;
 mod members;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use common::daemon::{Node, nisd};
 use common::http_client::Client;
 use common::shared;
-use members::{loopback, wait_for};
+use members::{active, loopback, wait_for};
 use tempfile::TempDir;
 
 const NODES: [&str; 3] = ["A", "B", "C"];
@@ -42,16 +41,6 @@ fn start(folder: &TempDir) -> Node {
     Node::of(command)
 }
 
-/// Names of the nodes that it takes for active, in order.
-fn active(at: SocketAddr) -> Vec<String> {
-    let nodes = Client::connect(at).get("/node/peer-list/all").json();
-    let active = nodes["active"].as_array().into_iter().flatten();
-    let mut names: Vec<_> =
-        active.map(|node| node["identity"]["name"].as_str().unwrap_or_default().to_owned()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn three_nodes_with_the_settings_of_the_recorded_ones_know_each_other_and_make_one_chain() {
     let Some(configs) = shared("data/peer/steady-config") else { return };
@@ -60,7 +49,7 @@ fn three_nodes_with_the_settings_of_the_recorded_ones_know_each_other_and_make_o
     let nodes = folders.each_ref().map(start);
     for (name, node) in NODES.iter().zip(&nodes) {
         let others: Vec<_> = NODES.iter().filter(|other| *other != name).map(|other| format!("node {other}")).collect();
-        wait_for("the others", || (active(node.http) == others).then_some(()));
+        wait_for("the others", || (active(node.http, "/identity/name") == others).then_some(()));
     }
     let block = |node: &Node| {
         let mut client = Client::connect(node.http);

@@ -8,40 +8,33 @@
 #[path = "common/answering_node.rs"]
 mod answering_node;
 mod common;
+#[path = "recorded_peers_answering/comparison.rs"]
+mod comparison;
 #[path = "common/peer_recording.rs"]
 mod peer_recording;
 #[path = "common/recorded_chain.rs"]
 mod recorded_chain;
+#[path = "recorded_peers_answering/source.rs"]
+mod source;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use answering_node::{AnsweringNode, take_in};
+use answering_node::AnsweringNode;
 use common::http::Response;
-use common::http_client::post;
 use common::{loudly, shared};
-use nisd::codec::{Context, Format, Readable, Writable};
-use nisd::config::{Override, Settings, load};
-use nisd::model::units::EPOCH_UNIX_MILLIS;
-use nisd::model::{Block, Hash256, Height, Transaction};
+use comparison::{Outcome, Translated, compare, in_json};
+use nisd::config::Settings;
+use nisd::model::Block;
 use nisd::net::fetch::{self, Fetch};
-use nisd::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody,
-    HashChain, List, NodeExperiences, NodeInfo, NodeList, Score, SecureEntity, ShortIds,
-};
+use nisd::peer::wire::Challenge;
 use nisd::store::{ChainIdentity, Options, Store};
-use peer_recording::{Call, Recording, read};
+use peer_recording::Call;
 use recorded_chain::copy_store;
+use source::{Source, blocks_of};
 use tempfile::TempDir;
-use zeroize::Zeroizing;
 
-/// The recordings of one network; those with faulty blocks last.
-const NETWORKS: [&[&str]; 2] = [&["bootstrap"], &["steady", "fork", "join", "misbehave"]];
-/// The second from which on a fake client asks the node under test, which has its chain by then.
-const FAULTS_BEGIN: f64 = 127.8;
-/// The second at which the new node has the whole chain.
-const COMPLETE: f64 = 58.0;
 /// Asked while a block was being taken in, which the recorded node does beside answering: recording, node, second.
 const MEANWHILE: [(&str, &str, f64); 1] = [("steady", "C", 251.7168)];
 /// Blocks that a node pulled and dropped, as it had made one meanwhile: recording, node, and second of the answer.
@@ -54,14 +47,6 @@ const UNANSWERED: &str = "there was no answer";
 const OF_THE_COURSE: &str = "tells what the node has gone through, or what others are doing";
 const WHILE_STARTING: &str = "the node was starting";
 const TOO_EARLY: &str = "the node had not got its chain yet";
-
-/// What of an answer is left out of the comparison.
-const PLATFORM: &str = "the platform";
-const DRAW: &str = "all but the signature: what it knows of others, or draws among them";
-const CLOCK: &str = "all but the signature: the clock";
-const ORDER: &str = "the order of the transactions";
-const ERROR: &str = "the second of the error";
-const REASON: &str = "the text and the second of the error";
 
 /// Challenges that NIS1 signs and this node refuses, by the number of their bytes.
 const REFUSED_CHALLENGES: [&str; 7] = [
@@ -79,19 +64,6 @@ const CHALLENGE: &str = "a challenge that is not of 64 bytes, which is refused h
 const UNRESOLVED: &str = "a name of a host that means nothing, and which is not looked up here";
 const BEFORE_THE_BLOCK: &str = "was asked while a block was taken in, and answered without it";
 
-/// What came of a comparison.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Outcome {
-    /// Byte for byte.
-    Equal,
-    /// Except this.
-    Masked(&'static str),
-    Skipped(&'static str),
-    /// It is to be answered otherwise, and is.
-    Explained(&'static str),
-    Differs(String),
-}
-
 /// Numbers of exchanges.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
@@ -101,131 +73,6 @@ struct Counts {
     masked: usize,
     explained: usize,
     skipped: usize,
-}
-
-/// A recording, and the blocks of its network.
-struct Source {
-    name: &'static str,
-    folder: PathBuf,
-    recording: Recording,
-    /// All but the nemesis block, by hash.
-    blocks: BTreeMap<Hash256, Block>,
-}
-
-impl Source {
-    fn read(folder: &Path, name: &'static str) -> Source {
-        let mut blocks = BTreeMap::new();
-        let network = NETWORKS.iter().find(|network| network.contains(&name)).expect("a recording");
-        for name in *network {
-            let recording = read(folder, name);
-            let all = recording.calls.iter().flat_map(|call| blocks_of(call, Context::of(&recording.network)));
-            for block in all.filter(|block| block.height.0 > 1) {
-                blocks.entry(block.hash()).or_insert(block);
-            }
-        }
-        Source { name, folder: folder.to_owned(), recording: read(folder, name), blocks }
-    }
-
-    fn context(&self) -> Context {
-        Context::of(&self.recording.network)
-    }
-
-    /// The folder with what its nodes were set up with.
-    fn configs(&self) -> PathBuf {
-        self.folder.join(format!("{}-config", self.name))
-    }
-
-    /// The blocks up to one, without the nemesis block.
-    fn chain(&self, tip: Hash256) -> Vec<Block> {
-        let mut chain = Vec::new();
-        let mut next = self.blocks.get(&tip);
-        while let Some(block) = next {
-            chain.push(block.clone());
-            next = self.blocks.get(&parent(block));
-        }
-        chain.reverse();
-        assert!(chain.first().is_none_or(|block| block.height.0 == 2), "the chain of {} is not known", self.name);
-        chain
-    }
-
-    /// The chain that a node begins with, and from which second on it is known.
-    fn beginning(&self, node: &str) -> (Vec<Block>, f64) {
-        let mut pushed = self.recording.calls.iter().filter(|call| call.path == "/push/block");
-        match (self.name, node) {
-            ("bootstrap", node) => {
-                let tip = self.blocks.values().max_by_key(|block| block.height).expect("a block");
-                (self.chain(tip.hash()), if node == "C" { COMPLETE } else { 0.0 })
-            }
-            ("misbehave", _) => {
-                // Begins with its own last block.
-                let first = pushed.find(|call| call.to == node).expect("a push");
-                let tip = blocks_of(first, self.context()).pop().expect("a block");
-                (self.chain(tip.hash()), FAULTS_BEGIN)
-            }
-            _ => {
-                let first = pushed.find(|call| call.from == node || call.to == node);
-                let block = first.and_then(|call| blocks_of(call, self.context()).pop());
-                (block.map_or(Vec::new(), |block| self.chain(parent(&block))), 0.0)
-            }
-        }
-    }
-
-    /// Builds a chain in a folder.
-    fn take_in(&self, blocks: &[Block], folder: &Path, settings: &Settings) {
-        let store = Store::open(folder, &ChainIdentity::of(&settings.network), Options::default()).expect("a store");
-        let nemesis = std::fs::read(self.configs().join("nemesis.bin")).expect("the nemesis block");
-        take_in(&store, settings, &nemesis, blocks);
-    }
-
-    /// Unix time at its beginning, in milliseconds: by the clocks of its nodes, rounded to their seconds.
-    fn began(&self) -> i64 {
-        let asked =
-            |call: &&Call| call.path == "/time-sync/network-time" && call.status == Some(200) && call.method == "POST";
-        let call = self.recording.calls.iter().find(asked).expect("somebody has asked for the time");
-        let read = call.response_format().read(&call.response, self.context());
-        let answer: AuthenticatedResponse<CommunicationTimeStamps> = read.expect("a time");
-        EPOCH_UNIX_MILLIS + answer.entity.receive - (call.at * 1_000.0) as i64
-    }
-
-    fn settings(&self, node: &str) -> Settings {
-        let changed = [
-            ("nis.shouldAutoHarvestOnBoot", "false"),
-            ("nis.ipDetectionMode", "Disabled"),
-            ("nis.useNetworkTime", "false"),
-        ];
-        let flag = |(key, value): (&str, &str)| {
-            let value = Zeroizing::new(value.to_owned());
-            Override { key: key.to_owned(), value, flag: "--set" }
-        };
-        let flags = changed.map(flag).to_vec();
-        load(Some(&self.configs().join(node).join("config-user.properties")), flags, Some(Path::new("/")))
-            .expect("settings")
-    }
-}
-
-/// The hash of the block before.
-fn parent(block: &Block) -> Hash256 {
-    Hash256(block.previous_hash.0.as_slice().try_into().expect("a whole hash"))
-}
-
-/// The blocks in a call that are understood.
-fn blocks_of(call: &Call, context: Context) -> Vec<Block> {
-    fn read<T: Readable>(call: &Call, context: Context) -> Option<T> {
-        let format = call.response_format();
-        let answered = || format.read::<AuthenticatedResponse<T>>(&call.response, context).ok();
-        if call.method == "POST" { answered().map(|answer| answer.entity) } else { None }
-    }
-    match call.path.as_str() {
-        "/push/block" => {
-            let pushed = call.request_format().read::<SecureEntity<Block>>(&call.request, context);
-            pushed.into_iter().map(|pushed| pushed.entity).collect()
-        }
-        "/chain/last-block" | "/block/at" if call.status == Some(200) => read(call, context).into_iter().collect(),
-        "/chain/blocks-after" if call.status == Some(200) => {
-            read::<List<Block>>(call, context).map_or(Vec::new(), |blocks| blocks.0)
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// What happens to a node.
@@ -356,141 +203,20 @@ impl<'a> Part<'a> {
     }
 
     fn compare(&self, call: &Call, got: &Response) -> Outcome {
-        let differs = |text: String| {
-            let what = call.what.as_deref().unwrap_or_default();
-            Outcome::Differs(format!("{:.3} s, {} asks {}: {} {what}: {text}", call.at, call.from, call.to, call.path))
+        let outcome = match self.exception(call, got) {
+            Some((why, true)) => Outcome::Explained(why),
+            Some((why, false)) => Outcome::Differs(format!("not as explained: {why}")),
+            None => compare(call, got, self.source.context()),
         };
-        if let Some((why, is_so)) = self.exception(call, got) {
-            return if is_so { Outcome::Explained(why) } else { differs("not as explained".to_owned()) };
-        }
-        if Some(got.status) != call.status {
-            return differs(format!("{:?} was {}: {}", call.status, got.status, String::from_utf8_lossy(&got.body)));
-        }
-        let (expected, headers) = (headers(&call.response_headers), headers(&got.headers));
-        if expected != headers {
-            return differs(format!("headers {expected:?} were {headers:?}"));
-        }
-        if call.response == got.body {
-            return Outcome::Equal;
-        }
-        let masked = Masked { call, got, context: self.source.context() };
-        match masked.compare() {
-            Some(mask) => Outcome::Masked(mask),
-            None => differs(format!("{}\n    was {}", shown(&call.response), shown(&got.body))),
-        }
-    }
-}
-
-/// The same request and its answer in JSON.
-struct Translated {
-    request: Vec<u8>,
-    answer: Vec<u8>,
-}
-
-/// What an exchange in bytes would be in JSON; `None` if it is none, or changes something.
-fn in_json(call: &Call, context: Context) -> Option<Translated> {
-    type Asked<T> = AuthenticatedRequest<T>;
-    type Answered<T> = AuthenticatedResponse<T>;
-    if call.status != Some(200) || [call.request_format(), call.response_format()] != [Format::Binary; 2] {
-        return None;
-    }
-    let translate = match call.path.as_str() {
-        "/chain/height" => translated::<Challenge, Answered<Height>>,
-        "/chain/score" => translated::<Challenge, Answered<Score>>,
-        "/chain/last-block" => translated::<Challenge, Answered<Block>>,
-        "/block/at" => translated::<Asked<Height>, Answered<Block>>,
-        "/chain/hashes-from" => translated::<Asked<Height>, Answered<HashChain>>,
-        "/chain/blocks-after" => translated::<Asked<ChainRequest>, Answered<List<Block>>>,
-        "/transactions/unconfirmed" => translated::<Asked<ShortIds>, Answered<List<Transaction>>>,
-        "/node/cysm" => translated::<Endpoint, Endpoint>,
-        _ => return None,
-    };
-    translate(call, context)
-}
-
-fn translated<Q: Readable + Writable, A: Readable + Writable>(call: &Call, context: Context) -> Option<Translated> {
-    let asked: Q = Format::Binary.read(&call.request, context).ok()?;
-    let answered: A = Format::Binary.read(&call.response, context).ok()?;
-    let (body, answer) = (Format::Json.to_bytes(&asked), Format::Json.to_bytes(&answered));
-    let text = String::from_utf8(body).expect("JSON is text");
-    Some(Translated { request: post(&call.path, &text).into_bytes(), answer: [answer.as_slice(), b"\r\n"].concat() })
-}
-
-/// Two answers that are not the same bytes.
-struct Masked<'a> {
-    call: &'a Call,
-    got: &'a Response,
-    context: Context,
-}
-
-impl Masked<'_> {
-    /// By what they differ; `None` if they may not.
-    fn compare(&self) -> Option<&'static str> {
-        if self.got.status != 200 {
-            return self.same_error();
-        }
-        match self.call.path.as_str() {
-            "/node/info" if self.call.method == "GET" => {
-                let [expected, mut got] = self.both::<NodeInfo>()?;
-                got.meta_data.platform.clone_from(&expected.meta_data.platform);
-                (expected == got).then_some(PLATFORM)
+        match outcome {
+            Outcome::Differs(how) => {
+                let what = call.what.as_deref().unwrap_or_default();
+                let Call { at, from, to, path, .. } = call;
+                Outcome::Differs(format!("{at:.3} s, {from} asks {to}: {path} {what}: {how}"))
             }
-            "/node/info" => {
-                let [expected, mut got] = self.both::<AuthenticatedResponse<NodeInfo>>()?;
-                got.entity.meta_data.platform.clone_from(&expected.entity.meta_data.platform);
-                (expected == got).then_some(PLATFORM)
-            }
-            "/node/peer-list/active" => self.same_signature::<NodeList>(DRAW),
-            "/node/experiences" => self.same_signature::<NodeExperiences>(DRAW),
-            "/time-sync/network-time" if self.call.method == "GET" => {
-                self.both::<CommunicationTimeStamps>().map(|_| CLOCK)
-            }
-            "/time-sync/network-time" => self.same_signature::<CommunicationTimeStamps>(CLOCK),
-            "/transactions/unconfirmed" => {
-                let sorted = |answer: &AuthenticatedResponse<List<Transaction>>| {
-                    let mut hashes: Vec<_> = answer.entity.0.iter().map(|one| Format::Binary.to_bytes(one)).collect();
-                    hashes.sort();
-                    hashes
-                };
-                self.same_signature::<List<Transaction>>(ORDER)?;
-                let [expected, got] = self.both::<AuthenticatedResponse<List<Transaction>>>()?;
-                (sorted(&expected) == sorted(&got)).then_some(ORDER)
-            }
-            _ => None,
+            outcome => outcome,
         }
     }
-
-    fn both<T: Readable>(&self) -> Option<[T; 2]> {
-        let read = |body: &[u8]| self.call.response_format().read::<T>(body, self.context).ok();
-        Some([read(&self.call.response)?, read(&self.got.body)?])
-    }
-
-    fn same_signature<T: Readable>(&self, mask: &'static str) -> Option<&'static str> {
-        let [expected, got] = self.both::<AuthenticatedResponse<T>>()?;
-        (expected.signature == got.signature).then_some(mask)
-    }
-
-    fn same_error(&self) -> Option<&'static str> {
-        let [mut expected, got] = self.both::<ErrorBody<'static>>()?;
-        expected.timestamp = got.timestamp;
-        if expected == got {
-            return Some(ERROR);
-        }
-        expected.message.clone_from(&got.message);
-        (expected == got).then_some(REASON)
-    }
-}
-
-/// The headers of an answer that do not depend on how its end is told.
-fn headers(all: &[(String, String)]) -> Vec<(String, String)> {
-    let left_out = ["server", "transfer-encoding", "content-length", "connection"];
-    all.iter().filter(|(name, _)| !left_out.contains(&name.to_lowercase().as_str())).cloned().collect()
-}
-
-fn shown(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let shown: String = text.chars().take(300).collect();
-    format!("{} bytes {shown:?}", body.len())
 }
 
 /// A recorded request as it was sent; the name of the host and the length of the body were not always recorded.

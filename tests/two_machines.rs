@@ -11,19 +11,12 @@ use std::path::Path;
 
 use common::daemon::{Node, nisd, run};
 use common::http_client::Client;
-use members::{Place, behind, wait_for};
+use members::{Place, active, behind, wait_for};
 use namespaces::Wires;
 
 /// Starts a node there.
 fn start(place: &Place, arguments: &[&str]) -> Node {
     Node::of(behind(&place.before, nisd(["run"].iter().chain(arguments))))
-}
-
-/// Names of the nodes that it works with.
-fn active(at: SocketAddr) -> Vec<String> {
-    let nodes = Client::connect(at).get("/node/peer-list/all").json();
-    let active = nodes["active"].as_array().into_iter().flatten();
-    active.map(|node| node["endpoint"]["host"].as_str().expect("a host").to_owned()).collect()
 }
 
 #[test]
@@ -47,8 +40,8 @@ fn a_node_on_another_machine_joins_with_what_was_exported_and_both_know_each_oth
 
     let [at_first, at_second] = [first, second].map(|place| SocketAddr::new(place.seen_at, place.http.port()));
     let [first, second] = [first, second].map(|place| place.http.ip().to_string());
-    wait_for("the first", || (active(at_second) == [first.as_str()]).then_some(()));
-    wait_for("the second", || (active(at_first) == [second.as_str()]).then_some(()));
+    wait_for("the first", || (active(at_second, "/endpoint/host") == [first.as_str()]).then_some(()));
+    wait_for("the second", || (active(at_first, "/endpoint/host") == [second.as_str()]).then_some(()));
     let height = |at| Client::connect(at).height();
     let block = |at| Client::connect(at).block(2).json();
     wait_for("a block", || (height(at_first) >= 2 && height(at_second) >= 2).then_some(()));

@@ -51,7 +51,7 @@ pub fn announcement(transaction: &Transaction) -> String {
     json!({"data": hex::encode(transaction.to_bytes(Form::NonVerifiable)), "signature": signature}).to_string()
 }
 
-/// An address of this machine that nobody else has, with a port that is free.
+/// The loopback address that ends in this number, with a port that is free there.
 pub fn loopback(number: u8) -> SocketAddr {
     let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, number));
     TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).expect("a port")
@@ -168,14 +168,8 @@ impl Member {
         self.node.as_mut().expect("a running node")
     }
 
-    /// Where its store is.
-    pub fn store(&self) -> PathBuf {
+    fn store(&self) -> PathBuf {
         self.folder.path().join("store")
-    }
-
-    /// What it has said so far.
-    pub fn log(&self) -> String {
-        self.node.as_ref().map_or(String::new(), |node| node.process.log())
     }
 
     /// Its websocket interface, as this test reaches it.
@@ -233,6 +227,15 @@ impl Member {
         };
         [of("VmRSS:"), of("RssAnon:")]
     }
+}
+
+/// What the nodes have that a node works with, in order: a text of their entities, by its JSON pointer.
+pub fn active(at: SocketAddr, what: &str) -> Vec<String> {
+    let nodes = Client::connect(at).get("/node/peer-list/all").json();
+    let active = nodes["active"].as_array().into_iter().flatten();
+    let mut texts: Vec<_> = active.filter_map(|node| Some(node.pointer(what)?.as_str()?.to_owned())).collect();
+    texts.sort();
+    texts
 }
 
 /// A command that is started by another one, which becomes it.

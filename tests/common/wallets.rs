@@ -246,7 +246,7 @@ impl Ledger {
             Some(told) => self.lost.push(format!("block {told}, instead of which {height} came")),
             None => self.surplus.push(format!("block {height}, whose height was not told")),
         }
-        self.undo_from(height, came);
+        self.undo_from(height, block.hash(), came);
         let fits = self.chain.get(&parent).is_some_and(|hash| block.previous_hash == *hash);
         if !self.chain.is_empty() && !fits {
             self.lost.push(format!("what is below block {height}"));
@@ -257,9 +257,12 @@ impl Ledger {
         self.blocks.insert(block.hash(), block.clone());
     }
 
-    /// The blocks from here on, if there are any, are others now.
-    fn undo_from(&mut self, height: u64, came: Timestamp) {
+    /// The blocks from here on, if there are any, are others now, the first of them this one.
+    fn undo_from(&mut self, height: u64, first: Hash256, came: Timestamp) {
         let undone = self.chain.split_off(&height);
+        if undone.get(&height) == Some(&first) {
+            self.surplus.push(format!("block {height}, which is the same"));
+        }
         self.told.switches += usize::from(!undone.is_empty());
         self.told.deepest = self.told.deepest.max(undone.len());
         let concerns: Vec<_> = undone.values().flat_map(|hash| self.concerns(&self.blocks[hash])).collect();
