@@ -134,10 +134,6 @@ impl Outside for Others {
         call
     }
 
-    fn cancel(&mut self, call: CallId) {
-        self.replies.retain(|(_, other, _)| *other != call);
-    }
-
     fn random(&mut self) -> u64 {
         self.random.next()
     }

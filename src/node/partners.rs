@@ -12,11 +12,12 @@ use crate::crypto::{KeyPair, PublicKey};
 use crate::model::{Address, Block, Hash256, Height, Network, Transaction};
 use crate::net::fetch::{self, Answer, Fetch, FetchError, FetchId, Method, Response};
 use crate::net::machine::{ConnectionId, Effects};
+use crate::peer::catch_up::Ahead;
 use crate::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
 use crate::peer::wire::{Endpoint, NodeInfo, Outgoing, TransactionList};
-use crate::peer::{Meeting, PeerSettings, Peers, PushResult};
+use crate::peer::{Meeting, Outlook, PeerSettings, Peers, PushResult};
 use crate::pool::{Pool, ShortId};
 use crate::rules::ValidationResult;
 use crate::state;
@@ -150,6 +151,26 @@ impl Partners {
         self.peers.iter_mut().for_each(|peers| peers.judged(from, Verdict::Neutral, now));
     }
 
+    /// The next block of a chain that is far ahead; see [`Peers::next_block`].
+    pub fn next_block(&mut self, now: Now) -> Option<Ahead> {
+        self.peers.as_mut().and_then(|peers| peers.next_block(now))
+    }
+
+    /// How far this node has come with such a chain, if there is one.
+    pub fn outlook(&self) -> Option<Outlook> {
+        self.peers.as_ref().and_then(Peers::outlook)
+    }
+
+    /// Blocks of such a chain have come into ours, as far as they may.
+    pub fn caught_up(&mut self, now: Now) {
+        self.peers.iter_mut().for_each(|peers| peers.caught_up(now));
+    }
+
+    /// A block of such a chain is not valid.
+    pub fn block_refused(&mut self, reason: &str, now: Now) {
+        self.peers.iter_mut().for_each(|peers| peers.block_refused(reason, now));
+    }
+
     fn format(&self) -> Format {
         self.format.unwrap_or(Format::Binary)
     }
@@ -217,13 +238,6 @@ impl Outside for Outer<'_, '_> {
         let call = CallId(fetch.0);
         self.partners.calls.insert(fetch, call);
         call
-    }
-
-    fn cancel(&mut self, call: CallId) {
-        let fetch = FetchId(call.0);
-        if self.partners.calls.remove(&fetch).is_some() {
-            self.means.effects.cancel(fetch);
-        }
     }
 
     fn random(&mut self) -> u64 {
