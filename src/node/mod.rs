@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`Node`] | hands events to the rooms, and what they want to the loop |
+//! | [`Beginning`] | a node that waits for the nemesis block |
 //! | `unconfirmed` | the pool and its upkeep |
 //! | `harvester` | blocks of accounts that harvest on this node |
 //! | [`Import`] | blocks of files, taken in while the node runs |
@@ -15,6 +16,7 @@
 //! simulation and under a fuzzer.
 
 mod answering;
+mod beginning;
 mod clock_watch;
 mod desk;
 mod harvester;
@@ -31,6 +33,7 @@ mod unconfirmed;
 
 use std::time::Duration;
 
+pub use self::beginning::Beginning;
 pub use self::import::{BATCH_BLOCKS, BATCH_STEPS, Import};
 pub use crate::peer::KnownPeer;
 

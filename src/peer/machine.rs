@@ -20,7 +20,7 @@ pub mod calls;
 pub mod contacts;
 mod inquiries;
 pub mod meetings;
-mod mishap;
+pub(super) mod mishap;
 pub mod own_address;
 pub mod refresh;
 mod round;

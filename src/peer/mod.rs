@@ -9,6 +9,7 @@
 //! | [`time_sync`] | network time, brought nearer to that of the others |
 //! | [`height_check`] | whether this node has the chain that the others have |
 //! | [`machine`] | what is done with all of that; [`outside`] is what it is driven through |
+//! | [`nemesis_search`] | asks others for the nemesis block, before there is anything else to do with them |
 //! | [`wire`] | what nodes tell each other, in bytes and JSON |
 //! | [`random`] | chance, which is handed in |
 //!
@@ -18,6 +19,7 @@ pub mod attempt;
 pub mod experiences;
 pub mod height_check;
 pub mod machine;
+pub mod nemesis_search;
 pub mod nodes;
 pub mod outside;
 pub mod random;
@@ -33,3 +35,4 @@ mod testing;
 
 pub use machine::meetings::Meeting;
 pub use machine::{IpDetection, Joined, KnownPeer, PeerSettings, Peers, PushResult};
+pub use nemesis_search::NemesisSearch;
