@@ -148,7 +148,8 @@ fn a_private_network_of_an_operator_is_taken_as_it_is() {
 
 #[test]
 fn a_private_network_with_the_byte_of_testnet_is_told_that_its_forks_are_those_of_an_earlier_one() {
-    let text: String = DEVNET.lines().filter(|line| !line.contains("ForkHeight")).map(|line| format!("{line}\n")).collect();
+    let text: String =
+        DEVNET.lines().filter(|line| !line.contains("ForkHeight")).map(|line| format!("{line}\n")).collect();
     let settings = file(&text).unwrap();
     let forks = &settings.network.chain.forks;
     assert_eq!((forks.second_fee, forks.treasury_reissuance), (975_000, 3_481_580));

@@ -87,7 +87,7 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
     let (mut reactor, addresses) = listening::open(&settings, &seed)?;
     let mut signals = signals(&reactor)?;
     if nemesis.is_none() && !commands::has_chain(&store)? {
-        let told = begin(&settings, &known, &store, &mut reactor, &mut signals)?;
+        let told = begin(&settings, &known, &store, &addresses, &mut reactor, &mut signals)?;
         if told == Told::ToEnd {
             return Ok(());
         }
@@ -134,6 +134,7 @@ fn begin(
     settings: &Settings,
     known: &[KnownPeer],
     store: &Store,
+    addresses: &Addresses,
     reactor: &mut Reactor,
     signals: &mut Signals,
 ) -> Result<Told, NodeError> {
@@ -142,10 +143,11 @@ fn begin(
         return Err(file.missing().into());
     }
     log::info!(
-        "there is no nemesis block of {name} in {}; known nodes are asked for it: {}",
+        "there is no nemesis block of {name} in {}: known nodes ({}) are asked for it",
         file.absolute().display(),
         known.len()
     );
+    log::info!("until it is there, http://{}/status says 8 and all else is answered 503", addresses.http);
     let mut beginning = Beginning::new(store, settings, known, reactor.moment());
     let told = go_round(reactor, &mut beginning, signals, |beginning, _| beginning.is_over())?;
     if told == Told::ToEnd {

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::machine::mishap::{Mishap, words};
+use super::machine::mishap::Mishap;
 use super::outside::{CallId, Reply};
 use super::wire::{Endpoint, Outgoing, nemesis_request};
-use crate::chain::authentic_nemesis_block;
+use crate::chain::{BlockError, authentic_nemesis_block};
 use crate::codec::{Context, Form, Format};
 use crate::model::{Amount, Block, Body, Hash256, Network};
 
@@ -133,8 +133,11 @@ impl NemesisSearch {
             Reply::Answer { body, .. } => body,
             other => return Err(Unfit::Nothing(Mishap::of(other, FORMAT, context))),
         };
-        let block = authentic_nemesis_block(&body, &self.network, self.hash)
-            .map_err(|error| Unfit::Other(words(&error.to_string())))?;
+        let block = authentic_nemesis_block(&body, &self.network, self.hash).map_err(|error| match error {
+            // What exactly cannot be read in it says little to people.
+            BlockError::Unreadable(_) => Unfit::Other("it is no block of this network".to_owned()),
+            other => Unfit::Other(other.to_string()),
+        })?;
         match handed_out(&block) {
             Some(amount) if amount == self.network.total_amount => Ok(block),
             _ => Err(Unfit::Other("it does not hand out what nem.network.totalAmount says".to_owned())),
