@@ -161,8 +161,8 @@ pub fn standstill(settings: &Settings, is_alone: bool) -> Option<Notice> {
     (is_alone && !harvests).then(|| {
         Notice::warn(format!(
             "THE CHAIN OF {name} STANDS STILL: this node knows no other nodes (peers-config_{name}.json beside the \
-             settings, or --peer HOST), and it harvests with no key of its own. Blocks come in with --import, or are made here: set nis.bootKey to the key of an account \
-             with importance, and nis.shouldAutoHarvestOnBoot to true"
+             settings, or --peer HOST), and it harvests with no key of its own. Blocks come in with --import, or are made \
+             here: set nis.bootKey to the key of an account with importance, and nis.shouldAutoHarvestOnBoot to true"
         ))
     })
 }

@@ -154,7 +154,7 @@ fn begin(
         log::info!("stopping");
         say_farewell(reactor, &mut beginning)?;
     }
-    beginning.end()?;
+    beginning.outcome()?;
     Ok(told)
 }
 

@@ -8,11 +8,11 @@ use super::partners::{fetch_of, reply_of};
 use crate::api::{Budget, LoadingApi};
 use crate::chain::{BlockError, Intake, IntakeError, IntakeOptions, IntakeProgress};
 use crate::clock::NetworkClock;
-use crate::codec::Format;
 use crate::config::Settings;
 use crate::model::{Height, Timestamp};
 use crate::net::fetch::FetchId;
 use crate::net::machine::{Effects, Event, ListenerId, Machine, Moment, Taken};
+use crate::peer::nemesis_search::FORMAT;
 use crate::peer::outside::CallId;
 use crate::peer::{KnownPeer, NemesisSearch};
 use crate::store::Store;
@@ -39,7 +39,8 @@ pub struct Beginning<'s> {
     search: NemesisSearch,
     /// A block that is being taken in.
     intake: Option<Intake<'s>>,
-    end: Option<Result<(), BlockError>>,
+    /// What it has come to, once it is over.
+    outcome: Option<Result<(), BlockError>>,
 }
 
 impl<'s> Beginning<'s> {
@@ -57,18 +58,18 @@ impl<'s> Beginning<'s> {
             api: LoadingApi::new(api_settings(settings, settings.local.clone())),
             search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.running),
             intake: None,
-            end: None,
+            outcome: None,
         }
     }
 
     /// Whether the store holds the nemesis block, or never will because it failed.
     pub fn is_over(&self) -> bool {
-        self.end.is_some()
+        self.outcome.is_some()
     }
 
-    /// Why the store does not hold the nemesis block, if it has failed.
-    pub fn end(self) -> Result<(), BlockError> {
-        self.end.unwrap_or(Ok(()))
+    /// Why the store failed, if it did.
+    pub fn outcome(self) -> Result<(), BlockError> {
+        self.outcome.unwrap_or(Ok(()))
     }
 
     fn time(&self, now: Moment) -> Timestamp {
@@ -81,9 +82,8 @@ impl<'s> Beginning<'s> {
             self.search.outstanding().for_each(|call| effects.cancel(FetchId(call.0)));
             return;
         }
-        self.search.turn(now.running, |node, request| {
-            CallId(effects.fetch(fetch_of(node, request, Format::Binary, TIME, SILENCE)).0)
-        });
+        self.search
+            .turn(now.running, |node, request| CallId(effects.fetch(fetch_of(node, request, FORMAT, TIME, SILENCE)).0));
         let next = if self.intake.is_some() { Some(now.running) } else { self.search.next_due() };
         next.into_iter().for_each(|due| effects.wake_at(due));
     }
@@ -96,9 +96,9 @@ impl<'s> Beginning<'s> {
         {
             budget.spend(UNITS_PER_STEP);
             match intake.step(time) {
-                Ok(IntakeProgress::Done) => return self.end = Some(Ok(())),
+                Ok(IntakeProgress::Done) => return self.outcome = Some(Ok(())),
                 Ok(_) => {}
-                Err(IntakeError::Block(_, error @ BlockError::Store(_))) => return self.end = Some(Err(error)),
+                Err(IntakeError::Block(_, error @ BlockError::Store(_))) => return self.outcome = Some(Err(error)),
                 Err(error) => {
                     self.intake = None;
                     self.search.refused(&error.to_string(), now.running);
@@ -110,7 +110,7 @@ impl<'s> Beginning<'s> {
     fn begin_to_take_in(&mut self, nemesis: Vec<u8>) {
         match Intake::new(self.store, &self.settings.network, nemesis, Vec::new(), ONE_BLOCK) {
             Ok(intake) => self.intake = Some(intake),
-            Err(error) => self.end = Some(Err(error)),
+            Err(error) => self.outcome = Some(Err(error)),
         }
     }
 }

@@ -23,7 +23,7 @@ pub const FIRST_REST: Duration = Duration::from_secs(5);
 pub const LONGEST_REST: Duration = Duration::from_secs(300);
 
 /// In which format it is asked for, whatever others are asked in: it is the shortest.
-const FORMAT: Format = Format::Binary;
+pub const FORMAT: Format = Format::Binary;
 
 /// Asks known nodes in rounds. The first block that is right ends it, once it has been taken in.
 pub struct NemesisSearch {

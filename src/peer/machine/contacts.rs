@@ -175,7 +175,7 @@ impl Peers {
             (_, reply) => return Err(Mishap::of(reply, self.settings.format, self.settings.context)),
         };
         match self.local.meta_data.is_compatible(&told.meta_data) {
-            true => Ok((told, ip)),
+            true => Ok((NodeInfo { endpoint: told.endpoint.seen_at(ip), ..told }, ip)),
             false => Err(Mishap::failure("it is of another network, or its version does not go with this one")),
         }
     }
