@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::contacts::ContactId;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Timestamp};
-use crate::peer::outside::{CallId, MeetingId, Now, Outside};
+use crate::peer::outside::{CallId, InquiryId, MeetingId, Now, Outside};
 use crate::peer::wire::{Challenge, Endpoint, Outgoing};
 
 /// Most requests under way.
@@ -58,7 +58,7 @@ pub enum Purpose {
     /// Asks for the height of a chain.
     Height(Address),
     /// Asks for the height of a chain because somebody wants to know the largest.
-    LargestHeight,
+    LargestHeight(InquiryId),
     /// Asks for a clock.
     Time(Address),
     /// Asks what a partner thinks of others.
