@@ -81,7 +81,12 @@ impl<E: Into<CommandError>> From<E> for NodeError {
 }
 
 /// `nisd run`, also on a private network that nisd has made.
-pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clocks: Clocks) -> Result<(), NodeError> {
+pub fn run(
+    command: &cli::Run,
+    mut settings: Settings,
+    devnet: Option<Devnet>,
+    clocks: Clocks,
+) -> Result<(), NodeError> {
     if is_public(&settings.network.name) && !settings.offline {
         return Err(NodeError::NoPeers(settings.network.name));
     }
@@ -95,6 +100,10 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
     let store = commands::open_up_to_date(&settings, clocks)?;
     let seed = random_seed()?;
     let (mut reactor, addresses) = listening::open(&settings, &seed)?;
+    if settings.endpoint.protocol == "http" {
+        // The system may have chosen it.
+        settings.endpoint.port = addresses.http.port().into();
+    }
     let intake = intake(&store, &settings, nemesis, files, &reactor)?;
     let start = Start {
         now: reactor.moment(),
@@ -126,7 +135,9 @@ fn known_peers(settings: &Settings) -> Result<Vec<KnownPeer>, NodeError> {
 
 /// Goes round until a signal or a request tells the node to stop.
 fn go_round(reactor: &mut Reactor, node: &mut Node<'_>, signals: &mut Signals) -> Result<(), NodeError> {
-    let (mut slices, mut took) = (Slices::new(), Duration::ZERO);
+    let mut slices = Slices::new();
+    // It joins its network, if nobody is to be asked first, before anybody is answered.
+    let mut took = reactor.work(node, slices.units(), Duration::ZERO);
     loop {
         let turn = reactor.turn(PATIENCE, node).map_err(NodeError::System)?;
         took = reactor.work(node, slices.units(), took);

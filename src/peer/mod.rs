@@ -31,5 +31,8 @@ mod samples;
 #[cfg(test)]
 mod testing;
 
+pub use machine::calls::AuditEntry;
 pub use machine::meetings::Meeting;
-pub use machine::{IpDetection, Joined, KnownPeer, PeerSettings, Peers, PushResult};
+pub use machine::{
+    About, IpDetection, Joined, KnownPeer, Largest, PeerSettings, PeerView, Peers, PushResult, Unpinned,
+};
