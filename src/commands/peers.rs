@@ -1,7 +1,6 @@
 //! `nisd peers`: what a running node knows of others, as a table.
 
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
@@ -13,7 +12,9 @@ use crate::logging;
 use crate::wallet::Node;
 
 /// Characters of a cell of a table on a terminal, except in the last column.
-const MAX_CELL: usize = 40;
+const MAX_CELL: usize = 24;
+/// The column that is left out there, as it takes the room of several others.
+const ADDRESS: usize = 3;
 /// What stands for nothing.
 const NOTHING: &str = "-";
 
@@ -295,26 +296,21 @@ fn table(rows: &[Row], is_terminal: bool) -> String {
     if !is_terminal {
         return rows.map(|row| row.join("\t") + "\n").collect();
     }
-    let cut = |row: &Row| {
-        let mut row = row.clone();
-        for cell in &mut row[..COLUMNS.len() - 1] {
-            *cell = cell.chars().take(MAX_CELL).collect();
-        }
-        row
+    let cut = |(column, cell): (usize, &String)| match column + 1 == COLUMNS.len() {
+        true => cell.clone(),
+        false => cell.chars().take(MAX_CELL).collect(),
     };
-    let rows: Vec<Row> = rows.map(cut).collect();
-    let mut text = String::new();
-    for row in &rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-            match column + 1 < COLUMNS.len() {
-                true => drop(write!(text, "{cell:width$}  ")),
-                false => text.push_str(cell),
-            }
-        }
-        text.push('\n');
-    }
-    text
+    let shown = |row: &Row| -> Vec<String> {
+        row.iter().enumerate().filter(|(column, _)| *column != ADDRESS).map(cut).collect()
+    };
+    let rows: Vec<Vec<String>> = rows.map(shown).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..COLUMNS.len() - 1).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -371,7 +367,8 @@ mod tests {
         assert_eq!(text.lines().next().and_then(|head| head.find("ENDPOINT")), places[1]);
         let mut long = rows(&report());
         long[0][2] = "x".repeat(1000);
-        assert!(table(&long, true).lines().all(|line| line.len() < 300));
+        assert!(table(&long, true).lines().all(|line| line.len() < 200));
+        assert!(!text.contains("ADDRESS") && text.lines().all(|line| !line.ends_with(' ')), "{text}");
     }
 
     #[test]
