@@ -8,6 +8,8 @@
 //! | [`schedule`] | the tasks that recur, and when each is due |
 //! | [`time_sync`] | network time, brought nearer to that of the others |
 //! | [`height_check`] | whether this node has the chain that the others have |
+//! | [`attempt`] | comparing the chain with that of one node |
+//! | [`catch_up`] | fetching the blocks of a chain that is far ahead from several nodes |
 //! | [`machine`] | what is done with all of that; [`outside`] is what it is driven through |
 //! | [`wire`] | what nodes tell each other, in bytes and JSON |
 //! | [`random`] | chance, which is handed in |
@@ -15,6 +17,7 @@
 //! Nothing here touches sockets, clocks or the system's randomness.
 
 pub mod attempt;
+pub mod catch_up;
 pub mod experiences;
 pub mod height_check;
 pub mod machine;
@@ -34,5 +37,5 @@ mod testing;
 pub use machine::calls::AuditEntry;
 pub use machine::meetings::Meeting;
 pub use machine::{
-    About, IpDetection, Joined, KnownPeer, Largest, PeerSettings, PeerView, Peers, PushResult, Unpinned,
+    About, IpDetection, Joined, KnownPeer, Largest, Outlook, PeerSettings, PeerView, Peers, PushResult, Unpinned,
 };

@@ -41,7 +41,6 @@ pub struct Fake {
     pub judged: Vec<Pulled>,
     pub unconfirmed: Vec<Vec<u8>>,
     pub shifted: i64,
-    pub foraged: usize,
     pub heights: Vec<(InquiryId, Height)>,
     pub tip: Option<OwnTip>,
     pub hashes: Vec<Hash256>,
@@ -61,7 +60,6 @@ impl Fake {
             judged: Vec::new(),
             unconfirmed: Vec::new(),
             shifted: 0,
-            foraged: 0,
             heights: Vec::new(),
             tip: Some(OwnTip { height: Height(1), hash: nemesis, signature: None, score: 0 }),
             hashes: vec![nemesis],
@@ -77,10 +75,6 @@ impl Outside for Fake {
         self.history.push((self.now, to.to_string(), request.path));
         self.waiting.push_back(Sent { call, to: to.clone(), request, at: self.now });
         call
-    }
-
-    fn cancel(&mut self, call: CallId) {
-        self.waiting.retain(|sent| sent.call != call);
     }
 
     fn random(&mut self) -> u64 {
@@ -115,10 +109,6 @@ impl Outside for Fake {
 
     fn take_unconfirmed(&mut self, body: Vec<u8>) {
         self.unconfirmed.push(body);
-    }
-
-    fn forage(&mut self) {
-        self.foraged += 1;
     }
 
     fn met(&mut self, meeting: MeetingId, failure: Option<String>) {
@@ -203,6 +193,7 @@ pub fn settings(known: &[usize]) -> PeerSettings {
         uses_network_time: true,
         ip_detection: IpDetection::Required,
         chain: ChainParameters::after_all_forks(),
+        checkpoint: None,
         context: Context::of(&network),
         known: known.iter().map(|number| KnownPeer::Node(info(*number))).collect(),
     }
