@@ -207,7 +207,7 @@ fn a_node_that_others_tell_of_is_taken_where_it_has_answered() {
     let elsewhere = NodeInfo { endpoint: Endpoint::http("99.9.9.9", 7890), ..info(1) };
     let body = signed(&scene.others[1], &sent.request, elsewhere);
     scene.end(sent.call, Reply::Answer { body, from: ip_of(1) });
-    assert_eq!(scene.peers.active().0[1..], [info(1)]);
+    assert!(scene.peers.active().0.contains(&info(1)), "{:?}", scene.peers.active());
 }
 
 #[test]
