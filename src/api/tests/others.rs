@@ -184,6 +184,7 @@ fn peers(known: Vec<KnownPeer>) -> Peers {
         ip_detection: IpDetection::Required,
         chain: ChainParameters::after_all_forks(),
         context: Context::of(&Scene::new().network),
+        checkpoint: None,
         known,
     };
     Peers::new(TestNode::default().description.info, Rc::new(keys()), settings, now)
