@@ -10,6 +10,7 @@
 //! | [`ChainView`], [`Actions`] | what is read, and what is done |
 //! | [`long`] | views that are written in steps |
 //! | `description` | what the interface tells of itself |
+//! | [`LoadingApi`] | what is answered before there is a chain |
 //! | [`call`] | one request on its way through its function |
 //! | `audits` | requests as the operator is told of them |
 //! | `routes` | the table, and a function for each line |
@@ -21,6 +22,7 @@ pub mod call;
 mod chain_view;
 mod description;
 mod failure;
+mod loading;
 pub mod long;
 pub mod media;
 mod path;
@@ -42,6 +44,7 @@ pub use budget::Budget;
 pub use call::Now;
 pub use chain_view::{BlockCursor, BlockReader, ChainView, Page, RawTransaction};
 pub use failure::Failure;
+pub use loading::LoadingApi;
 pub use long::{AccountWriter, BlockWriter, LongView, Sheet};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
@@ -161,8 +164,7 @@ fn begin(call: &mut Call<'_>, routes: &RouteMap, is_refused: bool) -> Result<(),
     writer.reply.reset();
     writer.reply.compress = call.settings.compress;
     if is_refused {
-        writer.reply.header("DoSFilter", "unavailable");
-        writer.container_error(429);
+        writer.too_many_requests();
         return Ok(());
     }
     writer.common_headers();

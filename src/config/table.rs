@@ -22,7 +22,8 @@ const MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "1G" } else { "64G
 const MAX_MAP_SIZE: u64 = if cfg!(target_pointer_width = "32") { 2 * G } else { 4096 * G };
 
 const BY_NETWORK: &str = "mainnet, mijinnet, testnet: the network's; others must set it";
-const BY_BYTE: &str = "by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
+const BY_BYTE: &str =
+    "testnet: 1; others by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
 
 /// All settings.
 pub const SECTIONS: &[Section] = &[
@@ -42,7 +43,7 @@ const NETWORK: &[Key] = &[
         "nem.network",
         Name,
         "mainnet",
-        "mainnet, testnet, mijinnet, or any other name for a private network. Without any configuration `nisd run` makes a private network of its own",
+        "mainnet, testnet, mijinnet, or any other name for a private network (--network). Without any configuration `nisd run` makes a private network of its own",
     ),
     Key::new(
         "nem.network.version",
@@ -68,8 +69,13 @@ const NETWORK: &[Key] = &[
         "Total supply in whole XEM",
     )
     .derived(BY_NETWORK),
-    Key::new("nem.network.nemesisFilePath", Path, "", "The nemesis block in binary form")
-        .derived("mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it"),
+    Key::new(
+        "nem.network.nemesisFilePath",
+        Path,
+        "",
+        "The nemesis block in binary form. Where there is no such file, other nodes are asked for the block",
+    )
+    .derived("mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it"),
 ];
 
 const CHAIN: &[Key] = &[
@@ -122,23 +128,24 @@ const FORKS: &[Key] = &[
     Key::new(
         "nis.treasuryReissuanceForkHeight",
         Integer { min: 1, max: I32_MAX },
-        "3481580",
-        "Height of mainnet's treasury block. On every other network set it to 1, and the two lists below to nothing: a chain without these transactions stops there",
-    ),
+        "",
+        "Height of mainnet's treasury block. On every private network set it to 1, and the two lists below to nothing: a chain without these transactions stops there",
+    )
+    .derived("3481580; testnet: 1"),
     Key::new(
         "nis.treasuryReissuanceForkTransactionHashes",
         Hashes,
         "",
         "Hashes of the transactions that the treasury block must hold, in order",
     )
-    .derived("mainnet's 52 hashes"),
+    .derived("mainnet's 52 hashes; testnet: nothing"),
     Key::new(
         "nis.treasuryReissuanceForkFallbackTransactionHashes",
         Hashes,
         "",
         "Hashes of the transactions that it must hold otherwise",
     )
-    .derived("mainnet's one hash"),
+    .derived("mainnet's one hash; testnet: nothing"),
 ];
 
 const fn fork(name: &'static str, meaning: &'static str) -> Key {
@@ -395,16 +402,10 @@ const PEERS: &[Key] = &[
     Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
     Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node"),
     Key::new(
-        "nisd.offline",
-        Boolean,
-        "false",
-        "Whether mainnet or testnet may be served as they are in the store (--offline), as other nodes are not reached yet",
-    ),
-    Key::new(
         "nisd.peers",
         Endpoints,
         "",
-        "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Each is known from then on by the key that it shows first",
+        "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Without such a file and without this, mainnet and testnet have the nodes that NIS1 comes with. Each is known from then on by the key that it shows first",
     ),
     Key::new(
         "nisd.trustBelow",

@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`Node`] | hands events to the rooms, and what they want to the loop |
+//! | [`Beginning`] | a node that waits for the nemesis block |
 //! | `unconfirmed` | the pool and its upkeep |
 //! | `harvester` | blocks of accounts that harvest on this node |
 //! | [`Import`] | blocks of files, taken in while the node runs |
@@ -16,6 +17,7 @@
 //! simulation and under a fuzzer.
 
 mod answering;
+mod beginning;
 mod catching_up;
 mod clock_watch;
 mod desk;
@@ -33,6 +35,7 @@ mod unconfirmed;
 
 use std::time::Duration;
 
+pub use self::beginning::Beginning;
 pub use self::import::{BATCH, Import};
 pub use crate::peer::KnownPeer;
 

@@ -244,19 +244,7 @@ struct Outer<'a, 'm> {
 
 impl Outside for Outer<'_, '_> {
     fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
-        let Outgoing { path, body, answer_limit, is_idempotent } = request;
-        let (host, port) = to.to_connect().unwrap_or(("", 0));
-        let fetch = self.means.effects.fetch(Fetch {
-            endpoint: fetch::Endpoint { host: host.to_owned(), port },
-            method: Method::Post,
-            target: path.to_owned(),
-            media_type: self.partners.format().media_type(),
-            body: body.into(),
-            body_limit: answer_limit,
-            time: TIME,
-            silence: SILENCE,
-            is_idempotent,
-        });
+        let fetch = self.means.effects.fetch(fetch_of(to, request, self.partners.format(), TIME, SILENCE));
         let call = CallId(fetch.0);
         self.partners.calls.insert(fetch, call);
         call
@@ -348,7 +336,25 @@ fn unreadable(error: StoreError) -> Unreadable {
     Unreadable
 }
 
-fn reply_of(result: Result<Answer, FetchError>) -> Reply {
+/// A request to another node in the words of the loop.
+pub(super) fn fetch_of(to: &Endpoint, request: Outgoing, format: Format, time: Duration, silence: Duration) -> Fetch {
+    let Outgoing { path, body, answer_limit, is_idempotent } = request;
+    let (host, port) = to.to_connect().unwrap_or(("", 0));
+    Fetch {
+        endpoint: fetch::Endpoint { host: host.to_owned(), port },
+        method: Method::Post,
+        target: path.to_owned(),
+        media_type: format.media_type(),
+        body: body.into(),
+        body_limit: answer_limit,
+        time,
+        silence,
+        is_idempotent,
+    }
+}
+
+/// What a request has come to, in the words of the room of other nodes.
+pub(super) fn reply_of(result: Result<Answer, FetchError>) -> Reply {
     match result {
         Ok(Answer { from, response: Response { status: 200, body } }) => Reply::Answer { body, from },
         Ok(Answer { response: Response { status, body }, .. }) => Reply::Refused { status, body },

@@ -22,7 +22,7 @@ mod catching_up;
 pub mod contacts;
 mod inquiries;
 pub mod meetings;
-mod mishap;
+pub(super) mod mishap;
 pub mod own_address;
 pub mod refresh;
 mod round;
