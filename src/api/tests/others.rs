@@ -185,7 +185,6 @@ fn peers(known: Vec<KnownPeer>) -> Peers {
         chain: ChainParameters::after_all_forks(),
         checkpoint: None,
         context: Context::of(&Scene::new().network),
-        checkpoint: None,
         known,
     };
     Peers::new(TestNode::default().description.info, Rc::new(keys()), settings, now)
