@@ -201,6 +201,7 @@ impl Replay {
             chain: network.chain.clone(),
             context,
             known,
+            checkpoint: None,
         };
         // Nothing is signed with it: this node only asks.
         let keys = Rc::new(nisd::crypto::KeyPair::new(&nisd::crypto::PrivateKey::from_seed(&[1; 32])));
