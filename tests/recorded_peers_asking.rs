@@ -202,6 +202,7 @@ impl Replay {
             checkpoint: None,
             context,
             known,
+            checkpoint: None,
         };
         // Nothing is signed with it: this node only asks.
         let keys = Rc::new(nisd::crypto::KeyPair::new(&nisd::crypto::PrivateKey::from_seed(&[1; 32])));
