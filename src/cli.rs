@@ -170,6 +170,10 @@ pub struct Run {
     /// everybody knows of mainnet and testnet
     #[arg(long, value_name = "HOST[:PORT]")]
     peer: Vec<String>,
+    /// Follow the hashes of other nodes' blocks to one that you vouch for first, and check neither signatures nor proofs
+    /// below it
+    #[arg(long, value_name = "HEIGHT:HASH")]
+    trust_below: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -335,6 +339,7 @@ impl Run {
             ("--http-port", "nem.httpPort", &self.http_port),
             ("--websocket-port", "nem.websocketPort", &self.websocket_port),
             ("--bind", "nisd.bindAddress", &self.bind),
+            ("--trust-below", "nisd.trustBelow", &self.trust_below),
             ("--block-time", "nis.blockGenerationTargetTime", &self.block_time),
         ];
         for (flag, key, value) in flags {
@@ -438,7 +443,7 @@ mod tests {
     fn run_takes_all_its_flags() {
         let line = "nisd run --config a.properties --data d --import x.bin --import y.bin.gz --clock 3240+ --http-port 1 \
                     --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug --network testnet --peer a.b \
-                    --peer [::1]:7891";
+                    --peer [::1]:7891 --trust-below 7:ab";
         let cli = parse(line).unwrap();
         assert_eq!(cli.command.config(), Some(Path::new("a.properties")));
         let Command::Run(run) = cli.command else { panic!("not run") };
@@ -452,6 +457,7 @@ mod tests {
             ("nem.httpPort", "1", "--http-port"),
             ("nem.websocketPort", "2", "--websocket-port"),
             ("nisd.bindAddress", "::1", "--bind"),
+            ("nisd.trustBelow", "7:ab", "--trust-below"),
             ("nisd.peers", "a.b|[::1]:7891", "--peer"),
         ];
         assert_eq!(pairs(line), expected.map(|(k, v, f)| (k.to_owned(), v.to_owned(), f)));
@@ -460,7 +466,8 @@ mod tests {
 
     #[test]
     fn every_flag_names_a_setting_that_exists() {
-        let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off --peer a";
+        let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off --peer a \
+                    --trust-below 7:ab";
         for (key, _, flag) in
             [" --network mainnet", " --block-time 10"].iter().flat_map(|more| pairs(&format!("{line}{more}")))
         {

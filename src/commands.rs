@@ -441,6 +441,12 @@ pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<
             let join = Join::new(settings, export.host.as_deref())?;
             let paths = join.write(&export.output)?;
             log::info!("others are told to reach this node at {}; --host and --http-port name another place", join.url);
+            let (host, own) = (export.host.as_ref(), &settings.endpoint.host);
+            if let Some(host) = host.filter(|host| *host != own) {
+                log::warn!(
+                    "the node itself says that it is at {own}, which NIS1 nodes go by: start it with nem.host = {host}"
+                );
+            }
             if settings.http.bind.is_loopback() {
                 log::warn!(
                     "only this machine reaches the node until it is started with --bind or other nisd.bindAddress"

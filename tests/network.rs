@@ -1,21 +1,20 @@
 //! Nodes as processes that make one network: they find each other, have one chain, and pass on what one of them is told.
 
 mod common;
+#[path = "common/members.rs"]
+mod members;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use common::daemon::{Process, nisd};
 use common::http_client::Client;
 use common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key, transfer};
-use nisd::codec::Form;
-use nisd::model::{Amount, Transaction};
+use members::{announcement, loopback, wait_for};
+use nisd::model::Amount;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Nothing is waited for longer than this.
-const PATIENCE: Duration = Duration::from_secs(90);
 /// Number of the key that harvests, and of one that sends: nobody harvests a transaction of his own.
 const HARVESTER: u64 = 1;
 const SENDER: u64 = 5;
@@ -29,14 +28,10 @@ struct Member {
     process: Process,
 }
 
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
-}
-
 impl Member {
     /// The first node makes the blocks; others know these nodes by where they are reached.
     fn start(genesis: &Genesis, number: u64, peers: &[SocketAddr]) -> Member {
-        let (folder, http) = (tempfile::tempdir().expect("a folder"), free_address());
+        let (folder, http) = (tempfile::tempdir().expect("a folder"), loopback(1));
         let key = private_key(number).printed();
         let harvests = (number == HARVESTER).to_string();
         let more = [("nem.httpPort", &*http.port().to_string()), ("nis.shouldAutoHarvestOnBoot", &*harvests)];
@@ -78,22 +73,6 @@ impl Member {
         let nodes = self.client().get("/node/peer-list/all").json();
         nodes["active"].as_array().map_or(0, Vec::len)
     }
-}
-
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn announcement(transaction: &Transaction) -> String {
-    let (data, signature) = (hex::encode(transaction.to_bytes(Form::NonVerifiable)), transaction.signature);
-    format!("{{\"data\":\"{data}\",\"signature\":\"{}\"}}", hex::encode(signature.expect("a signature").0))
 }
 
 #[test]

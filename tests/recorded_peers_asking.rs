@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use common::{Random, loudly, shared};
 use nisd::codec::{Context, Format};
-use nisd::crypto::Signature;
 use nisd::model::{Address, Hash256, Height, Timestamp};
 use nisd::peer::nodes::State;
 use nisd::peer::outside::{
@@ -97,7 +96,7 @@ impl Others {
             Some(200) => {
                 let recorded = recorded.last_chunk().copied().map(Challenge);
                 let body = match (recorded, challenge) {
-                    (Some(recorded), Some(challenge)) => self.signed_anew(body, &recorded, &challenge),
+                    (Some(recorded), Some(challenge)) => self.recording.signed_anew(body, &recorded, &challenge),
                     _ => body,
                 };
                 (took, Reply::Answer { body, from: IpAddr::V4(Ipv4Addr::LOCALHOST) })
@@ -106,18 +105,6 @@ impl Others {
             None if took >= SOCKET_TIMEOUT => (SOCKET_TIMEOUT, Reply::Silent),
             None => (took, Reply::Broken("the connection was closed".to_owned())),
         }
-    }
-
-    /// An answer with its signature, if that is one of any node over the recorded challenge, over another challenge.
-    fn signed_anew(&self, mut body: Vec<u8>, recorded: &Challenge, challenge: &Challenge) -> Vec<u8> {
-        let place = body.first_chunk().map(|length| u32::from_le_bytes(*length) as usize + 8);
-        let Some(signature) = place.and_then(|place| body.get_mut(place..place + 64)) else { return body };
-        let old = Signature((&*signature).try_into().expect("64 bytes"));
-        let signer = self.recording.pairs.values().find(|pair| recorded.is_signed_by(&pair.public(), &old));
-        if let Some(pair) = signer {
-            signature.copy_from_slice(&challenge.sign(pair).0);
-        }
-        body
     }
 }
 
@@ -132,10 +119,6 @@ impl Outside for Others {
         let (took, reply) = self.reply(&whom, &request);
         self.replies.push((self.now + Duration::from_secs_f64(took / 1_000.0), call, reply));
         call
-    }
-
-    fn cancel(&mut self, call: CallId) {
-        self.replies.retain(|(_, other, _)| *other != call);
     }
 
     fn random(&mut self) -> u64 {

@@ -311,10 +311,6 @@ impl Outside for World {
         CallId(self.calls)
     }
 
-    fn cancel(&mut self, call: CallId) {
-        self.waiting.retain(|(other, _, _)| *other != call);
-    }
-
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.random

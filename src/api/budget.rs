@@ -80,6 +80,11 @@ pub mod cost {
         u32::try_from(count / 10).unwrap_or(u32::MAX)
     }
 
+    /// Passing a transaction on as it is stored, of so many bytes.
+    pub fn copied(count: usize) -> u32 {
+        1 + u32::try_from(count / 500).unwrap_or(u32::MAX)
+    }
+
     /// Reading bytes, or writing them.
     pub fn bytes(count: usize) -> u32 {
         u32::try_from(count / 100).unwrap_or(u32::MAX)

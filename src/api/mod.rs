@@ -52,7 +52,7 @@ pub use views::{
 
 use budget::cost;
 use call::Call;
-use media::Wanted;
+use media::{Format, Wanted};
 use path::Unusual;
 use reply::Writer;
 use route::{Access, Mapped, Route, RouteMap};
@@ -62,8 +62,10 @@ use crate::codec::json::JsonSink;
 use crate::net::http::{Reply, Request};
 use crate::net::machine::{ConnectionId, Exchange, Taken};
 
-/// Bytes of an unfinished body from which on it is sent in pieces rather than as a whole.
+/// Bytes of an unfinished body from which on it is sent in pieces rather than as a whole; such a body is not compressed.
 const PIECE_BYTES: usize = 256 << 10;
+/// The same in the binary format, which is for other nodes. They ask for the largest answers, and never compressed.
+const BINARY_PIECE_BYTES: usize = 32 << 10;
 
 /// The interface.
 pub struct Api {
@@ -201,8 +203,11 @@ fn keep(
     connection: ConnectionId,
 ) -> Result<(), Failure> {
     let Writer { reply, wanted, .. } = &mut call.writer;
-    let can_be_cut = wanted.format.is_some_and(|format| rest.can_be_cut(format));
-    reply.pieces |= can_be_cut && reply.body.len() >= PIECE_BYTES;
+    let piece_bytes = wanted.format.filter(|format| rest.can_be_cut(*format)).map(|format| match format {
+        Format::Json => PIECE_BYTES,
+        Format::Binary => BINARY_PIECE_BYTES,
+    });
+    reply.pieces |= piece_bytes.is_some_and(|least| reply.body.len() >= least);
     let bytes = rest.held_bytes() + reply.body.len();
     unfinished.keep(connection, call.caller.address, rest, bytes)
 }

@@ -109,6 +109,8 @@ pub struct Intake<'s> {
     keep_from: Option<Height>,
     verifier: Verifier,
     buffer: Vec<u8>,
+    /// A block that was handed over instead of being read.
+    handed: Option<Box<Block>>,
     /// Whether blocks are kept until they are committed.
     can_retry: bool,
     /// Blocks of the source that are not committed, if they are kept: the store may fail to take them.
@@ -136,7 +138,7 @@ impl<'s> Intake<'s> {
         nemesis: Vec<u8>,
         files: Vec<BlockFile<'s>>,
         options: IntakeOptions,
-    ) -> Result<Intake<'s>, BlockError> {
+    ) -> Result<Intake<'s>, StoreError> {
         Intake::of(store, network, nemesis, Box::new(BlockFiles::new(files)), options)
     }
 
@@ -147,7 +149,7 @@ impl<'s> Intake<'s> {
         nemesis: Vec<u8>,
         source: Box<dyn BlockSource + 's>,
         options: IntakeOptions,
-    ) -> Result<Intake<'s>, BlockError> {
+    ) -> Result<Intake<'s>, StoreError> {
         let snapshot = store.snapshot()?;
         let head = ChainHead::load(&snapshot)?;
         let committed = head.height();
@@ -161,6 +163,7 @@ impl<'s> Intake<'s> {
             keep_from: None,
             verifier: Verifier::default(),
             buffer: Vec::new(),
+            handed: None,
             can_retry: false,
             uncommitted: VecDeque::new(),
             again: VecDeque::new(),
@@ -207,6 +210,16 @@ impl<'s> Intake<'s> {
     /// first step.
     pub fn allow_retry(&mut self) {
         self.can_retry = true;
+    }
+
+    /// Whether the next step would read a block, so that one can be handed over.
+    pub fn wants_block(&self) -> bool {
+        matches!(self.stage, Stage::Reading) && self.handed.is_none() && !self.is_full && self.failure.is_none()
+    }
+
+    /// Hands over the block that is to be taken in next, instead of one of the source. It is not kept to be taken in again.
+    pub fn hand_over(&mut self, block: Box<Block>) {
+        self.handed = Some(block);
     }
 
     /// Height of the last block taken in, committed or not; 0 if there is none.
@@ -318,9 +331,12 @@ impl<'s> Intake<'s> {
         if self.options.stop_at.is_some_and(|last| height > last) {
             return self.done();
         }
-        let block = match self.head.tip {
-            None => nemesis_block(&self.nemesis, self.network),
-            Some(_) => match self.next_block() {
+        let handed = self.handed.take();
+        let is_read = handed.is_none();
+        let block = match (self.head.tip.as_ref(), handed) {
+            (None, _) => nemesis_block(&self.nemesis, self.network),
+            (Some(_), Some(block)) => Ok(*block),
+            (Some(_), None) => match self.next_block() {
                 Ok(Next::New) => Block::from_bytes(&self.buffer, Context::of(self.network)).map_err(BlockError::from),
                 Ok(Next::Known) => return Ok(IntakeProgress::Working),
                 Ok(Next::End) => return self.done(),
@@ -329,7 +345,7 @@ impl<'s> Intake<'s> {
         };
         match block.and_then(|block| self.place(block)) {
             Ok(block) => {
-                if height > Height::NEMESIS && self.can_retry {
+                if height > Height::NEMESIS && self.can_retry && is_read {
                     self.uncommitted.push_back(self.buffer.clone());
                 }
                 let check = SignatureCheck::new(&block, self.network, height < self.options.trusted_below);

@@ -149,6 +149,7 @@ fn ip_detection(reader: &mut Reader<'_>) -> IpDetection {
 
 fn peers(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<PeerSettings> {
     let hosts = reader.endpoints("nisd.peers");
+    let checkpoint = reader.checkpoint("nisd.trustBelow");
     let node_limit = count(reader, "nis.nodeLimit");
     let time_sync_node_limit = count(reader, "nis.timeSyncNodeLimit");
     let binary_transport = reader.boolean("nis.useBinaryTransport");
@@ -161,6 +162,7 @@ fn peers(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<PeerSet
     Some(PeerSettings {
         file: PeersFile(reader.folder_of_file().unwrap_or(Path::new("")).join(file)),
         hosts,
+        checkpoint,
         node_limit: node_limit?,
         time_sync_node_limit: time_sync_node_limit?,
         binary_transport,

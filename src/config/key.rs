@@ -111,6 +111,8 @@ pub enum Kind {
     HostNames,
     /// Any number of places of other nodes.
     Endpoints,
+    /// A block that the operator vouches for.
+    Checkpoint,
     /// Addresses to listen on.
     Bind,
     /// A path in front of all paths of the HTTP interface.
@@ -157,6 +159,7 @@ impl fmt::Display for Kind {
                 "nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |"
             }
             Kind::HostNames => "nothing, or host names and IP addresses without ports, joined by |",
+            Kind::Checkpoint => "nothing, or HEIGHT:HASH",
             Kind::Endpoints => "nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |",
             Kind::Bind => "an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all",
             Kind::Context => "nothing, or a path that begins with / and does not end with it",

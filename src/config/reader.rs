@@ -13,6 +13,7 @@ use super::settings::Bind;
 use super::table;
 use super::values::{self, Parsed};
 use crate::clock::ClockMode;
+use crate::model::Checkpoint;
 use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
 use crate::peer::wire::Endpoint;
@@ -181,6 +182,10 @@ impl<'a> Reader<'a> {
 
     pub fn endpoints(&mut self, name: &'static str) -> Vec<Endpoint> {
         self.read(name, |_, text| values::endpoints(text)).unwrap_or_default()
+    }
+
+    pub fn checkpoint(&mut self, name: &'static str) -> Option<Checkpoint> {
+        self.read(name, |_, text| values::checkpoint(text)).flatten()
     }
 
     pub fn bind(&mut self, name: &'static str) -> Bind {

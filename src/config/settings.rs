@@ -10,6 +10,7 @@ use super::peers::PeersFile;
 use super::problem::Notice;
 use super::secret::Secret;
 use crate::clock::ClockMode;
+use crate::model::Checkpoint;
 use crate::model::address::Address;
 use crate::model::hash::Hash256;
 use crate::model::network::Network;
@@ -182,6 +183,8 @@ pub struct PeerSettings {
     pub file: PeersFile,
     /// Further ones, whose keys are not known yet (`nisd.peers`).
     pub hosts: Vec<Endpoint>,
+    /// A block that the operator vouches for (`nisd.trustBelow`).
+    pub checkpoint: Option<Checkpoint>,
     /// How many are asked or told at a time (`nis.nodeLimit`).
     pub node_limit: usize,
     /// How many are asked for their time at a time (`nis.timeSyncNodeLimit`).

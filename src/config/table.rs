@@ -397,6 +397,7 @@ const PEERS: &[Key] = &[
     Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
     Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node"),
     Key::new("nisd.peers", Endpoints, "", "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Without such a file and without this, mainnet and testnet have the nodes that NIS1 comes with. Each is known from then on by the key that it shows first"),
+    Key::new("nisd.trustBelow", Checkpoint, "", "A block that you vouch for (--trust-below): blocks of other nodes are not taken in, as long as this node is far behind, before it is clear that they lead to this one; below it their signatures and proofs are not checked then"),
     Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time"),
     Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time"),
     Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON"),

@@ -12,6 +12,7 @@ use super::problem::shown;
 use super::secret::Secret;
 use super::settings::Bind;
 use crate::clock::ClockMode;
+use crate::model::Checkpoint;
 use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
 use crate::peer::wire::Endpoint;
@@ -44,6 +45,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Parsed<()> {
         Kind::AddressRanges => address_ranges(text).map(drop),
         Kind::HostNames => host_names(text).map(drop),
         Kind::Endpoints => endpoints(text).map(drop),
+        Kind::Checkpoint => checkpoint(text).map(drop),
         Kind::Bind => bind(text).map(drop),
         Kind::Context => context(text).map(drop),
         Kind::Clock => clock(text).map(drop),
@@ -216,6 +218,12 @@ pub(super) fn host_names(text: &str) -> Parsed<Vec<String>> {
 pub(super) fn endpoints(text: &str) -> Parsed<Vec<Endpoint>> {
     let read = |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", shown(element)));
     elements(text).map(read).collect()
+}
+
+/// A block that the operator vouches for, or none.
+pub(super) fn checkpoint(text: &str) -> Parsed<Option<Checkpoint>> {
+    let text = text.trim();
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|why| format!("is not a block: {why}")) }
 }
 
 /// A path in front of others: nothing, or `/` and unreserved characters, without `/` at its end.

@@ -24,6 +24,7 @@ const NODE_HEADER: &str = "
 # The node that joins: it needs a key of its own (nis.bootKey), else it makes one at each start. To harvest it needs an
 # account with importance: the key of one of the network's accounts as nis.bootKey, and the value true below.
 nis.shouldAutoHarvestOnBoot = false
+# Others tell it under which address they see it. If they cannot, name it with nem.host, and let this be Disabled.
 nis.ipDetectionMode = AutoOptional
 ";
 

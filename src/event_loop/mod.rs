@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use self::listening::Addresses;
 use self::slices::Slices;
-use crate::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress};
+use crate::chain::{Intake, IntakeError, IntakeProgress};
 use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::BlockFile;
@@ -27,7 +27,7 @@ use crate::logging;
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::machine::{Machine, Moment};
-use crate::node::{BATCH_BLOCKS, BATCH_STEPS, Beginning, Import, KnownPeer, Node, Start};
+use crate::node::{BATCH, Beginning, Import, KnownPeer, Node, Start};
 use crate::store::Store;
 
 /// Longest time between two turns, so that the log is written out and the clocks are compared.
@@ -199,9 +199,7 @@ fn intake<'s>(
     files: Vec<BlockFile<'static>>,
     reactor: &Reactor,
 ) -> Result<Intake<'s>, NodeError> {
-    let options =
-        IntakeOptions { batch_steps: BATCH_STEPS, batch_blocks: BATCH_BLOCKS, stop_at: None, trusted_below: Height(0) };
-    let mut intake = Intake::new(store, &settings.network, nemesis, files, options)?;
+    let mut intake = Intake::new(store, &settings.network, nemesis, files, BATCH)?;
     let time = NetworkClock::new(settings.clock, 0).now(reactor.moment().unix_millis, 0);
     while intake.height() < Height::NEMESIS && intake.step(time).map_err(NodeError::Intake)? != IntakeProgress::Done {}
     intake.commit()?;

@@ -141,7 +141,7 @@ impl Input {
             let mut kept = kept.unwrap_or_default();
             kept.write_piece(tools.reply, &request, false, out);
             kept.sent += out.len() - waiting;
-            std::mem::swap(tools.reply, &mut kept.reply);
+            kept.swap_reply(tools.reply);
             self.kept = Some(kept);
             reader.put_back();
             connection.request_since = connection.request_since.or(Some(tools.connections.now));
@@ -242,6 +242,16 @@ impl Input {
 }
 
 impl Kept {
+    /// Exchanges the answer in the making with the one that serves all requests. Once pieces are sent its body is empty
+    /// in between, and the memory of the body stays with the one that serves all.
+    fn swap_reply(&mut self, reply: &mut Reply) {
+        std::mem::swap(reply, &mut self.reply);
+        if self.has_begun {
+            self.reply.body.clear();
+            std::mem::swap(&mut reply.body, &mut self.reply.body);
+        }
+    }
+
     /// Writes what is in the body if the answer goes out in pieces; the head comes before the first of them. Whether
     /// the connection must be closed after the answer.
     fn write_piece(&mut self, reply: &mut Reply, request: &Request<'_>, is_last: bool, out: &mut Vec<u8>) -> bool {
@@ -299,7 +309,7 @@ fn exchange<M: Machine, S: Socket>(
     let is_resumed = connection.work != Work::None;
     let mut rate = Rate::Within;
     match kept {
-        Some(kept) => std::mem::swap(*reply, &mut kept.reply),
+        Some(kept) => kept.swap_reply(reply),
         None => reply.reset(),
     }
     if !is_resumed {

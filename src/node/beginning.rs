@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::api_settings;
-use super::import::{BATCH_BLOCKS, BATCH_STEPS, UNITS_PER_STEP};
+use super::import::{BATCH, UNITS_PER_STEP};
 use super::partners::{fetch_of, reply_of};
 use crate::api::{Budget, LoadingApi};
 use crate::chain::{BlockError, Intake, IntakeError, IntakeOptions, IntakeProgress};
@@ -15,7 +15,7 @@ use crate::net::machine::{Effects, Event, ListenerId, Machine, Moment, Taken};
 use crate::peer::nemesis_search::FORMAT;
 use crate::peer::outside::CallId;
 use crate::peer::{KnownPeer, NemesisSearch};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Time for a whole answer, and for silence in it.
 const TIME: Duration = Duration::from_secs(60);
@@ -23,12 +23,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Bytes of a request's body; it is not looked at.
 const MOST_BODY_BYTES: usize = 8 << 10;
 /// The nemesis block and nothing behind it, from whomever it comes.
-const ONE_BLOCK: IntakeOptions = IntakeOptions {
-    batch_steps: BATCH_STEPS,
-    batch_blocks: BATCH_BLOCKS,
-    stop_at: Some(Height::NEMESIS),
-    trusted_below: Height(0),
-};
+const ONE_BLOCK: IntakeOptions = IntakeOptions { stop_at: Some(Height::NEMESIS), ..BATCH };
 
 /// The machine until the store holds the nemesis block.
 pub struct Beginning<'s> {
@@ -40,7 +35,7 @@ pub struct Beginning<'s> {
     /// A block that is being taken in.
     intake: Option<Intake<'s>>,
     /// What it has come to, once it is over.
-    outcome: Option<Result<(), BlockError>>,
+    outcome: Option<Result<(), StoreError>>,
 }
 
 impl<'s> Beginning<'s> {
@@ -68,7 +63,7 @@ impl<'s> Beginning<'s> {
     }
 
     /// Why the store failed, if it did.
-    pub fn outcome(self) -> Result<(), BlockError> {
+    pub fn outcome(self) -> Result<(), StoreError> {
         self.outcome.unwrap_or(Ok(()))
     }
 
@@ -98,7 +93,7 @@ impl<'s> Beginning<'s> {
             match intake.step(time) {
                 Ok(IntakeProgress::Done) => return self.outcome = Some(Ok(())),
                 Ok(_) => {}
-                Err(IntakeError::Block(_, error @ BlockError::Store(_))) => return self.outcome = Some(Err(error)),
+                Err(IntakeError::Block(_, BlockError::Store(error))) => return self.outcome = Some(Err(error)),
                 Err(error) => {
                     self.intake = None;
                     self.search.refused(&error.to_string(), now.running);

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use crate::api::Budget;
-use crate::chain::{BATCH_ROWS, BlockError, Intake, IntakeError, IntakeProgress};
+use crate::chain::{BATCH_ROWS, BlockError, Intake, IntakeError, IntakeOptions, IntakeProgress};
 use crate::commands;
-use crate::model::{Height, Timestamp};
+use crate::model::{Block, Height, Timestamp};
 use crate::progress::{Meter, Style};
 use crate::store::StoreError;
 
 /// Steps of an intake, and blocks, after which these are committed, whatever they have changed.
-pub const BATCH_STEPS: u32 = 8_000;
-pub const BATCH_BLOCKS: u32 = 256;
+pub const BATCH: IntakeOptions =
+    IntakeOptions { batch_steps: 8_000, batch_blocks: 256, stop_at: None, trusted_below: Height(0) };
 /// Changed rows after which they are committed, to begin with, and at least.
 const FIRST_ROWS: u32 = 2_000;
 const LEAST_ROWS: u32 = 1_000;
@@ -41,6 +41,10 @@ pub struct Import<'s> {
     has_committed: bool,
     /// The store has failed since the last commit.
     has_failed: bool,
+    /// Blocks are handed over instead of being read, and more of them may come.
+    is_handed: bool,
+    /// The last height, if it is known.
+    target: Option<u64>,
     meter: Meter,
     /// Height before the first block that is taken in.
     from: Height,
@@ -50,11 +54,51 @@ pub struct Import<'s> {
 impl<'s> Import<'s> {
     /// Progress is shown in this style, by `show`.
     pub fn new(mut intake: Intake<'s>, style: Style, show: fn(&str)) -> Import<'s> {
-        let meter = Meter::new(style, 0, &commands::progress_of(&intake, None));
+        intake.allow_retry();
+        Import::of(intake, None, Duration::ZERO, (style, show))
+    }
+
+    /// One of blocks that are handed over, up to a height, which begins now. After a failure of the store it cannot go on.
+    pub fn of_handed(intake: Intake<'s>, target: Height, running: Duration) -> Import<'s> {
+        let import = Import::of(intake, Some(target.0), running, (commands::style(), commands::show));
+        Import { is_handed: true, ..import }
+    }
+
+    fn of(
+        mut intake: Intake<'s>,
+        target: Option<u64>,
+        running: Duration,
+        (style, show): (Style, fn(&str)),
+    ) -> Import<'s> {
+        let meter = Meter::new(style, running.as_millis() as u64, &commands::progress_of(&intake, target));
         let from = intake.committed();
         intake.set_batch_rows(FIRST_ROWS);
-        intake.allow_retry();
-        Import { intake, batch_rows: FIRST_ROWS, has_committed: false, has_failed: false, meter, from, show }
+        Import {
+            intake,
+            batch_rows: FIRST_ROWS,
+            has_committed: false,
+            has_failed: false,
+            is_handed: false,
+            target,
+            meter,
+            from,
+            show,
+        }
+    }
+
+    /// Whether a block is to be handed over.
+    pub fn wants_block(&self) -> bool {
+        self.is_handed && self.intake.wants_block()
+    }
+
+    /// Hands over the next block.
+    pub fn hand_over(&mut self, block: Box<Block>) {
+        self.intake.hand_over(block);
+    }
+
+    /// No more blocks are handed over.
+    pub fn finish(&mut self) {
+        self.is_handed = false;
     }
 
     /// Takes note of how long the last slice took. If it was a commit, the next batch is made smaller or larger.
@@ -70,15 +114,16 @@ impl<'s> Import<'s> {
         }
     }
 
-    /// Works on blocks for one slice. A commit ends it, and so does a long step on the way to the disk.
-    pub fn work(&mut self, time: Timestamp, running: Duration, mut budget: Budget) -> Imported {
+    /// Works on blocks for one slice, or until another one is to be handed over. A commit ends it, and so does a long step on
+    /// the way to the disk.
+    pub fn work(&mut self, time: Timestamp, running: Duration, budget: &mut Budget) -> Imported {
         if self.has_failed {
             if let Err(error) = self.intake.retry() {
                 return Imported::Failed(error);
             }
             self.has_failed = false;
         }
-        while !budget.is_spent() {
+        while !budget.is_spent() && !self.wants_block() {
             budget.spend(UNITS_PER_STEP);
             match self.intake.step(time) {
                 Ok(IntakeProgress::Working) => {}
@@ -109,13 +154,16 @@ impl<'s> Import<'s> {
         if self.intake.committed() == self.from {
             return;
         }
-        let (now, progress) = (running.as_millis() as u64, commands::progress_of(&self.intake, None));
+        let (now, progress) = (running.as_millis() as u64, commands::progress_of(&self.intake, self.target));
         let line = if is_done { Some(self.meter.finish(now, &progress)) } else { self.meter.report(now, &progress) };
         line.iter().for_each(|line| (self.show)(line));
     }
 
-    /// Commits what was taken in so far, before the node ends.
-    pub fn commit(&mut self) -> Result<(), BlockError> {
-        self.intake.commit().map(drop)
+    /// Commits what was taken in so far. Returns the first and the last block that have become visible with it.
+    pub fn commit(&mut self) -> Result<Option<(Height, Height)>, BlockError> {
+        Ok(match self.intake.commit()? {
+            IntakeProgress::Committed { first, last } => Some((first, last)),
+            _ => None,
+        })
     }
 }

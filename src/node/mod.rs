@@ -7,6 +7,7 @@
 //! | `unconfirmed` | the pool and its upkeep |
 //! | `harvester` | blocks of accounts that harvest on this node |
 //! | [`Import`] | blocks of files, taken in while the node runs |
+//! | `catching_up` | blocks of a chain that is far ahead, as they come from other nodes |
 //! | `judge` | blocks of other nodes on their way into the chain |
 //! | `partners` | other nodes: what their room wants done |
 //! | `desk` | pool and harvester as the interfaces use them |
@@ -17,6 +18,7 @@
 
 mod answering;
 mod beginning;
+mod catching_up;
 mod clock_watch;
 mod desk;
 mod harvester;
@@ -34,9 +36,10 @@ mod unconfirmed;
 use std::time::Duration;
 
 pub use self::beginning::Beginning;
-pub use self::import::{BATCH_BLOCKS, BATCH_STEPS, Import};
+pub use self::import::{BATCH, Import};
 pub use crate::peer::KnownPeer;
 
+use self::catching_up::CatchingUp;
 use self::clock_watch::ClockWatch;
 use self::desk::Desk;
 use self::harvester::Harvester;
@@ -107,6 +110,7 @@ pub struct Node<'s> {
     /// Blocks that have come into the chain here, and are to be passed on.
     passed_on: Vec<Block>,
     import: Option<Import<'s>>,
+    catching_up: CatchingUp<'s>,
     /// Announcements that wait for the pool.
     waiting: Vec<ConnectionId>,
     clock_watch: ClockWatch,
@@ -162,6 +166,7 @@ impl<'s> Node<'s> {
             known,
             passed_on: Vec::new(),
             import,
+            catching_up: CatchingUp::new(store),
             waiting: Vec::new(),
             clock_watch: ClockWatch::new(now),
             tell_ahead_at: Duration::ZERO,
@@ -187,7 +192,8 @@ impl<'s> Node<'s> {
 
     /// Commits what was taken in, before the node ends.
     pub fn stop(&mut self) -> Result<(), crate::chain::BlockError> {
-        self.import.take().map_or(Ok(()), |mut import| import.commit())
+        self.catching_up.commit()?;
+        self.import.take().map_or(Ok(()), |mut import| import.commit().map(drop))
     }
 
     /// Whether somebody has asked the node to end, and has been answered.
@@ -271,6 +277,7 @@ fn peer_settings(settings: &Settings, known: Vec<KnownPeer>) -> PeerSettings {
             config::IpDetection::Disabled => IpDetection::Disabled,
         },
         chain: settings.network.chain.clone(),
+        checkpoint: peers.checkpoint,
         context: Context::of(&settings.network),
         known,
     }

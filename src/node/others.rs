@@ -1,7 +1,7 @@
 //! What a node has to do with others, between everything else.
 
 use super::{Means, Node, Partners, peer_settings};
-use crate::model::Transaction;
+use crate::codec::Context;
 use crate::net::fetch::{Answer, FetchError, FetchId};
 use crate::net::machine::{Effects, Moment};
 use crate::peer::outside::Now;
@@ -67,7 +67,7 @@ impl Node<'_> {
         }
         let time = self.time(now);
         for _ in 0..OFFERED_PER_TURN {
-            let Some(transaction): Option<Transaction> = self.partners.next_offered() else { break };
+            let Some(transaction) = self.partners.next_offered(Context::of(self.network)) else { break };
             let Node { reader, network, height, unconfirmed, .. } = self;
             let confirmed = super::turn::confirmed(reader, network, *height, time)?;
             // Whatever is wrong with it, nobody is blamed.

@@ -12,11 +12,12 @@ use crate::crypto::{KeyPair, PublicKey};
 use crate::model::{Address, Block, Hash256, Height, Network, Transaction};
 use crate::net::fetch::{self, Answer, Fetch, FetchError, FetchId, Method, Response};
 use crate::net::machine::{ConnectionId, Effects};
+use crate::peer::catch_up::Ahead;
 use crate::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
-use crate::peer::wire::{AuthenticatedResponse, Endpoint, List, NodeInfo, Outgoing};
-use crate::peer::{Meeting, PeerSettings, Peers, PushResult};
+use crate::peer::wire::{Endpoint, NodeInfo, Outgoing, TransactionList};
+use crate::peer::{Meeting, Outlook, PeerSettings, Peers, PushResult};
 use crate::pool::{Pool, ShortId};
 use crate::rules::ValidationResult;
 use crate::state;
@@ -27,7 +28,7 @@ const TIME: Duration = Duration::from_secs(180);
 const SILENCE: Duration = Duration::from_secs(10);
 /// Rows of the calculation of trust in a turn.
 const ROWS: usize = 32;
-/// Unconfirmed transactions of others that may wait to be looked at.
+/// Unconfirmed transactions of others that are looked at of one answer.
 const MAX_OFFERED: usize = 10_000;
 
 /// What the room of other nodes works on: the last commit, the pool, and the loop.
@@ -48,8 +49,8 @@ pub struct Partners {
     format: Option<Format>,
     /// Senders of signs of life that wait.
     meetings: BTreeMap<MeetingId, Waiting>,
-    /// Transactions that another node has in its pool, which are still to be looked at.
-    offered: Vec<Transaction>,
+    /// Transactions that another node has in its pool, which are still to be read and looked at, and how many of them.
+    offered: Option<(TransactionList, usize)>,
     pulled: Option<Pulled>,
     /// By how much network time is to change.
     shift: i64,
@@ -150,6 +151,26 @@ impl Partners {
         self.peers.iter_mut().for_each(|peers| peers.judged(from, Verdict::Neutral, now));
     }
 
+    /// The next block of a chain that is far ahead; see [`Peers::next_block`].
+    pub fn next_block(&mut self, now: Now) -> Option<Ahead> {
+        self.peers.as_mut().and_then(|peers| peers.next_block(now))
+    }
+
+    /// How far this node has come with such a chain, if there is one.
+    pub fn outlook(&self) -> Option<Outlook> {
+        self.peers.as_ref().and_then(Peers::outlook)
+    }
+
+    /// Blocks of such a chain have come into ours, as far as they may.
+    pub fn caught_up(&mut self, now: Now) {
+        self.peers.iter_mut().for_each(|peers| peers.caught_up(now));
+    }
+
+    /// A block of such a chain is not valid.
+    pub fn block_refused(&mut self, reason: &str, now: Now) {
+        self.peers.iter_mut().for_each(|peers| peers.block_refused(reason, now));
+    }
+
     fn format(&self) -> Format {
         self.format.unwrap_or(Format::Binary)
     }
@@ -161,9 +182,18 @@ impl Partners {
         }
     }
 
-    /// The next transaction that another node has in its pool.
-    pub fn next_offered(&mut self) -> Option<Transaction> {
-        self.offered.pop()
+    /// The next transaction that another node has in its pool. Behind one that cannot be read none comes.
+    pub fn next_offered(&mut self, context: Context) -> Option<Transaction> {
+        let (list, left) = self.offered.as_mut()?;
+        let next = if *left > 0 { list.next(context) } else { None };
+        *left = left.saturating_sub(1);
+        match next {
+            Some(Ok(transaction)) => return Some(transaction),
+            Some(Err(error)) => log::debug!("an unconfirmed transaction of another node cannot be read: {error}"),
+            None => {}
+        }
+        self.offered = None;
+        None
     }
 
     /// By how many milliseconds network time is to change, told once.
@@ -173,7 +203,7 @@ impl Partners {
 
     /// Whether there is something for others to do: blocks to judge, or transactions to look at.
     pub fn has_work(&self) -> bool {
-        self.pulled.is_some() || !self.offered.is_empty() || self.shift != 0
+        self.pulled.is_some() || self.offered.is_some() || self.shift != 0
     }
 
     fn with<T>(&mut self, means: Means<'_>, act: impl FnOnce(&mut Peers, &mut Outer<'_, '_>) -> T) -> Option<T> {
@@ -196,13 +226,6 @@ impl Outside for Outer<'_, '_> {
         let call = CallId(fetch.0);
         self.partners.calls.insert(fetch, call);
         call
-    }
-
-    fn cancel(&mut self, call: CallId) {
-        let fetch = FetchId(call.0);
-        if self.partners.calls.remove(&fetch).is_some() {
-            self.means.effects.cancel(fetch);
-        }
     }
 
     fn random(&mut self) -> u64 {
@@ -259,13 +282,8 @@ impl Outside for Outer<'_, '_> {
 
     fn take_unconfirmed(&mut self, body: Vec<u8>) {
         let context = Context::of(self.means.network);
-        let read = self.partners.format().read::<AuthenticatedResponse<List<Transaction>>>(&body, context);
-        match read {
-            Ok(AuthenticatedResponse { entity: List(mut transactions), .. }) => {
-                transactions.truncate(MAX_OFFERED);
-                transactions.reverse();
-                self.partners.offered = transactions;
-            }
+        match TransactionList::of_checked(self.partners.format(), body, context) {
+            Ok(transactions) => self.partners.offered = Some((transactions, MAX_OFFERED)),
             Err(error) => log::debug!("unconfirmed transactions of another node cannot be read: {error}"),
         }
     }

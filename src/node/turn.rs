@@ -19,7 +19,7 @@ const MOST_AHEAD: i32 = 10;
 /// How often the operator is told of a chain that is ahead.
 const TELL_AHEAD_EVERY: Duration = Duration::from_secs(600);
 /// Units that a step of harvesting costs.
-const UNITS_PER_STEP: u32 = 50;
+pub(super) const UNITS_PER_STEP: u32 = 50;
 
 impl Node<'_> {
     /// Works on what waits for nobody, and on what is due. `took` is how long the last turn took.
@@ -27,6 +27,7 @@ impl Node<'_> {
         self.reader.release();
         self.watch_clock(now);
         self.import.iter_mut().for_each(|import| import.took(took));
+        self.catching_up.took(took);
         if now.running >= self.reading.until() {
             let changed = match now.running >= self.writing.until() {
                 true => self.change_chain(Budget::new(budget), now),
@@ -36,7 +37,7 @@ impl Node<'_> {
                 (Err(error), _) => self.reading.note(&error, now.running),
                 (Ok(()), Err(error)) => {
                     self.writing.note(&error, now.running);
-                    self.catch_up(now);
+                    self.note_late_commit(now);
                 }
                 (Ok(()), Ok(())) => self.reading.is_well(now.running),
             }
@@ -76,18 +77,17 @@ impl Node<'_> {
     fn change_chain(&mut self, mut budget: Budget, now: Moment) -> Result<(), StoreError> {
         let time = self.time(now);
         let Some(import) = &mut self.import else {
+            if self.may_catch_up() {
+                return self.catch_up(&mut budget, now);
+            }
             if !self.judge.holds_chain() {
                 self.harvest(&mut budget, now)?;
             }
             return if self.harvester.holds_chain() { Ok(()) } else { self.judge_blocks(&mut budget, now) };
         };
-        match import.work(time, now.running, budget) {
+        match import.work(time, now.running, &mut budget) {
             Imported::Working => {}
-            Imported::Committed { first, last } => {
-                self.writing.is_over();
-                self.rise(Height(first.0 - 1), last)?;
-                self.unconfirmed.blocks_added(first, last);
-            }
+            Imported::Committed { first, last } => self.committed(first, last)?,
             Imported::Failed(error) => return Err(error),
             // The node goes on with the chain as it is, for that may be what the operator needs most.
             Imported::Ended(result) => {
@@ -146,7 +146,7 @@ impl Node<'_> {
     }
 
     /// A commit may be visible though it has failed: the disk did not take it in the end.
-    fn catch_up(&mut self, now: Moment) {
+    fn note_late_commit(&mut self, now: Moment) {
         self.reader.release();
         let last = self.reader.snapshot().and_then(tip);
         let result = match last {
@@ -164,7 +164,7 @@ impl Node<'_> {
     }
 
     /// The chain is the same up to `common` and ends at `last` now.
-    fn rise(&mut self, common: Height, last: Height) -> Result<(), StoreError> {
+    pub(super) fn rise(&mut self, common: Height, last: Height) -> Result<(), StoreError> {
         self.reader.release();
         self.height = last;
         self.broker.chain_changed(common, last);
@@ -211,7 +211,12 @@ impl Node<'_> {
         let tells_blocks = !self.unconfirmed.has_work();
         let tick = if self.partners.have_joined() { self.harvester.due() } else { Duration::MAX };
         let changes_chain = self.import.is_some() || self.harvester.has_work() || self.judge.has_work();
-        let for_chain = if changes_chain { now.running } else { tick }.max(self.writing.until());
+        let for_chain = match changes_chain {
+            _ if self.may_catch_up() => self.catching_up.due(),
+            true => now.running,
+            false => tick,
+        };
+        let for_chain = for_chain.max(self.writing.until());
         let is_busy = self.unconfirmed.has_work()
             || self.broker.has_work(tells_blocks)
             || (self.may_announce() && !self.waiting.is_empty())

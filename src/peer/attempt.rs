@@ -58,6 +58,8 @@ pub enum Ending {
     Same,
     /// Our chain has the greater score.
     Lower,
+    /// The other chain goes on behind the end of ours, up to this height, which is more than can be judged at once.
+    FarAhead(OwnTip, Height),
     /// The chain of the other node ends more than the rewrite limit below ours, whatever its score.
     TooFarBehind,
     /// The other node is to be blamed.
@@ -122,8 +124,10 @@ struct Fork {
 enum Stage {
     Score,
     LastBlock,
+    /// Hashes from a height on, of a chain that ends at another.
     Hashes {
         from: Height,
+        last: Height,
     },
     /// The first block that is to replace one of ours.
     FirstOther(Fork),
@@ -161,12 +165,12 @@ impl Attempt {
                 let own = own.tip()?;
                 Ok(self.nothing_to_gain(own).unwrap_or_else(|| self.compare_last(&last, own, chain)))
             }
-            Stage::Hashes { from } => {
+            Stage::Hashes { from, last } => {
                 let HashChain(theirs) = read_answer(format, &body, context, challenge, key)?;
                 let (ours, own) = (own.hashes_from(from, chain.max_blocks_per_sync())?, own.tip()?);
                 // Our chain may have become shorter than that meanwhile, if it was switched to a better one.
                 let end = if ours.is_empty() { Some(Next::End(Ending::Lower)) } else { self.nothing_to_gain(own) };
-                Ok(end.unwrap_or_else(|| self.compare_hashes(from, &ours, &theirs, own, chain)))
+                Ok(end.unwrap_or_else(|| self.compare_hashes((from, last), &ours, &theirs, own, chain)))
             }
             Stage::FirstOther(fork) => {
                 let block = read_answer(format, &body, context, challenge, key)?;
@@ -203,13 +207,13 @@ impl Attempt {
             return Next::End(Ending::TooFarBehind);
         }
         let from = Height(own.height.0.saturating_sub(chain.rewrite_limit).max(1));
-        self.stage = Stage::Hashes { from };
+        self.stage = Stage::Hashes { from, last: last.height };
         Next::Ask(Query::HashesFrom(from))
     }
 
     fn compare_hashes(
         &mut self,
-        from: Height,
+        (from, last): (Height, Height),
         ours: &[Hash256],
         theirs: &[Hash256],
         base: OwnTip,
@@ -227,6 +231,9 @@ impl Attempt {
         }
         let common = Height(from.0 + same as u64 - 1);
         let fork = Fork { common, base };
+        if common == base.height && last.0.saturating_sub(common.0) > chain.max_blocks_per_sync() {
+            return Next::End(Ending::FarAhead(base, last));
+        }
         if same == ours.len() {
             return self.ask_for_blocks(fork, chain);
         }

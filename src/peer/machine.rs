@@ -10,6 +10,7 @@
 //! | [`contacts`], [`refresh`] | asks nodes who they are and whom they know |
 //! | [`meetings`] | asks back those who say that they are there |
 //! | `synchronisation` | compares the chain with that of one partner |
+//! | `catching_up` | fetches the blocks of a chain that is far ahead |
 //! | [`broadcast`] | passes on blocks, transactions, and that this node is there |
 //! | [`own_address`] | finds out where others see this node, and joins the network |
 //! | `inquiries` | asks for heights, clocks and experiences |
@@ -17,6 +18,7 @@
 
 pub mod broadcast;
 pub mod calls;
+mod catching_up;
 pub mod contacts;
 mod inquiries;
 pub mod meetings;
@@ -36,6 +38,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use self::catching_up::Outlook;
 pub use self::inquiries::{LEAST_IMPORTANCE, Largest};
 pub use self::settings::{IpDetection, KnownPeer, PeerSettings};
 pub use self::unpinned::Unpinned;
@@ -43,6 +46,7 @@ pub use self::views::{Joined, PeerView, PushResult};
 
 use self::broadcast::Buffer;
 use self::calls::{Calls, Proof, Purpose, Request};
+use self::catching_up::CatchingUp;
 use self::contacts::Contacts;
 use self::inquiries::Inquiry;
 use self::meetings::Meetings;
@@ -61,7 +65,7 @@ use super::time_sync::{Sample, TimeSync};
 use super::trust::{MAX_MEMBERS, Members, Selector, Trust};
 use super::wire::{CHALLENGE_BYTES, Challenge, NodeInfo, Query, read_answer};
 use crate::codec::Readable;
-use crate::crypto::KeyPair;
+use crate::crypto::{KeyPair, PublicKey};
 use crate::model::{Address, Height};
 
 /// Most nodes that are asked or told the same at once, whatever the operator's limit.
@@ -116,6 +120,9 @@ pub struct Peers {
     refresh: Option<Refresh>,
     meetings: Meetings,
     synchronisation: Option<Synchronisation>,
+    catching_up: Option<CatchingUp>,
+    /// How often this node has begun to catch up.
+    runs: u64,
     buffer: Buffer,
     signs: Round<()>,
     addresses: Round<String>,
@@ -160,6 +167,8 @@ impl Peers {
             refresh: None,
             meetings: Meetings::default(),
             synchronisation: None,
+            catching_up: None,
+            runs: 0,
             buffer: Buffer::default(),
             signs: Round::default(),
             addresses: Round::default(),
@@ -181,6 +190,7 @@ impl Peers {
             self.begin(task, now, outside);
         }
         self.calculate_trust(rows, now, outside);
+        self.ask_ahead(now, outside);
         self.calls.send(now, outside);
     }
 
@@ -192,7 +202,8 @@ impl Peers {
             Phase::Running(schedule) => schedule.next_due(),
         };
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
-        [phase, trust, self.calls.next_due()].into_iter().flatten().min()
+        let ahead = self.next_ask_due();
+        [phase, trust, ahead, self.calls.next_due()].into_iter().flatten().min()
     }
 
     /// A request has ended.
@@ -209,6 +220,7 @@ impl Peers {
             Purpose::Time(node) => self.time_ended(node, ended, reply, now, outside),
             Purpose::Experiences(node) => self.experiences_ended(node, ended, reply, now),
             Purpose::Synchronisation => self.synchronisation_ended(ended, reply, now, outside),
+            Purpose::Ahead(id, question) => self.ahead_ended(id, question, ended, reply, now),
             Purpose::Push => {}
         }
         self.calls.send(now, outside);
@@ -216,10 +228,8 @@ impl Peers {
 
     fn begin(&mut self, task: Task, now: Now, outside: &mut impl Outside) {
         match task {
-            Task::Foraging => {
-                outside.forage();
-                self.end_task(task, true, now);
-            }
+            // The pool and the harvester do that by a clock of their own.
+            Task::Foraging => self.end_task(task, true, now),
             Task::Refresh => self.begin_refresh(now, outside),
             Task::Broadcast => self.give_signs_of_life(now, outside),
             Task::Synchronisation => self.synchronise(now, outside),
@@ -319,16 +329,44 @@ impl Peers {
         self.calls.take(Request { endpoint: node.endpoint.clone(), outgoing, purpose, proof })
     }
 
-    /// Reads an answer of the node that was asked, and where it came from.
-    fn read_answer<T: Readable>(&self, proof: Option<Proof>, reply: Reply) -> Result<(T, IpAddr), Mishap> {
+    /// Takes the same request for several nodes. Returns how many of them there was room for.
+    fn ask_all(
+        &mut self,
+        nodes: &[NodeInfo],
+        query: &Query,
+        purpose: impl Fn(Address) -> Purpose,
+        outside: &mut impl Outside,
+    ) -> usize {
+        let mut asked = 0;
+        for node in nodes {
+            asked += usize::from(self.ask(node, query, purpose(self.address_of(node)), outside));
+        }
+        asked
+    }
+
+    /// An answer, with what proves whose it is.
+    fn answered(&self, proof: Option<Proof>, reply: Reply) -> Result<Answered, Mishap> {
         match (proof, reply) {
             (Some(Proof { challenge, key: Some(key) }), Reply::Answer { body, from }) => {
-                let entity = read_answer(self.settings.format, &body, self.settings.context, &challenge, &key)?;
-                Ok((entity, from))
+                Ok(Answered { body, from, challenge, key })
             }
             (_, reply) => Err(Mishap::of(reply, self.settings.format, self.settings.context)),
         }
     }
+
+    /// Reads an answer of the node that was asked, and where it came from.
+    fn read_answer<T: Readable>(&self, proof: Option<Proof>, reply: Reply) -> Result<(T, IpAddr), Mishap> {
+        let Answered { body, from, challenge, key } = self.answered(proof, reply)?;
+        Ok((read_answer(self.settings.format, &body, self.settings.context, &challenge, &key)?, from))
+    }
+}
+
+/// An answer that is not read yet.
+struct Answered {
+    body: Vec<u8>,
+    from: IpAddr,
+    challenge: Challenge,
+    key: PublicKey,
 }
 
 fn new_challenge(outside: &mut impl Outside) -> Challenge {

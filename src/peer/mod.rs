@@ -8,6 +8,8 @@
 //! | [`schedule`] | the tasks that recur, and when each is due |
 //! | [`time_sync`] | network time, brought nearer to that of the others |
 //! | [`height_check`] | whether this node has the chain that the others have |
+//! | [`attempt`] | comparing the chain with that of one node |
+//! | [`catch_up`] | fetching the blocks of a chain that is far ahead from several nodes |
 //! | [`machine`] | what is done with all of that; [`outside`] is what it is driven through |
 //! | [`nemesis_search`] | asks others for the nemesis block, before there is anything else to do with them |
 //! | [`wire`] | what nodes tell each other, in bytes and JSON |
@@ -16,6 +18,7 @@
 //! Nothing here touches sockets, clocks or the system's randomness.
 
 pub mod attempt;
+pub mod catch_up;
 pub mod experiences;
 pub mod height_check;
 pub mod machine;
@@ -34,5 +37,5 @@ mod samples;
 mod testing;
 
 pub use machine::meetings::Meeting;
-pub use machine::{IpDetection, Joined, KnownPeer, PeerSettings, Peers, PushResult};
+pub use machine::{IpDetection, Joined, KnownPeer, Outlook, PeerSettings, Peers, PushResult};
 pub use nemesis_search::NemesisSearch;

@@ -122,9 +122,6 @@ pub trait Outside {
     /// Sends a request to another node. What came of it is told once, whatever that is, and never from within this call.
     fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId;
 
-    /// Gives up a request; nothing is told of it any more.
-    fn cancel(&mut self, call: CallId);
-
     /// 64 random bits that nobody can foresee.
     fn random(&mut self) -> u64;
 
@@ -149,10 +146,6 @@ pub trait Outside {
     /// Takes unconfirmed transactions of another node into the pool, as a batch. The body of its answer is handed over as it
     /// came: it was signed by the node, and is not read yet.
     fn take_unconfirmed(&mut self, body: Vec<u8>);
-
-    /// It is time to drop unconfirmed transactions that are too old, and to try to harvest. Whoever does so by a clock of
-    /// its own does nothing here.
-    fn forage(&mut self) {}
 
     /// A sign of life that waits is to be answered: with 200, or with 500 and these words.
     fn met(&mut self, meeting: MeetingId, failure: Option<String>);

@@ -41,7 +41,6 @@ pub struct Fake {
     pub judged: Vec<Pulled>,
     pub unconfirmed: Vec<Vec<u8>>,
     pub shifted: i64,
-    pub foraged: usize,
     pub heights: Vec<(InquiryId, Height)>,
     pub tip: Option<OwnTip>,
     pub hashes: Vec<Hash256>,
@@ -61,7 +60,6 @@ impl Fake {
             judged: Vec::new(),
             unconfirmed: Vec::new(),
             shifted: 0,
-            foraged: 0,
             heights: Vec::new(),
             tip: Some(OwnTip { height: Height(1), hash: nemesis, signature: None, score: 0 }),
             hashes: vec![nemesis],
@@ -77,10 +75,6 @@ impl Outside for Fake {
         self.history.push((self.now, to.to_string(), request.path));
         self.waiting.push_back(Sent { call, to: to.clone(), request, at: self.now });
         call
-    }
-
-    fn cancel(&mut self, call: CallId) {
-        self.waiting.retain(|sent| sent.call != call);
     }
 
     fn random(&mut self) -> u64 {
@@ -117,10 +111,6 @@ impl Outside for Fake {
         self.unconfirmed.push(body);
     }
 
-    fn forage(&mut self) {
-        self.foraged += 1;
-    }
-
     fn met(&mut self, meeting: MeetingId, failure: Option<String>) {
         self.met.push((meeting, failure));
     }
@@ -145,8 +135,6 @@ pub enum Behaviour {
     SignedByAnother,
     OtherIdentity,
     Garbage,
-    /// It is good, and believes to be on the loopback.
-    KnowsNoAddress,
     /// It is good, but does not answer to one path.
     SilentAt(&'static str),
 }
@@ -205,6 +193,7 @@ pub fn settings(known: &[usize]) -> PeerSettings {
         uses_network_time: true,
         ip_detection: IpDetection::Required,
         chain: ChainParameters::after_all_forks(),
+        checkpoint: None,
         context: Context::of(&network),
         known: known.iter().map(|number| KnownPeer::Node(info(*number))).collect(),
     }
@@ -349,7 +338,6 @@ impl Scene {
     fn good_answer(&self, other: &Other, request: &Outgoing) -> Vec<u8> {
         let info = match other.behaviour {
             Behaviour::OtherIdentity => info(5_555),
-            Behaviour::KnowsNoAddress => NodeInfo { endpoint: Endpoint::http("127.0.0.1", 7890), ..other.info.clone() },
             _ => other.info.clone(),
         };
         let remote = at(self.now).millis + other.ahead;

@@ -155,6 +155,11 @@ impl<'a> BlockRow<'a> {
         self.block.get(..self.start(0)).unwrap_or_default()
     }
 
+    /// Bytes of its verifiable binary form.
+    pub fn bytes(&self) -> usize {
+        self.block.len()
+    }
+
     /// The verifiable binary form of the transaction with an index; `None` if there is none.
     pub fn transaction(&self, index: usize) -> Result<Option<&'a [u8]>, StoreError> {
         let Some(entry) = self.entries.get(index) else { return Ok(None) };

@@ -8,8 +8,9 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use nisd::codec::Format;
 use nisd::config::{Settings, load};
-use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use nisd::model::Network;
+use nisd::peer::wire::Challenge;
 use serde_json::Value;
 
 use crate::common::exchange::decode_base64;
@@ -20,6 +21,8 @@ pub struct Call {
     pub at: f64,
     /// Milliseconds until its answer had arrived, or it was given up.
     pub took: f64,
+    /// Milliseconds for which it was held back on its way.
+    pub held: f64,
     pub from: String,
     pub to: String,
     pub method: String,
@@ -28,6 +31,7 @@ pub struct Call {
     pub request: Vec<u8>,
     /// `None` if there was no answer.
     pub status: Option<u16>,
+    pub response_headers: Vec<(String, String)>,
     pub response: Vec<u8>,
     /// What is wrong with it, in a recording of faults.
     pub what: Option<String>,
@@ -51,19 +55,24 @@ impl Call {
         let text = |name: &str| row[name].as_str().map(str::to_owned);
         let path = text("path")?;
         let body = |name: &str| row[name].as_str().map_or(Vec::new(), |text| decode_base64(text).expect("base64"));
-        let headers = row["requestHeaders"].as_array().expect("headers").iter();
         let header = |pair: &Value| [&pair[0], &pair[1]].map(|part| part.as_str().expect("a text").to_owned());
+        let headers = |name: &str| {
+            let headers = row[name].as_array().into_iter().flatten().map(header);
+            headers.map(|[name, value]| (name, value)).collect()
+        };
         let phase = row["phase"].as_u64().map(|phase| format!("phase {phase}"));
         Some(Call {
             at: row["t"].as_f64().expect("a time"),
             took: row["ms"].as_f64().unwrap_or_default(),
+            held: row["heldMs"].as_f64().unwrap_or_default(),
             from: text("from").expect("a name"),
             to: text("to").expect("a name"),
             method: text("method").expect("a method"),
             path,
-            request_headers: headers.map(header).map(|[name, value]| (name, value)).collect(),
+            request_headers: headers("requestHeaders"),
             request: body("requestBody"),
             status: row["status"].as_u64().map(|status| u16::try_from(status).expect("a status")),
+            response_headers: headers("responseHeaders"),
             response: body("responseBody"),
             what: text("what").or(phase),
         })
@@ -82,6 +91,20 @@ impl Call {
     /// The format of the answer.
     pub fn response_format(&self) -> Format {
         self.format("Accept")
+    }
+}
+
+impl Recording {
+    /// An answer with its signature, if that is one of any node over the recorded challenge, over another challenge.
+    pub fn signed_anew(&self, mut body: Vec<u8>, recorded: &Challenge, challenge: &Challenge) -> Vec<u8> {
+        let place = body.first_chunk().map(|length| u32::from_le_bytes(*length) as usize + 8);
+        let Some(signature) = place.and_then(|place| body.get_mut(place..place + 64)) else { return body };
+        let old = Signature((&*signature).try_into().expect("64 bytes"));
+        let signer = self.pairs.values().find(|pair| recorded.is_signed_by(&pair.public(), &old));
+        if let Some(pair) = signer {
+            signature.copy_from_slice(&challenge.sign(pair).0);
+        }
+        body
     }
 }
 

@@ -64,10 +64,11 @@ impl ChainView<'_> {
         Ok(row.transaction(place.index as usize)?.map(|bytes| RawTransaction { bytes, context }))
     }
 
-    /// How many transactions other nodes count in the block at a height.
+    /// How large the block at a height is to other nodes.
     pub fn counted_by_peers(&self, height: Height) -> Result<Option<Counted>, StoreError> {
-        let row = block_row(self.snapshot, height)?;
-        Ok(row.map(|row| Counted { plain: row.count() as u64, with_children: row.counted_by_peers() }))
+        let Some(row) = block_row(self.snapshot, height)? else { return Ok(None) };
+        let (plain, with_children) = (row.count() as u64, row.counted_by_peers());
+        Ok(Some(Counted { hash: row.header()?.hash, plain, with_children, bytes: row.bytes() }))
     }
 
     /// The number of the transaction at a place in the chain.
@@ -86,13 +87,17 @@ impl ChainView<'_> {
     }
 }
 
-/// How many transactions a block has.
+/// How large a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
+    /// Its hash.
+    pub hash: Hash256,
     /// Those of the block.
     pub plain: u64,
     /// With what is nested in multisig transactions, and their cosignatures.
     pub with_children: u64,
+    /// Bytes of its verifiable binary form.
+    pub bytes: usize,
 }
 
 /// A place between the transactions of a block in the chain. It holds nothing of the block, so that it can be kept while
@@ -125,6 +130,11 @@ impl<'v> BlockReader<'v> {
     /// How many transactions the block has.
     pub fn count(&self) -> usize {
         self.row.count()
+    }
+
+    /// Bytes of all its transactions in their verifiable form, with the length before each.
+    pub fn transaction_bytes(&self) -> usize {
+        self.row.bytes() - self.row.head().len()
     }
 
     /// How many of them have been passed.

@@ -1,6 +1,6 @@
 //! Blocks, which may have many thousands of transactions.
 
-use super::{LongView, OpenList, Sheet};
+use super::{ListSize, LongView, OpenList, Sheet};
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::{BlockCursor, BlockReader, ChainView};
 use crate::api::failure::Failure;
@@ -59,10 +59,13 @@ impl BlockWriter {
     ) -> Result<(BlockReader<'v>, OpenList), Failure> {
         let (head, reader) = view.open_block(self.height)?.ok_or_else(|| Failure::no_block(self.height))?;
         let block = BlockWithGap(&head);
+        let size = ListSize { count: reader.count(), bytes: reader.transaction_bytes() };
         let list = match (outer, self.signature) {
-            (Some(outer), _) => outer.open_element(sheet, &block),
-            (None, Some(signature)) => OpenList::open(sheet, &AuthenticatedResponse { entity: block, signature }),
-            (None, None) => OpenList::open_counted(sheet, &block, reader.count()),
+            (Some(outer), _) => outer.open_sized_element(sheet, &block, size),
+            (None, Some(signature)) => {
+                OpenList::open_sized(sheet, &AuthenticatedResponse { entity: block, signature }, size)
+            }
+            (None, None) => OpenList::open_sized(sheet, &block, size),
         };
         Ok((reader, list))
     }
@@ -80,10 +83,16 @@ impl BlockWriter {
         };
         while let Some(raw) = reader.next_raw()? {
             match sheet.format {
-                Format::Json => list.push(sheet, &raw.read()?),
-                Format::Binary => list.push_binary(sheet, raw.bytes),
+                Format::Json => {
+                    list.push(sheet, &raw.read()?);
+                    budget.spend(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+                }
+                // They are stored as they are sent.
+                Format::Binary => {
+                    list.push_binary(sheet, raw.bytes);
+                    budget.spend(cost::copied(raw.bytes.len()));
+                }
             }
-            budget.spend(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
             if budget.is_spent() {
                 self.begun = Some((reader.into_cursor(), list));
                 return Ok(Taken::Unfinished);
@@ -103,7 +112,7 @@ impl LongView for BlockWriter {
         self.begun.as_ref().map_or(0, |(_, list)| list.held_bytes())
     }
 
-    fn can_be_cut(&self, format: Format) -> bool {
-        format == Format::Json || self.signature.is_none()
+    fn can_be_cut(&self, _: Format) -> bool {
+        true
     }
 }

@@ -1,6 +1,6 @@
 //! The importances of all accounts.
 
-use super::{LongView, OpenList, Sheet, held_by};
+use super::{ListSize, LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
@@ -26,7 +26,9 @@ impl LongView for ImportanceList {
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
         if self.list.is_none() {
             self.left = view.account_count()?;
-            self.list = Some(OpenList::open_counted(sheet, &DataGap, self.left as usize));
+            // No length counts them in: the list is all there is.
+            let size = ListSize { count: self.left as usize, bytes: 0 };
+            self.list = Some(OpenList::open_sized(sheet, &DataGap, size));
         }
         let ImportanceList { after, left, list: Some(list) } = self else { return Ok(Taken::Done) };
         let mut is_interrupted = false;

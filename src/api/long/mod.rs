@@ -88,6 +88,15 @@ impl Sheet<'_> {
     }
 }
 
+/// How long a list is going to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListSize {
+    /// How many elements it has.
+    pub count: usize,
+    /// Bytes of all of them in the binary format, with the length before each.
+    pub bytes: usize,
+}
+
 /// A list whose elements are written one after another into the [`crate::codec::Sink::gap`] of a view. A view may have
 /// several such lists, which are written in the order in which they stand in the format.
 #[derive(Debug)]
@@ -106,19 +115,28 @@ impl OpenList {
         OpenList::open_as(sheet, view, false)
     }
 
-    /// The same for a list that ends its view and whose length is known: nothing is to be corrected later.
-    pub fn open_counted(sheet: &mut Sheet<'_>, view: &impl View, count: usize) -> OpenList {
-        let mut list = OpenList::open(sheet, view);
-        if let Some(gap) = list.gaps.pop_front() {
-            gap.fill(sheet.body, count, 0);
-        }
-        list
+    /// The same for the only list of a view, whose number of elements and their bytes in the binary format are known:
+    /// nothing is to be corrected later, so that what is written can be sent.
+    pub fn open_sized(sheet: &mut Sheet<'_>, view: &impl View, size: ListSize) -> OpenList {
+        OpenList::open(sheet, view).with_size(sheet, size)
     }
 
     /// Writes an element up to its first gap.
     pub fn open_element(&mut self, sheet: &mut Sheet<'_>, element: &impl View) -> OpenList {
         self.separate(sheet);
         OpenList::open_as(sheet, element, true)
+    }
+
+    /// The same for an element with one list whose size is known.
+    pub fn open_sized_element(&mut self, sheet: &mut Sheet<'_>, element: &impl View, size: ListSize) -> OpenList {
+        self.open_element(sheet, element).with_size(sheet, size)
+    }
+
+    fn with_size(mut self, sheet: &mut Sheet<'_>, ListSize { count, bytes }: ListSize) -> OpenList {
+        if let Some(gap) = self.gaps.pop_front() {
+            gap.fill(sheet.body, count, bytes);
+        }
+        self
     }
 
     fn open_as(sheet: &mut Sheet<'_>, view: &impl View, is_element: bool) -> OpenList {

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use super::scene::*;
 use crate::api::media::Format;
 use crate::api::unfinished::{MAX_PER_ADDRESS, MAX_UNFINISHED};
-use crate::api::{AccountWriter, Api, Budget, LongView, PIECE_BYTES, Sheet};
+use crate::api::{AccountWriter, Actions, Api, Budget, LongView, PIECE_BYTES, Sheet};
 use crate::codec::json::JsonSink;
 use crate::crypto::Signature;
-use crate::model::{Amount, Timestamp, Transaction};
+use crate::model::{Amount, Height, Timestamp, Transaction};
 use crate::net::http::Reply;
 use crate::net::machine::{Caller, ConnectionId, Taken};
+use crate::peer::wire::{AuthenticatedResponse, Challenge, List};
 
 /// Units of a step: fewer than the node gives, so that there are more steps.
 const STEP: u32 = 200;
@@ -155,6 +156,75 @@ fn a_block_that_leaves_the_chain_is_not_shown_half() {
     });
     assert!(steps == 30 && late.reply.close && late.reply.pieces);
     assert!(late.body.len() < whole.len() && whole.starts_with(&late.body));
+}
+
+/// A request for what follows the first block, with a challenge to be signed.
+fn after_the_first(entity: &str) -> String {
+    format!("{{\"entity\":{entity},\"challenge\":{{\"data\":\"{CHALLENGE}\"}}}}")
+}
+
+#[test]
+fn what_other_nodes_get_is_sent_as_it_is_stored_while_it_is_written() {
+    let scene = with_full_block(600);
+    scene.add_block(transfers(1300).split_off(600));
+    let blocks = [2, 3].map(|height| scene.with_view(|view| view.block(Height(height))).unwrap().unwrap());
+    let part = after_the_first("{\"height\":1,\"maxTransactions\":10000}");
+    let part = Sent::new("POST /chain/blocks-after").json(&part);
+    assert!(is_stepped(&part, &scene).steps > 5, "also in JSON");
+    let stepped = is_stepped(&part.with(&BINARY), &scene);
+    assert!(stepped.pieces > 2, "it is not held as a whole");
+    let signature = TestNode::default().sign_challenge(&Challenge([7; 64]));
+    let expected = AuthenticatedResponse { entity: List(blocks.to_vec()), signature };
+    assert!(stepped.body == Format::Binary.to_bytes(&expected));
+    let last = after_the_first("{\"height\":3}");
+    let stepped = is_stepped(&Sent::new("POST /block/at").json(&last).with(&BINARY), &scene);
+    assert!(stepped.pieces > 1);
+    let expected = AuthenticatedResponse { entity: blocks[1].clone(), signature };
+    assert!(stepped.body == Format::Binary.to_bytes(&expected));
+}
+
+#[test]
+fn another_node_never_gets_blocks_of_two_branches() {
+    let replace = |scene: &Scene| {
+        scene.remove_last_block();
+        scene.add_block(Vec::new());
+    };
+    let part = after_the_first("{\"height\":1,\"maxTransactions\":10000}");
+    let part = Sent::new("POST /chain/blocks-after").json(&part).with(&BINARY);
+    let (whole, scene) = (part.of(&with_full_block(3000)).body, with_full_block(3000));
+    // The last block is replaced before any of it is written, while it is written, and once a part of it is sent.
+    for (at, is_told) in [(1, true), (20, false)] {
+        let scene = with_full_block(3000);
+        let stepped = in_steps(&part, &scene, |step| {
+            if step == at {
+                replace(&scene);
+            }
+        });
+        if is_told {
+            let reply = Reply { body: stepped.body, ..stepped.reply };
+            assert_eq!(failure_in(&reply), (503, "the block was replaced while it was shown".to_owned()));
+        } else {
+            assert!(stepped.reply.close && stepped.body.len() < whole.len() && whole.starts_with(&stepped.body));
+        }
+    }
+    for _ in 0..300 {
+        scene.add_block(Vec::new());
+    }
+    let hashes = after_the_first("{\"height\":1}");
+    let hashes = Sent::new("POST /chain/hashes-from").json(&hashes).with(&BINARY);
+    assert!(is_stepped(&hashes, &scene).steps > 1);
+    let stepped = in_steps(&hashes, &scene, |step| {
+        if step == 1 {
+            // What has been written leaves the chain, and others take its place.
+            (0..250).for_each(|_| scene.remove_last_block());
+            scene.add_block(transfers(1));
+            for _ in 0..250 {
+                scene.add_block(Vec::new());
+            }
+        }
+    });
+    let reply = Reply { body: stepped.body, ..stepped.reply };
+    assert_eq!(reply.status, 503);
 }
 
 #[test]

@@ -21,6 +21,10 @@ pub struct Pending {
     pub silence: Duration,
     /// When it is given up if nothing comes before.
     pub due: Instant,
+    /// When it is given up if not enough comes before, counted once there is a connection.
+    pub slow_due: Option<Instant>,
+    /// Bytes that have come of what is enough.
+    pub recent_bytes: usize,
     pub is_idempotent: bool,
     /// It has met a connection that the server had closed, and waits for another.
     pub is_repeated: bool,
@@ -192,6 +196,8 @@ mod tests {
             deadline: Instant::now(),
             silence: Duration::ZERO,
             due: Instant::now(),
+            slow_due: None,
+            recent_bytes: 0,
             is_idempotent: true,
             is_repeated: false,
         }

@@ -19,6 +19,11 @@ pub struct FetchLimits {
     pub waiting: usize,
     /// Bytes of all answers in the making. If they exceed it, the request whose answer holds the most fails.
     pub held_bytes: usize,
+    /// An answer that brings fewer bytes than `least_bytes` within `least_time`, and has not ended, is given up: else a server
+    /// could keep a request waiting for all its time with a byte now and then.
+    pub least_bytes: usize,
+    /// See `least_bytes`.
+    pub least_time: Duration,
     /// How long it may take until a connection stands, for each address of a host.
     pub connect_time: Duration,
     /// A connection that has had no request for this long is closed. Shorter than the 30 s after which servers close
@@ -38,6 +43,8 @@ impl Default for FetchLimits {
             waiting_per_host: 32,
             waiting: 1024,
             held_bytes: 32 * 1024 * 1024,
+            least_bytes: 64 * 1024,
+            least_time: Duration::from_secs(20),
             connect_time: Duration::from_secs(5),
             idle_time: Duration::from_secs(25),
             queries: 32,

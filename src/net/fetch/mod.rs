@@ -118,6 +118,8 @@ pub enum FetchError {
     TimedOut(Duration),
     /// There was a connection, and nothing came for so long.
     Silent(Duration),
+    /// Too little came for so long.
+    TooSlow(Duration),
     /// The answer is not HTTP/1.1 or breaks its rules.
     NotHttp(&'static str),
     /// The answer is longer than it may be.
@@ -137,6 +139,7 @@ impl fmt::Display for FetchError {
             FetchError::Broken(error) => write!(f, "the connection broke: {error}"),
             FetchError::TimedOut(limit) => write!(f, "no complete answer within {} s", limit.as_secs()),
             FetchError::Silent(limit) => write!(f, "silence for {} s", limit.as_secs()),
+            FetchError::TooSlow(limit) => write!(f, "hardly anything for {} s", limit.as_secs()),
             FetchError::NotHttp(reason) => write!(f, "the answer is not proper HTTP: {reason}"),
             FetchError::TooLarge => f.write_str("the answer is too long"),
             FetchError::BadTarget => f.write_str("the target of the request cannot be sent"),

@@ -123,6 +123,8 @@ impl ConnectionPool {
             deadline,
             silence,
             due,
+            slow_due: None,
+            recent_bytes: 0,
             is_idempotent,
             is_repeated,
         });
@@ -191,15 +193,20 @@ impl ConnectionPool {
         {
             host.good_address = Some(address);
         }
-        self.wait_for_bytes(slot, now);
+        self.wait_for_bytes(slot, 0, now);
     }
 
-    /// Silence is counted from now on.
-    fn wait_for_bytes(&mut self, slot: usize, now: Instant) {
+    /// So many bytes have come; silence is counted from now on.
+    fn wait_for_bytes(&mut self, slot: usize, count: usize, now: Instant) {
         let pending = self.connections.get_mut(slot).and_then(|connection| connection.pending.as_mut());
         if let Some(pending) = pending {
             self.deadlines.remove(&(pending.due, pending.id));
-            pending.due = pending.deadline.min(now + pending.silence);
+            pending.recent_bytes += count;
+            if pending.slow_due.is_none() || pending.recent_bytes >= self.limits.least_bytes {
+                (pending.slow_due, pending.recent_bytes) = (Some(now + self.limits.least_time), 0);
+            }
+            let quiet_due = now + pending.silence;
+            pending.due = pending.deadline.min(quiet_due).min(pending.slow_due.unwrap_or(quiet_due));
             self.deadlines.insert((pending.due, pending.id));
         }
     }
@@ -220,7 +227,7 @@ impl ConnectionPool {
     /// A connection that stands and has a new request to send.
     pub fn next_assigned(&mut self, now: Instant) -> Option<usize> {
         let slot = self.assigned.pop_front()?;
-        self.wait_for_bytes(slot, now);
+        self.wait_for_bytes(slot, 0, now);
         Some(slot)
     }
 
@@ -256,7 +263,7 @@ impl ConnectionPool {
                     self.fail(hog, FetchError::Busy);
                 }
             }
-            Ok(None) => self.wait_for_bytes(slot, now),
+            Ok(None) => self.wait_for_bytes(slot, bytes.len(), now),
         }
     }
 
@@ -293,11 +300,7 @@ impl ConnectionPool {
         for _ in 0..DUE_PER_CALL {
             if let Some((_, id)) = self.deadlines.first().copied().filter(|(due, _)| *due <= now) {
                 if let Some(pending) = self.give_up(id) {
-                    let error = match pending.deadline <= now {
-                        true => FetchError::TimedOut(pending.time),
-                        false => FetchError::Silent(pending.silence),
-                    };
-                    self.done.push_back((id, Err(error)));
+                    self.done.push_back((id, Err(self.lateness(&pending, now))));
                 }
             } else if let Some((_, slot)) = self.attempts.first().copied().filter(|(due, _)| *due <= now) {
                 self.attempt_failed(slot, io::ErrorKind::TimedOut.into(), now);
@@ -308,6 +311,15 @@ impl ConnectionPool {
             } else {
                 return;
             }
+        }
+    }
+
+    /// Why a request that has become due is given up.
+    fn lateness(&self, pending: &Pending, now: Instant) -> FetchError {
+        match pending.slow_due {
+            _ if pending.deadline <= now => FetchError::TimedOut(pending.time),
+            Some(due) if due <= now => FetchError::TooSlow(self.limits.least_time),
+            _ => FetchError::Silent(pending.silence),
         }
     }
 
@@ -496,7 +508,8 @@ impl ConnectionPool {
             self.waiting += 1;
             self.deadlines.remove(&(pending.due, pending.id));
             self.deadlines.insert((pending.deadline, pending.id));
-            place.waiting.push_front(Pending { is_repeated: true, due: pending.deadline, ..pending });
+            let (due, slow_due) = (pending.deadline, None);
+            place.waiting.push_front(Pending { is_repeated: true, due, slow_due, recent_bytes: 0, ..pending });
         }
     }
 

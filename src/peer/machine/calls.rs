@@ -18,6 +18,7 @@ use std::time::Duration;
 use super::contacts::ContactId;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Timestamp};
+use crate::peer::catch_up::{AskId, Question};
 use crate::peer::outside::{CallId, MeetingId, Now, Outside};
 use crate::peer::wire::{Challenge, Endpoint, Outgoing};
 
@@ -65,6 +66,8 @@ pub enum Purpose {
     Experiences(Address),
     /// Compares the chain with that of a partner, or asks for its unconfirmed transactions.
     Synchronisation,
+    /// Fetches hashes or blocks of a chain that is far ahead.
+    Ahead(AskId, Question),
     /// Passes on blocks or transactions.
     Push,
 }

@@ -35,12 +35,7 @@ impl Peers {
     /// Asks partners for the heights of their chains.
     pub(super) fn check_height(&mut self, now: Now, outside: &mut impl Outside) {
         let partners = self.draw_partners(outside);
-        let mut asked = 0;
-        for partner in &partners {
-            let purpose = Purpose::Height(self.address_of(partner));
-            asked += usize::from(self.ask(partner, &Query::Height, purpose, outside));
-        }
-        self.heights = Round::new(asked);
+        self.heights = Round::new(self.ask_all(&partners, &Query::Height, Purpose::Height, outside));
         if self.heights.is_over() {
             self.compare_heights(&[], now, outside);
         }
@@ -84,10 +79,7 @@ impl Peers {
         }
         let id = InquiryId(self.inquiry.as_ref().map_or(1, |former| former.id.0 + 1));
         let partners = self.draw_partners(outside);
-        let mut asked = 0;
-        for partner in &partners {
-            asked += usize::from(self.ask(partner, &Query::Height, Purpose::LargestHeight, outside));
-        }
+        let asked = self.ask_all(&partners, &Query::Height, |_| Purpose::LargestHeight, outside);
         self.inquiry = Some(Inquiry { id, round: Round::new(asked) });
         self.calls.send(now, outside);
         if asked == 0 { Largest::Known(Height::NEMESIS) } else { Largest::Asked(id) }
@@ -114,12 +106,8 @@ impl Peers {
             .filter(|node| importance(node) >= LEAST_IMPORTANCE)
             .collect();
         let drawn = self.selector.some_of(|node| important.contains(node), most, &mut || outside.random());
-        let mut asked = 0;
-        for node in drawn {
-            let Some(info) = self.nodes.get(&node).map(|node| node.about.info.clone()) else { continue };
-            asked += usize::from(self.ask(&info, &Query::NetworkTime, Purpose::Time(node), outside));
-        }
-        self.times = Round::new(asked);
+        let nodes = self.infos(drawn);
+        self.times = Round::new(self.ask_all(&nodes, &Query::NetworkTime, Purpose::Time, outside));
         if self.times.is_over() {
             self.move_clock(&[], now, outside);
         }

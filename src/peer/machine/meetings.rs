@@ -109,8 +109,8 @@ impl Peers {
     }
 }
 
-/// The endpoint that a node says it has, at the address that it comes from.
-fn at_address(endpoint: &Endpoint, ip: IpAddr) -> Endpoint {
+/// The endpoint that a node says it has, at another address.
+pub(super) fn at_address(endpoint: &Endpoint, ip: IpAddr) -> Endpoint {
     let host = match ip {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),

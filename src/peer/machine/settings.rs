@@ -1,6 +1,7 @@
 //! What the operator decides on.
 
 use crate::codec::{Context, Format};
+use crate::model::Checkpoint;
 use crate::model::network::ChainParameters;
 use crate::peer::wire::{Endpoint, NodeInfo};
 
@@ -39,6 +40,8 @@ pub struct PeerSettings {
     pub ip_detection: IpDetection,
     /// Parameters of the chain, which bound answers.
     pub chain: ChainParameters,
+    /// A block that the operator vouches for.
+    pub checkpoint: Option<Checkpoint>,
     /// The network.
     pub context: Context,
     /// The operator's list, on which this node may be. What is beyond the limit of the table of nodes is left out.

@@ -3,9 +3,9 @@
 //!
 //! Only what a partner says is held against it, never that it cannot be reached.
 
-use super::Peers;
-use super::calls::{Ended, Proof, Purpose};
+use super::calls::{Ended, Purpose};
 use super::mishap::Mishap;
+use super::{Answered, Peers};
 use crate::model::Address;
 use crate::peer::attempt::{Asked, Attempt, Broken, Ending, Next, OwnChain};
 use crate::peer::outside::{Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict};
@@ -91,13 +91,11 @@ impl Peers {
         now: Now,
         outside: &mut impl Outside,
     ) -> Result<(), Mishap> {
-        let (Reply::Answer { body, .. }, Some(Proof { challenge, key: Some(key) })) = (&reply, &ended.proof) else {
-            return Err(Mishap::of(reply, self.settings.format, self.settings.context));
-        };
+        let Answered { body, challenge, key, .. } = self.answered(ended.proof, reply)?;
         let Stage::Comparing(attempt) = &mut synchronisation.stage else { return Ok(()) };
         let (format, context) = (self.settings.format, self.settings.context);
-        let asked = Asked { format, challenge, key, context };
-        let next = attempt.heard(body.clone(), asked, &Chain(outside), &self.settings.chain);
+        let asked = Asked { format, challenge: &challenge, key: &key, context };
+        let next = attempt.heard(body, asked, &Chain(outside), &self.settings.chain);
         if let Some(about) = self.nodes.about_mut(&synchronisation.address) {
             about.score = attempt.score().or(about.score);
         }
@@ -128,6 +126,7 @@ impl Peers {
                 let known = Query::Unconfirmed(ShortIds(outside.short_ids()));
                 self.go_on(Synchronisation { stage: Stage::Unconfirmed, ..synchronisation }, &known, now, outside);
             }
+            Ending::FarAhead(base, target) => self.begin_catching_up(address, base, target, now),
             Ending::Lower => self.end_task(Task::Synchronisation, true, now),
             Ending::TooFarBehind | Ending::Evil(_) => {
                 log::debug!("{} is of no use: {ending:?}", synchronisation.partner.endpoint);
@@ -149,13 +148,9 @@ impl Peers {
         now: Now,
         outside: &mut impl Outside,
     ) -> Result<(), Mishap> {
-        let (Reply::Answer { body, .. }, Some(Proof { challenge, key: Some(key) })) = (&reply, &ended.proof) else {
-            return Err(Mishap::of(reply, self.settings.format, self.settings.context));
-        };
-        check_answer(self.settings.format, body, self.settings.context, challenge, key)?;
-        if let Reply::Answer { body, .. } = reply {
-            outside.take_unconfirmed(body);
-        }
+        let Answered { body, challenge, key, .. } = self.answered(ended.proof, reply)?;
+        check_answer(self.settings.format, &body, self.settings.context, &challenge, &key)?;
+        outside.take_unconfirmed(body);
         self.end_task(Task::Synchronisation, true, now);
         Ok(())
     }
@@ -176,7 +171,7 @@ impl Peers {
 
     /// Does not wait for the usual rest before the next synchronisation, where one has just brought this node nearer to
     /// its aim.
-    pub fn synchronise_soon(&mut self, now: Now) {
+    pub(super) fn synchronise_soon(&mut self, now: Now) {
         if let Some(schedule) = self.phase.schedule_mut() {
             schedule.hasten(Task::Synchronisation, now.running);
         }

@@ -1,5 +1,6 @@
 //! Parts of the chain, and of the pool.
 
+use std::marker::PhantomData;
 use std::vec;
 
 use super::authentication::{AnswerError, Challenge, check_signer};
@@ -10,7 +11,7 @@ use crate::codec::wipe::Wiped;
 use crate::codec::{self, Context, Format, ReadError, Readable, Sink, Source, Writable};
 use crate::crypto::PublicKey;
 use crate::model::network::ChainParameters;
-use crate::model::{Block, Hash256, Height};
+use crate::model::{Block, Hash256, Height, Transaction};
 use crate::pool::ShortId;
 
 /// Blocks that every node wants at least.
@@ -163,18 +164,31 @@ impl Readable for ShortIds {
     }
 }
 
-/// Blocks that another node has sent, read one after another, so that many of them need not be read in one go.
-#[derive(Debug)]
-pub struct BlockList(Unread);
+/// What another node has sent, read one after another, so that much of it need not be read in one go.
+pub struct Listed<T> {
+    unread: Unread,
+    kind: PhantomData<T>,
+}
+
+/// Blocks.
+pub type BlockList = Listed<Block>;
+/// Unconfirmed transactions.
+pub type TransactionList = Listed<Transaction>;
+
+impl<T> std::fmt::Debug for Listed<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.unread.fmt(f)
+    }
+}
 
 enum Unread {
     /// The list in an answer.
     Binary {
         body: Vec<u8>,
-        /// Where the next block stands, and where the list ends.
+        /// Where the next element stands, and where the list ends.
         at: usize,
         end: usize,
-        /// Blocks that were not read yet.
+        /// Elements that were not read yet.
         left: usize,
     },
     /// JSON cannot be taken apart without being read as a whole.
@@ -184,13 +198,13 @@ enum Unread {
 impl std::fmt::Debug for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unread::Binary { at, end, left, .. } => write!(f, "{left} blocks in {} bytes", end - at),
-            Unread::Json(values) => write!(f, "{} blocks in JSON", values.len()),
+            Unread::Binary { at, end, left, .. } => write!(f, "{left} in {} bytes", end - at),
+            Unread::Json(values) => write!(f, "{} in JSON", values.len()),
         }
     }
 }
 
-impl BlockList {
+impl<T: Readable> Listed<T> {
     /// Takes the answer to a challenge by the node that has the expected key. The caller bounds the body
     /// ([`super::limits`]). It costs the verification of a signature.
     pub fn open(
@@ -199,22 +213,34 @@ impl BlockList {
         context: Context,
         challenge: &Challenge,
         expected: &PublicKey,
-    ) -> Result<BlockList, AnswerError> {
+    ) -> Result<Listed<T>, AnswerError> {
         match format {
             Format::Binary => {
                 check_signer(&mut BinarySource::new(&body, context), challenge, expected)?;
-                BlockList::of_binary(body, context)
+                Ok(Listed::of_binary(body, context)?)
             }
             Format::Json => {
                 let value = codec::parse(&body)?;
                 check_signer(&mut JsonSource::new(&value, context)?, challenge, expected)?;
-                BlockList::of_json(value)
+                Ok(Listed::of_json(value)?)
             }
         }
     }
 
-    fn of_binary(body: Vec<u8>, context: Context) -> Result<BlockList, AnswerError> {
-        /// How many blocks there are, and how many bytes are behind that number.
+    /// The same for an answer whose signature was checked.
+    pub fn of_checked(format: Format, body: Vec<u8>, context: Context) -> Result<Listed<T>, ReadError> {
+        match format {
+            Format::Binary => Listed::of_binary(body, context),
+            Format::Json => Listed::of_json(codec::parse(&body)?),
+        }
+    }
+
+    fn of(unread: Unread) -> Listed<T> {
+        Listed { unread, kind: PhantomData }
+    }
+
+    fn of_binary(body: Vec<u8>, context: Context) -> Result<Listed<T>, ReadError> {
+        /// How many elements there are, and how many bytes are behind that number.
         struct Begun(usize);
         impl Readable for Begun {
             fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
@@ -229,19 +255,19 @@ impl BlockList {
         let mut source = BinarySource::new(&body, context);
         let Begun(left) = source.need_object("entity", Begun::read)?;
         let end = body.len() - source.rest().len();
-        Ok(BlockList(Unread::Binary { at: 2 * NUMBER, end, left, body }))
+        Ok(Listed::of(Unread::Binary { at: 2 * NUMBER, end, left, body }))
     }
 
-    fn of_json(mut value: Wiped<Value>) -> Result<BlockList, AnswerError> {
-        let Some(Value::Array(blocks)) = member(&mut value, "entity").and_then(|entity| member(entity, "data")) else {
-            return Err(ReadError::Missing("data").into());
+    fn of_json(mut value: Wiped<Value>) -> Result<Listed<T>, ReadError> {
+        let Some(Value::Array(values)) = member(&mut value, "entity").and_then(|entity| member(entity, "data")) else {
+            return Err(ReadError::Missing("data"));
         };
-        Ok(BlockList(Unread::Json(std::mem::take(blocks).into_iter())))
+        Ok(Listed::of(Unread::Json(std::mem::take(values).into_iter())))
     }
 
-    /// Blocks that were not read yet, by what the other node says: there may be fewer.
+    /// Elements that were not read yet, by what the other node says: there may be fewer.
     pub fn left(&self) -> usize {
-        match &self.0 {
+        match &self.unread {
             Unread::Binary { left, .. } => *left,
             Unread::Json(values) => values.len(),
         }
@@ -249,30 +275,30 @@ impl BlockList {
 
     /// Bytes of memory that it holds until it is dropped, roughly.
     pub fn held_bytes(&self) -> usize {
-        match &self.0 {
+        match &self.unread {
             Unread::Binary { body, .. } => body.len(),
             Unread::Json(values) => values.len() * size_of::<Value>(),
         }
     }
 
-    /// The next block; `None` behind the last one. After a failure nothing more comes.
-    pub fn next(&mut self, context: Context) -> Option<Result<Block, ReadError>> {
-        let read = match &mut self.0 {
+    /// The next element; `None` behind the last one. After a failure nothing more comes.
+    pub fn next(&mut self, context: Context) -> Option<Result<T, ReadError>> {
+        let read = match &mut self.unread {
             Unread::Json(values) => {
                 let value = values.next()?;
-                JsonSource::new(&value, context).and_then(|mut source| Block::read(&mut source))
+                JsonSource::new(&value, context).and_then(|mut source| T::read(&mut source))
             }
             Unread::Binary { left: 0, .. } => return None,
             Unread::Binary { body, at, end, left } => {
                 *left -= 1;
                 let mut source = BinarySource::new(body.get(*at..*end).unwrap_or_default(), context);
-                let block = source.need_object("data", Block::read);
+                let element = source.need_object("data", T::read);
                 *at = *end - source.rest().len();
-                block
+                element
             }
         };
         if read.is_err() {
-            self.0 = Unread::Json(Vec::new().into_iter());
+            self.unread = Unread::Json(Vec::new().into_iter());
         }
         Some(read)
     }

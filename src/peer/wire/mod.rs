@@ -7,7 +7,8 @@
 //! | [`Challenge`], [`AuthenticatedRequest`], [`AuthenticatedResponse`] | answers that prove who gives them |
 //! | [`SecureEntity`] | a block or a transaction that a node passes on in its own name |
 //! | [`ChainRequest`], [`HashChain`], [`BlockList`], [`Score`] | parts of the chain |
-//! | [`ShortIds`] | the transactions that a node has |
+//! | [`Listed`] | long answers, read one element after another |
+//! | [`ShortIds`], [`TransactionList`] | the transactions that a node has |
 //! | [`Experience`], [`NodeExperiences`] | what a node thinks of others |
 //! | [`CommunicationTimeStamps`] | its clock |
 //! | [`ErrorBody`] | why a request failed |
@@ -31,7 +32,7 @@ pub use authentication::{
     AnswerError, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge, check_answer, read_answer,
     read_introduction,
 };
-pub use chain::{BlockList, ChainRequest, HashChain, PartLimits, Score, ShortIds};
+pub use chain::{BlockList, ChainRequest, HashChain, Listed, PartLimits, Score, ShortIds, TransactionList};
 pub use endpoint::{BadEndpoint, DEFAULT_PORT, Endpoint};
 pub use error_body::ErrorBody;
 pub use experiences::{Experience, ExperienceEntry, ExperiencePair, NodeExperiences, SignOfLife};

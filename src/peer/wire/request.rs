@@ -47,7 +47,7 @@ pub enum Query {
     BlocksAfter(ChainRequest),
     /// The block at a height: a [`Block`]; status 404 if there is none.
     BlockAt(Height),
-    /// Its unconfirmed transactions but these: a [`List`] of [`Transaction`]s.
+    /// Its unconfirmed transactions but these: a [`super::TransactionList`].
     Unconfirmed(ShortIds),
 }
 
@@ -90,9 +90,8 @@ impl Query {
             Query::Experiences => limits::NODE_EXPERIENCES,
             Query::Height | Query::Score | Query::NetworkTime => limits::NUMBERS,
             Query::BlockAt(Height::NEMESIS) => limits::NEMESIS,
-            // It is the nemesis block of a node that has nothing else.
-            Query::LastBlock => limits::block(chain).max(limits::NEMESIS),
-            Query::BlockAt(_) => limits::block(chain),
+            // A node that has only the nemesis block has no score for which it would be asked.
+            Query::LastBlock | Query::BlockAt(_) => limits::block(chain),
             Query::HashesFrom(_) => limits::hashes(chain),
             Query::BlocksAfter(request) => {
                 let part = request.limits(chain);

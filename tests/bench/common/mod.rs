@@ -78,8 +78,13 @@ impl Node {
 
     /// `nisd run` with the settings of a private network, on a store in `folder`.
     pub fn private(binary: &str, folder: &Path, config: &Path) -> Node {
+        Node::private_with(binary, folder, config, &[])
+    }
+
+    /// The same with further arguments.
+    pub fn private_with(binary: &str, folder: &Path, config: &Path, arguments: &[String]) -> Node {
         let mut command = Command::new(binary);
-        command.arg("run").arg("--config").arg(config).arg("--data").arg(folder.join("store"));
+        command.arg("run").arg("--config").arg(config).arg("--data").arg(folder.join("store")).args(arguments);
         Node::start(&mut command, folder)
     }
 

@@ -468,3 +468,42 @@ fn silence_ends_a_request_sooner_than_its_time_and_is_counted_from_the_last_byte
     bench.closed();
     bench.assert_empty();
 }
+
+#[test]
+fn an_answer_that_hardly_comes_is_given_up_and_a_slow_one_is_not() {
+    let mut bench = Bench::new(FetchLimits { least_bytes: 100, ..FetchLimits::default() });
+    let patient = Fetch { time: seconds(180), ..fetch("a") };
+    bench.start(patient.clone());
+    let slot = bench.connect()[0];
+    bench.pool.received(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", bench.now);
+    for _ in 0..10 {
+        // Too little at a time, but enough in the time.
+        bench.pool.received(slot, &[0; 60], bench.now);
+        bench.pass(seconds(9));
+    }
+    assert!(bench.done().is_empty());
+    // From here on a byte every second; what came last counts for a while.
+    let mut waited = 0;
+    while bench.done().is_empty() {
+        bench.pool.received(slot, b"a", bench.now);
+        bench.pass(seconds(1));
+        waited += 1;
+    }
+    assert!((1..=20).contains(&waited), "{waited} s");
+    bench.closed();
+    // One that is repeated on another connection has all the time again.
+    bench.start(patient);
+    let slot = bench.connect()[0];
+    bench.pool.received(slot, b"HTTP/1.1 200 OK\r\n", bench.now);
+    let mut waited = 1;
+    bench.pass(seconds(1));
+    while waited < 20 {
+        assert!(bench.done().is_empty());
+        bench.pool.received(slot, b"A", bench.now);
+        bench.pass(seconds(1));
+        waited += 1;
+    }
+    assert_eq!(bench.done(), [(2, "TooSlow".to_owned())]);
+    bench.closed();
+    bench.assert_empty();
+}

@@ -1,0 +1,142 @@
+//! How long a new node takes to fetch a chain from others, and how long to import it.
+//!
+//! `cargo bench --bench first_synchronisation` alternates (a) `nisd import` of a chain and (b) `nisd run` on an empty
+//! folder with one node of this machine to fetch it from, and (c) with three. Times of (b) and (c) are told from the
+//! start of the program, which meets the others first, and from the moment at which it has begun to catch up. The chain is
+//! `all-forks`; NISD_CHAIN names a folder that the bench `chains` has filled, NISD_STOP_AT a last height.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Client, Node};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
+const ROUNDS: usize = 3;
+/// How often the new node is asked for its height.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The chain that is fetched, and a store that holds it.
+struct Chain {
+    config: PathBuf,
+    blocks: PathBuf,
+    last: u64,
+    folder: tempfile::TempDir,
+}
+
+impl Chain {
+    fn open() -> Chain {
+        let folder = common::folder();
+        let stop = std::env::var("NISD_STOP_AT").ok().and_then(|text| text.parse().ok());
+        match std::env::var_os("NISD_CHAIN").map(PathBuf::from) {
+            Some(chain) => {
+                let last = stop.expect("NISD_STOP_AT");
+                Chain { config: chain.join("network.properties"), blocks: chain.join("blocks.bin"), last, folder }
+            }
+            None => {
+                let (config, blocks) = (common::all_forks("config.json"), common::all_forks("blocks.bin.gz"));
+                Chain { config, blocks, last: stop.unwrap_or(common::TIP), folder }
+            }
+        }
+    }
+
+    /// `nisd import` into a new store; seconds, and the most memory of its own in MiB.
+    fn import(&self, store: &Path) -> (f64, f64) {
+        let _ = fs::remove_dir_all(store);
+        let mut command = Command::new(BINARY);
+        command.args(["import", "--stop-at", &self.last.to_string(), "--config"]).arg(&self.config);
+        command.arg("--data").arg(store).arg(&self.blocks).stderr(Stdio::null());
+        let begun = Instant::now();
+        let mut child = command.spawn().expect("nisd starts");
+        let mut most: f64 = 0.0;
+        while child.try_wait().expect("its end").is_none() {
+            most = most.max(common::memory_of(child.id()).anon);
+            std::thread::sleep(LOOK_EVERY);
+        }
+        (begun.elapsed().as_secs_f64(), most / 1024.0)
+    }
+
+    /// `nisd run` on a store, knowing other nodes.
+    fn run(&self, folder: &Path, peers: &[Node]) -> Node {
+        let peers = peers.iter().flat_map(|peer| ["--peer".to_owned(), peer.http.to_string()]);
+        let alone = ["nis.ipDetectionMode=Disabled", "nem.host=127.0.0.1", "nis.shouldAutoHarvestOnBoot=false"];
+        let settings = alone.iter().flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()]);
+        let arguments: Vec<String> = peers.chain(settings).collect();
+        Node::private_with(BINARY, folder, &self.config, &arguments)
+    }
+
+    /// Nodes that have the chain.
+    fn others(&self, count: usize) -> Vec<Node> {
+        let folders = (0..count).map(|number| self.folder.path().join(format!("other {number}")));
+        let run = |folder: PathBuf| {
+            fs::create_dir_all(folder.join("store")).expect("a folder");
+            let [from, to] = [self.folder.path(), &folder].map(|folder| folder.join("store").join("data.mdb"));
+            if !to.exists() {
+                fs::copy(from, to).expect("a copy of the store");
+            }
+            let node = self.run(&folder, &[]);
+            node.first_answer();
+            node
+        };
+        folders.map(run).collect()
+    }
+}
+
+/// What a first synchronisation took: seconds from the start of the program, seconds from when it had begun to catch up,
+/// and the most memory of its own in MiB.
+struct Took {
+    all: f64,
+    catching_up: f64,
+    most: f64,
+}
+
+fn synchronise(chain: &Chain, count: usize) -> Took {
+    let others = chain.others(count);
+    let folder = common::folder();
+    let begun = Instant::now();
+    let node = chain.run(folder.path(), &others);
+    let mut client: Client = node.first_answer();
+    let (mut most, mut catches_up) = (0.0_f64, None);
+    loop {
+        if catches_up.is_none() && node.log().contains("the node catches up") {
+            catches_up = Some(Instant::now());
+        }
+        most = most.max(node.memory().anon);
+        if client.height() >= chain.last {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(3_600), "it does not end: {}", node.log());
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let catching_up = catches_up.map_or(f64::NAN, |begun| begun.elapsed().as_secs_f64());
+    Took { all: begun.elapsed().as_secs_f64(), catching_up, most: most / 1024.0 }
+}
+
+fn main() {
+    println!("{}", common::machine());
+    let chain = Chain::open();
+    println!("{}, up to height {}", chain.blocks.display(), chain.last);
+    let store = chain.folder.path().join("store");
+    let mut ratios = [Vec::new(), Vec::new()];
+    for round in 1..=ROUNDS {
+        let (import, most) = chain.import(&store);
+        println!("round {round}: import {import:.2} s, {most:.1} MiB");
+        for (count, ratios) in [1, 3].into_iter().zip(&mut ratios) {
+            let took = synchronise(&chain, count);
+            println!(
+                "  from {count}: {:.2} s, of which {:.2} s to catch up, {:.1} MiB; ratios {:.2} and {:.2}",
+                took.all,
+                took.catching_up,
+                took.most,
+                took.all / import,
+                took.catching_up / import
+            );
+            ratios.push(took.catching_up / import);
+        }
+    }
+    let [one, three] = ratios.map(|mut ratios| common::median(&mut ratios));
+    println!("median of the time to catch up by that of the import: {one:.2} from one node, {three:.2} from three");
+}

@@ -1,0 +1,271 @@
+//! How fast a node gives its chain to others, and how long its clients wait meanwhile.
+//!
+//! `cargo bench --bench serving` makes a chain whose blocks are such that an answer has 400 of them with 10,000
+//! transactions, and has a node take it in. 50 nodes at addresses of their own ask for blocks, or hashes, one request after
+//! the other, while 200 queries a second come on a fixed schedule: a time is counted from when its query was due. Then the
+//! same 50 ask and read nothing of the answers, which shows what the node holds for them. SERVING_CHAIN names a folder with
+//! the `network.properties` and `blocks.bin` of another chain, SERVING_SECONDS how long each part lasts.
+
+#[path = "common/mod.rs"]
+mod bench;
+#[path = "chains/mod.rs"]
+#[allow(dead_code)] // only the chain is wanted
+mod generator;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bench::data as common;
+use bench::{Client, Node, scatter};
+use common::from_environment;
+use generator::{Files, Plan};
+use nisd::codec::{Context, Format};
+use nisd::config;
+use nisd::crypto::PublicKey;
+use nisd::model::{Block, Height, Network};
+use nisd::net::fetch::ResponseReader;
+use nisd::peer::wire::{
+    AuthenticatedRequest, ChainRequest, Challenge, HashChain, List, NodeInfo, read_answer, read_introduction,
+};
+use socket2::{Domain, Socket, Type};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
+const PEERS: u64 = 50;
+const PER_SECOND: u64 = 200;
+const CONNECTIONS: u64 = 10;
+const PATHS: [&str; 6] = ["/chain/height", "/chain/last-block", "/heartbeat", "/status", "/node/info", "/chain/score"];
+/// Bytes of an answer that are read; none is longer.
+const ANSWER_LIMIT: usize = 64 << 20;
+const CHALLENGE: Challenge = Challenge([7; 64]);
+
+/// The node that is asked.
+struct Served {
+    node: Node,
+    network: Network,
+    key: PublicKey,
+    height: u64,
+}
+
+/// What a part of the chain is asked for by.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Blocks,
+    Hashes,
+}
+
+fn main() {
+    println!("{}", bench::machine());
+    let folder = bench::folder();
+    let served = serve(folder.path());
+    let seconds = Duration::from_secs(from_environment("SERVING_SECONDS").unwrap_or(10));
+    println!("chain of {} blocks; at rest:        {}", served.height, served.node.memory());
+    show_answers(&served);
+    println!("nobody asks: {}", queries(&served, seconds, || {}));
+    for what in [What::Blocks, What::Hashes] {
+        measure(&served, what, seconds);
+    }
+    stalled(&served, seconds.min(Duration::from_secs(5)));
+}
+
+/// Has a node take in the chain.
+fn serve(folder: &Path) -> Served {
+    let files = match std::env::var_os("SERVING_CHAIN").map(PathBuf::from) {
+        Some(chain) => Files { config: chain.join("network.properties"), blocks: chain.join("blocks.bin") },
+        None => {
+            let (blocks, transactions, target_time) = (1_300, 25, Some(60));
+            let plan = Plan {
+                blocks,
+                transactions,
+                accounts: 2_000,
+                seed: 1,
+                stake: false,
+                plain: false,
+                target_time,
+                gzip: false,
+            };
+            generator::generate(&plan, &folder.join("chain"), |_| {}).expect("a chain").0
+        }
+    };
+    let settings = config::load(Some(&files.config), Vec::new(), Some(folder)).expect("settings");
+    let node = Node::with(BINARY, folder, &files.config, &files.blocks);
+    let mut client = node.first_answer();
+    let mut height = 0;
+    while height != client.height() {
+        height = client.height();
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    let network = settings.network;
+    let body = ask(&mut connect(node.http, 0), &request("/node/info", &Format::Binary.to_bytes(&CHALLENGE)));
+    let info: NodeInfo = read_introduction(Format::Binary, &body, Context::of(&network), &CHALLENGE)
+        .expect("the node introduces itself");
+    Served { node, network, key: info.identity.key, height }
+}
+
+/// What the largest answers are, and that they are signed.
+fn show_answers(served: &Served) {
+    let mut stream = connect(served.node.http, 0);
+    let context = Context::of(&served.network);
+    let body = ask(&mut stream, &served.request(What::Blocks, 0));
+    let List(blocks): List<Block> =
+        read_answer(Format::Binary, &body, context, &CHALLENGE, &served.key).expect("signed blocks");
+    let transactions: usize = blocks.iter().map(|block| block.transactions.len()).sum();
+    println!("blocks: {} with {transactions} transactions in {} bytes", blocks.len(), body.len());
+    let body = ask(&mut stream, &served.request(What::Hashes, 0));
+    let HashChain(hashes) =
+        read_answer(Format::Binary, &body, context, &CHALLENGE, &served.key).expect("signed hashes");
+    println!("hashes: {} in {} bytes", hashes.len(), body.len());
+}
+
+impl Served {
+    /// A request for a part of the chain somewhere below its end.
+    fn request(&self, what: What, number: u64) -> Vec<u8> {
+        let chain = &self.network.chain;
+        let last = self.height.saturating_sub(chain.max_blocks_per_sync() + 1).max(1);
+        let height = Height(2 + scatter(number) % last);
+        let challenge = CHALLENGE;
+        match what {
+            What::Blocks => {
+                let entity = ChainRequest::new(height, 10, i32::MAX, chain);
+                request("/chain/blocks-after", &Format::Binary.to_bytes(&AuthenticatedRequest { entity, challenge }))
+            }
+            What::Hashes => {
+                let body = Format::Binary.to_bytes(&AuthenticatedRequest { entity: height, challenge });
+                request("/chain/hashes-from", &body)
+            }
+        }
+    }
+}
+
+fn request(path: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nAccept: application/binary\r\nContent-Type: application/binary\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// A connection from an address of its own, so that no limit of one caller is that of all.
+fn connect(to: SocketAddr, peer: u64) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let from = SocketAddr::from((Ipv4Addr::new(127, 50, 0, 1 + peer as u8), 0));
+    socket.bind(&from.into()).expect("an address of this machine");
+    socket.connect(&to.into()).expect("a connection");
+    let stream: TcpStream = socket.into();
+    stream.set_read_timeout(Some(bench::PATIENCE)).expect("a time limit");
+    stream
+}
+
+/// Asks, and reads the whole answer.
+fn ask(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
+    stream.write_all(request).expect("the node reads");
+    let (mut reader, mut buffer) = (ResponseReader::new(ANSWER_LIMIT), vec![0; 64 << 10]);
+    loop {
+        let count = stream.read(&mut buffer).expect("an answer");
+        assert!(count > 0, "the answer is cut");
+        if let Some(complete) = reader.receive(&buffer[..count]).expect("HTTP") {
+            assert_eq!(complete.response.status, 200, "{:?}", String::from_utf8_lossy(&complete.response.body));
+            return complete.response.body;
+        }
+    }
+}
+
+/// All peers ask for so long.
+fn measure(served: &Served, what: What, time: Duration) {
+    let (bytes, answers, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let (begun, cpu) = (Instant::now(), served.node.cpu_seconds());
+    let mut peak = served.node.memory();
+    let mut waited = String::new();
+    std::thread::scope(|scope| {
+        for peer in 0..PEERS {
+            let (bytes, answers, is_over) = (&bytes, &answers, &is_over);
+            scope.spawn(move || {
+                let mut stream = connect(served.node.http, peer);
+                let mut number = peer << 32;
+                while !is_over.load(Ordering::Relaxed) {
+                    number += 1;
+                    let body = ask(&mut stream, &served.request(what, number));
+                    bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+                    answers.fetch_add(1, Ordering::Relaxed);
+                    if matches!(what, What::Hashes) {
+                        // A peer that asks more often than NIS1 allows would be refused.
+                        std::thread::sleep(Duration::from_millis(25));
+                    }
+                }
+            });
+        }
+        waited = queries(served, time, || {
+            let now = served.node.memory();
+            if now.anon > peak.anon {
+                peak = now;
+            }
+        });
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let seconds = begun.elapsed().as_secs_f64();
+    let answers = answers.into_inner() as f64 / seconds;
+    let megabytes = bytes.into_inner() as f64 / 1e6 / seconds;
+    let each = served.network.chain.max_blocks_per_sync() as f64;
+    println!(
+        "{PEERS} ask for {what:?}: {megabytes:.0} MB/s, {answers:.0} answers/s, at most {:.0} blocks or hashes/s, {:.2} \
+         processors\n    {waited}\n    {peak}",
+        answers * each,
+        (served.node.cpu_seconds() - cpu) / seconds
+    );
+}
+
+/// All peers ask for blocks and read nothing.
+fn stalled(served: &Served, time: Duration) {
+    let before = served.node.memory();
+    let streams: Vec<TcpStream> = (0..PEERS)
+        .map(|peer| {
+            let mut stream = connect(served.node.http, peer);
+            (0..4).for_each(|number| stream.write_all(&served.request(What::Blocks, number)).expect("the node reads"));
+            stream
+        })
+        .collect();
+    let mut peak = before;
+    let waited = queries(served, time, || {
+        let now = served.node.memory();
+        if now.anon > peak.anon {
+            peak = now;
+        }
+    });
+    drop(streams);
+    let mib = (peak.anon - before.anon) / 1024.0;
+    println!("{PEERS} ask for blocks and read nothing: {mib:+.1} MiB own\n    {waited}\n    {peak}");
+}
+
+/// Asks for so long what clients ask, on a fixed schedule; what they waited. Looks at something all the time.
+fn queries(served: &Served, time: Duration, mut look: impl FnMut()) -> String {
+    let begun = Instant::now();
+    let mut times: Vec<f64> = std::thread::scope(|scope| {
+        let client = |first: u64| {
+            let mut client = Client::connect(served.node.http).expect("a connection");
+            move || {
+                let mut times = Vec::new();
+                for number in (first..).step_by(CONNECTIONS as usize) {
+                    let due = begun + Duration::from_micros(1_000_000 / PER_SECOND * number);
+                    if due > begun + time {
+                        return times;
+                    }
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    let (status, _) = client.get(PATHS[number as usize % PATHS.len()]).expect("an answer");
+                    assert_eq!(status, 200);
+                    times.push(due.elapsed().as_secs_f64());
+                }
+                times
+            }
+        };
+        let clients: Vec<_> = (0..CONNECTIONS).map(|first| scope.spawn(client(first))).collect();
+        while begun.elapsed() < time {
+            look();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
+    });
+    format!("{} queries: {}", times.len(), bench::in_millis(&mut times))
+}

@@ -1,0 +1,195 @@
+//! This node in the place of a recorded one that answers: the machine itself, with function calls where a running one has
+//! sockets. Nobody answers its own requests, except where a recorded node did.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use nisd::chain::{ChainPart, Intake, IntakeOptions, IntakeProgress, PartProgress};
+use nisd::codec::Form;
+use nisd::codec::block_file::BlockFile;
+use nisd::config::Settings;
+use nisd::model::{Block, Height, Timestamp};
+use nisd::net::SharedPool;
+use nisd::net::fetch::{Answer, Fetch, FetchError, FetchId};
+use nisd::net::http::{Gzip, Reply, RequestReader};
+use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
+use nisd::node::{HTTP, Node, Start};
+use nisd::store::Store;
+
+use crate::common::http::Response;
+
+/// Units of work in a turn.
+const BUDGET: u32 = 500;
+/// Largest body of a recorded request.
+const BODY_LIMIT: usize = 1 << 20;
+/// How long a request may be parked.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Time that goes by while something is waited for.
+const STEP: Duration = Duration::from_millis(10);
+
+/// What a node brings about.
+#[derive(Default)]
+struct World {
+    wake_at: Option<Duration>,
+    resumed: BTreeSet<ConnectionId>,
+    fetches: VecDeque<(FetchId, Fetch)>,
+    fetched: u64,
+}
+
+impl Effects for World {
+    fn send(&mut self, _: ConnectionId, _: Message<'_>) -> Result<(), Dropped> {
+        Err(Dropped)
+    }
+
+    fn backlog(&self, _: ConnectionId) -> usize {
+        0
+    }
+
+    fn close(&mut self, _: ConnectionId, _: u16, _: &str) {}
+
+    fn resume(&mut self, connection: ConnectionId) {
+        self.resumed.insert(connection);
+    }
+
+    fn charge(&mut self, _: ConnectionId, _: u32) {}
+
+    fn fetch(&mut self, fetch: Fetch) -> FetchId {
+        self.fetched += 1;
+        let id = FetchId(self.fetched);
+        self.fetches.push_back((id, fetch));
+        id
+    }
+
+    fn cancel(&mut self, fetch: FetchId) {
+        self.fetches.retain(|(id, _)| *id != fetch);
+    }
+
+    fn wake_at(&mut self, running: Duration) {
+        self.wake_at = Some(self.wake_at.map_or(running, |at| at.min(running)));
+    }
+}
+
+/// What another node answers, if it does.
+pub type Answers<'a> = &'a mut dyn FnMut(&Fetch, Duration) -> Option<nisd::net::fetch::Response>;
+
+/// A node on a store.
+pub struct AnsweringNode<'s> {
+    machine: Node<'s>,
+    world: World,
+    store: &'s Store,
+    settings: &'s Settings,
+    /// Unix time at the beginning of the recording, in milliseconds.
+    began: i64,
+    now: Duration,
+    connections: u64,
+}
+
+impl<'s> AnsweringNode<'s> {
+    /// Starts it at a moment of the recording.
+    pub fn start(store: &'s Store, settings: &'s Settings, began: i64, now: Duration) -> AnsweringNode<'s> {
+        let moment = Moment { unix_millis: began + now.as_millis() as i64, running: now };
+        let (local, shared) = (settings.local.clone(), SharedPool::default());
+        let start = Start { now: moment, seed: &[1; 32], local, shared, import: None, known: Vec::new() };
+        let machine = Node::new(store, settings, start).expect("a node");
+        AnsweringNode { machine, world: World::default(), store, settings, began, now, connections: 0 }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { unix_millis: self.began + self.now.as_millis() as i64, running: self.now }
+    }
+
+    /// Lets time go by until a moment of the recording.
+    pub fn run_to(&mut self, time: Duration, answers: Answers<'_>) {
+        self.work(answers);
+        while self.now < time {
+            let next = self.world.wake_at.unwrap_or(time).max(self.now + Duration::from_millis(1));
+            self.now = next.min(time);
+            self.work(answers);
+        }
+    }
+
+    /// Does what is due.
+    fn work(&mut self, answers: Answers<'_>) {
+        loop {
+            self.world.wake_at = None;
+            let now = self.moment();
+            self.machine.handle(Event::Turn { budget: BUDGET, took: Duration::ZERO }, now, &mut self.world);
+            while let Some((fetch, request)) = self.world.fetches.pop_front() {
+                let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+                let result = match answers(&request, self.now) {
+                    Some(response) => Ok(Answer { from, response }),
+                    None => Err(FetchError::Unreachable(io::ErrorKind::ConnectionRefused.into())),
+                };
+                self.machine.handle(Event::Fetched { fetch, result }, now, &mut self.world);
+            }
+            if self.world.wake_at.is_none_or(|at| at > self.now) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a request from 127.0.0.1, and waits for the answer.
+    pub fn request(&mut self, bytes: &[u8], answers: Answers<'_>) -> Response {
+        self.connections += 1;
+        let connection = ConnectionId(self.connections);
+        let caller = Caller { listener: HTTP, address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_forwarded: false };
+        let mut reader = RequestReader::new(BODY_LIMIT);
+        reader.receive(bytes);
+        let (mut reply, mut is_resumed, mut body) = (Reply::new(), false, Vec::new());
+        let until = self.now + PATIENCE;
+        loop {
+            let request = reader.next_request().expect("a request").expect("a whole one");
+            let exchange =
+                Exchange { connection, caller, request: &request, reply: &mut reply, is_resumed, is_refused: false };
+            let taken = self.machine.handle(Event::Request(exchange), self.moment(), &mut self.world);
+            if reply.pieces {
+                body.append(&mut reply.body);
+            }
+            if taken == Taken::Done {
+                body.append(&mut reply.body);
+                reply.pieces = false;
+                reply.body = body;
+                let mut written = Vec::new();
+                reply.write(&request, &mut Gzip::default(), &mut written);
+                self.work(answers);
+                return Response::parse(&written).expect("a response");
+            }
+            is_resumed = true;
+            reader.put_back();
+            while matches!(taken, Taken::Parked | Taken::Held) && !self.world.resumed.remove(&connection) {
+                assert!(self.now < until, "a parked request is resumed");
+                self.run_to(self.now + STEP, answers);
+            }
+        }
+    }
+
+    /// Puts blocks onto its chain, if that is better with them, as if it had pulled them; it starts anew with them.
+    pub fn pull(self, blocks: &[Block]) -> AnsweringNode<'s> {
+        let AnsweringNode { store, settings, began, now, .. } = self;
+        let time = Timestamp::from_unix_millis(began + now.as_millis() as i64);
+        drop(self.machine);
+        let common = Height(blocks[0].height.0 - 1);
+        let part = ChainPart::new(store, &settings.network, common, blocks.to_vec()).expect("a part");
+        let mut part = Box::new(part);
+        while let PartProgress::Working(next) = part.step(time).expect("a store that works") {
+            part = next;
+        }
+        AnsweringNode::start(store, settings, began, now)
+    }
+}
+
+/// Puts the nemesis block into a store, and blocks above it.
+pub fn take_in(store: &Store, settings: &Settings, nemesis: &[u8], blocks: &[Block]) {
+    let mut file = Vec::new();
+    for block in blocks {
+        let bytes = block.to_bytes(Form::Verifiable);
+        file.extend((bytes.len() as u32).to_le_bytes());
+        file.extend(bytes);
+    }
+    let options = IntakeOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
+    let files = vec![BlockFile::new(file.as_slice()).expect("blocks")];
+    let mut intake = Intake::new(store, &settings.network, nemesis.to_vec(), files, options).expect("an intake");
+    while intake.step(Timestamp(i32::MAX - 100)).expect("valid blocks") != IntakeProgress::Done {}
+}

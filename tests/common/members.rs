@@ -1,0 +1,271 @@
+//! Nodes of one private network as processes, which know each other by the same list of peers.
+#![allow(dead_code)] // not every test uses everything
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nisd::codec::Form;
+use nisd::model::{Amount, Transaction};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::daemon::{Node, nisd, run};
+use crate::common::http_client::{Answer, Client};
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
+
+/// Nothing is waited for longer than this, unless somebody says how long.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+/// How often a node is asked for what is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What a caller is answered who asks too often.
+const TOO_MANY_REQUESTS: u16 = 429;
+/// The accounts that pay have keys from this number on; below are the nodes.
+const FIRST_PAYER: u64 = 100;
+/// Whole units that each of them has.
+const PAYER_OWNS: u64 = 10_000;
+
+/// Waits until there is something to be seen.
+#[track_caller]
+pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_longer_for(what, PATIENCE, look)
+}
+
+/// The same with a patience of one's own.
+#[track_caller]
+pub fn wait_longer_for<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < patience, "{what} does not come");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// A transaction as it is announced.
+pub fn announcement(transaction: &Transaction) -> String {
+    let signature = transaction.signature.expect("a signature").to_string();
+    json!({"data": hex::encode(transaction.to_bytes(Form::NonVerifiable)), "signature": signature}).to_string()
+}
+
+/// The loopback address that ends in this number, with a port that is free there.
+pub fn loopback(number: u8) -> SocketAddr {
+    let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, number));
+    TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).expect("a port")
+}
+
+/// Where a node is to be.
+pub struct Place {
+    /// What other nodes reach it by.
+    pub http: SocketAddr,
+    /// On what it listens; nothing for that address alone.
+    pub bind: Option<&'static str>,
+    /// What this test reaches it by.
+    pub seen_at: IpAddr,
+    /// Words to start a program there.
+    pub before: Vec<String>,
+}
+
+impl Place {
+    /// An address of this machine.
+    pub fn on_loopback(number: u8) -> Place {
+        let http = loopback(number);
+        Place { http, bind: None, seen_at: http.ip(), before: Vec::new() }
+    }
+}
+
+/// A node of the network, in a folder of its own. It has the key of its number, from 1, and harvests.
+pub struct Member {
+    place: Place,
+    folder: TempDir,
+    config: PathBuf,
+    node: Option<Node>,
+}
+
+/// Nodes that make blocks in shares of equal size: together one every `1 / haste` minutes to begin with, later every ten
+/// seconds, if they need not be faster.
+pub fn network(places: Vec<Place>, haste: u64, payers: u64) -> Vec<Member> {
+    let reserved = payers * PAYER_OWNS;
+    let share = (TOTAL - reserved) / places.len() as u64;
+    let rest = TOTAL - reserved - share * places.len() as u64;
+    let nodes = (1..=places.len() as u64).map(|number| (number, if number == 1 { share + rest } else { share }));
+    let payers = (0..payers).map(|number| (FIRST_PAYER + number, PAYER_OWNS));
+    let funded = nodes.chain(payers).map(|(number, owns)| (address(&key_pair(number)), Amount::whole(owns)));
+    let genesis = Genesis::new(now(), &funded.collect::<Vec<_>>());
+    let peers = peers_file(&places);
+    let total = (TOTAL * haste).to_string();
+    let member = |(number, place)| Member::lay_out(number, place, &genesis, &total, &peers);
+    (1..).zip(places).map(member).collect()
+}
+
+/// Number of the key of an account that pays.
+pub fn payer(number: u64) -> u64 {
+    FIRST_PAYER + number
+}
+
+/// The list that all of them have.
+fn peers_file(places: &[Place]) -> String {
+    let peer = |(number, place): (u64, &Place)| {
+        let (host, port) = (place.http.ip().to_string(), place.http.port());
+        json!({
+            "endpoint": {"protocol": "http", "host": host, "port": port},
+            "identity": {"name": name(number), "public-key": key_pair(number).public().to_string()},
+        })
+    };
+    json!({"knownPeers": (1..).zip(places).map(peer).collect::<Vec<_>>()}).to_string()
+}
+
+fn name(number: u64) -> String {
+    format!("node {number}")
+}
+
+impl Member {
+    fn lay_out(number: u64, place: Place, genesis: &Genesis, total: &str, peers: &str) -> Member {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (host, port) = (place.http.ip().to_string(), place.http.port().to_string());
+        let settings = [
+            ("nem.network.totalAmount", total),
+            ("nis.blockChainFeatures", "PROOF_OF_STAKE|WB_IMMEDIATE_VESTING"),
+            ("nis.blockGenerationTargetTime", "10"),
+            ("nis.bootKey", &private_key(number).printed()),
+            ("nis.bootName", &name(number)),
+            ("nis.ipDetectionMode", "Disabled"),
+            ("nem.host", &host),
+            ("nem.httpPort", &port),
+        ];
+        let config = genesis.write(folder.path(), &settings);
+        std::fs::write(folder.path().join("peers-config_synthetic.json"), peers).expect("room");
+        Member { place, folder, config, node: None }
+    }
+
+    /// Starts it, and waits until it listens.
+    pub fn start(&mut self) {
+        let own = self.place.http.ip().to_string();
+        let bind = self.place.bind.unwrap_or(&own);
+        let mut command = nisd(["run", "--websocket-port", "0", "--bind", bind]);
+        command.arg("--config").arg(&self.config).arg("--data").arg(self.store());
+        self.node = Some(Node::of(behind(&self.place.before, command)));
+    }
+
+    /// Ends it without a warning.
+    pub fn kill(&mut self) {
+        self.node().process.kill();
+        self.node = None;
+    }
+
+    /// Tells it to end.
+    pub fn stop(&mut self) {
+        let process = self.node.take().expect("a running node").process;
+        process.signal("TERM");
+        let ended = process.ended_within(PATIENCE).expect_success();
+        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    }
+
+    fn node(&mut self) -> &mut Node {
+        self.node.as_mut().expect("a running node")
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    /// Its websocket interface, as this test reaches it.
+    pub fn websocket(&self) -> SocketAddr {
+        let node = self.node.as_ref().expect("a running node");
+        SocketAddr::new(self.place.seen_at, node.websocket.port())
+    }
+
+    /// What it answers, once it does not hold that it is asked too often.
+    #[track_caller]
+    fn ask(&self, ask: impl Fn(&mut Client) -> Answer) -> Answer {
+        let address = SocketAddr::new(self.place.seen_at, self.place.http.port());
+        let answer = || Some(ask(&mut Client::connect(address))).filter(|answer| answer.status != TOO_MANY_REQUESTS);
+        wait_for("an answer", answer)
+    }
+
+    /// The height of its chain.
+    pub fn height(&self) -> u64 {
+        self.ask(|client| client.get("/chain/height")).json()["height"].as_u64().expect("a height")
+    }
+
+    /// The block at a height, if it is there.
+    pub fn block_if_any(&self, height: u64) -> Option<Value> {
+        let answer = self.ask(|client| client.block(height));
+        (answer.status == 200).then(|| answer.json())
+    }
+
+    /// The block at a height, once it is there.
+    #[track_caller]
+    pub fn block(&self, height: u64) -> Value {
+        wait_for("a block", || self.block_if_any(height))
+    }
+
+    /// Announces a transaction, which it must take.
+    #[track_caller]
+    pub fn announce(&self, transaction: &Transaction) {
+        let body = announcement(transaction);
+        let answer = self.ask(|client| client.post("/transaction/announce", &body)).json();
+        assert_eq!(answer["message"], "SUCCESS", "{answer}");
+    }
+
+    /// Whether a transaction is in its chain.
+    pub fn has_confirmed(&self, transaction: &Transaction) -> bool {
+        let path = format!("/transaction/get?hash={}", transaction.hash());
+        self.ask(|client| client.get(&path)).status == 200
+    }
+
+    /// Memory of its process in KiB: all that is resident, and what of it is its own.
+    pub fn memory(&self) -> [u64; 2] {
+        let id = self.node.as_ref().expect("a running node").process.id();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a running process");
+        let of = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).expect("a line");
+            line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+        };
+        [of("VmRSS:"), of("RssAnon:")]
+    }
+}
+
+/// What the nodes have that a node works with, in order: a text of their entities, by its JSON pointer.
+pub fn active(at: SocketAddr, what: &str) -> Vec<String> {
+    let nodes = Client::connect(at).get("/node/peer-list/all").json();
+    let active = nodes["active"].as_array().into_iter().flatten();
+    let mut texts: Vec<_> = active.filter_map(|node| Some(node.pointer(what)?.as_str()?.to_owned())).collect();
+    texts.sort();
+    texts
+}
+
+/// A command that is started by another one, which becomes it.
+pub fn behind(before: &[String], command: Command) -> Command {
+    let [first, rest @ ..] = before else { return command };
+    let mut outer = Command::new(first);
+    outer.args(rest).arg(command.get_program()).args(command.get_args());
+    outer.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    outer
+}
+
+/// Ends all nodes, and checks that what they have in common is the same to the last bit: takes back the blocks that only
+/// some have got, and compares the digests of the states. The height and the digest.
+pub fn stop_and_compare(members: &mut [Member]) -> (u64, String) {
+    members.iter_mut().for_each(Member::stop);
+    let digest = |member: &Member| -> (u64, String) {
+        let text = run(["digest".as_ref(), "--data".as_ref(), member.store().as_os_str()]).expect_success().text();
+        let (height, digest) = text.trim().split_once(' ').expect("a height and a digest");
+        (height.parse().expect("a height"), digest.to_owned())
+    };
+    let common = members.iter().map(|member| digest(member).0).min().expect("a node");
+    for member in members.iter().filter(|member| digest(member).0 > common) {
+        roll_back(&member.store(), common);
+    }
+    let digests: Vec<_> = members.iter().map(digest).collect();
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+    digests.into_iter().next().expect("a node")
+}
+
+fn roll_back(store: &Path, to: u64) {
+    let to = to.to_string();
+    run(["rollback".as_ref(), "--data".as_ref(), store.as_os_str(), "--to".as_ref(), to.as_ref()]).expect_success();
+}

@@ -1,0 +1,103 @@
+//! A network for a test alone, in which every node is a machine of its own, and which can be cut in two.
+
+#![allow(dead_code)] // not every test uses everything
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+
+use crate::common::loudly;
+use crate::members::Place;
+
+/// Set where the test runs inside.
+const INSIDE: &str = "NISD_IN_NAMESPACES";
+/// What gives a program its own users, network and mounts, in which it may do everything, and nothing outside.
+const UNSHARE: [&str; 5] = ["unshare", "--user", "--map-root-user", "--net", "--mount"];
+/// The port of all nodes.
+const PORT: u16 = 7890;
+
+/// Whether the test of this name is inside; if not, it has been run there, or this machine does not allow it, which is
+/// said aloud.
+pub fn is_inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let [program, options @ ..] = UNSHARE;
+    let unshare = || {
+        let mut command = Command::new(program);
+        command.args(options).args(["sh", "-c"]).stdin(Stdio::null());
+        command
+    };
+    // Names of networks are files there.
+    let mount = "mount -t tmpfs none /run && ip netns add probe";
+    let probed = unshare().arg(mount).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !probed.is_ok_and(|status| status.success()) {
+        loudly(&format!("SKIPPED: {test}: this machine allows no network of its own to a test"));
+        return false;
+    }
+    let myself = std::env::current_exe().expect("the program of the test");
+    let mut again = unshare();
+    again.arg(format!("{mount} && exec \"$0\" \"$@\"")).arg(myself).args(["--exact", test, "--nocapture"]);
+    assert!(again.env(INSIDE, "1").status().expect("it starts").success(), "it failed inside");
+    false
+}
+
+/// The wires between the nodes, which are all on one side of the network, `east`, unless it is cut. The test reaches
+/// each of them by another wire, which is never cut.
+pub struct Wires {
+    nodes: u8,
+}
+
+impl Wires {
+    /// Lays them to so many nodes.
+    pub fn lay(nodes: u8) -> Wires {
+        ip("link set lo up");
+        for bridge in ["east", "west", "desk"] {
+            ip(&format!("link add name {bridge} type bridge"));
+            ip(&format!("link set {bridge} up"));
+        }
+        ip(&format!("addr add {}/24 dev desk", desk(254)));
+        for node in 1..=nodes {
+            ip(&format!("netns add n{node}"));
+            ip(&format!("-n n{node} link set lo up"));
+            let ends = [("wire", "east", format!("10.0.0.{node}")), ("desk", "desk", desk(node).to_string())];
+            for (kind, bridge, address) in ends {
+                ip(&format!("link add name {kind}{node} type veth peer name {kind} netns n{node}"));
+                ip(&format!("link set {kind}{node} master {bridge} up"));
+                ip(&format!("-n n{node} addr add {address}/24 dev {kind}"));
+                ip(&format!("-n n{node} link set {kind} up"));
+            }
+        }
+        Wires { nodes }
+    }
+
+    /// Where the nodes are.
+    pub fn places(&self) -> Vec<Place> {
+        let place = |node| Place {
+            http: SocketAddr::new(Ipv4Addr::new(10, 0, 0, node).into(), PORT),
+            bind: Some("0.0.0.0"),
+            seen_at: desk(node),
+            before: ["ip", "netns", "exec", &format!("n{node}")].map(str::to_owned).to_vec(),
+        };
+        (1..=self.nodes).map(place).collect()
+    }
+
+    /// Cuts the network between the first nodes, so many, and the others: what is sent across is lost.
+    pub fn cut(&self, first: u8) {
+        (first + 1..=self.nodes).for_each(|node| ip(&format!("link set wire{node} master west")));
+    }
+
+    /// Joins it again.
+    pub fn heal(&self) {
+        (1..=self.nodes).for_each(|node| ip(&format!("link set wire{node} master east")));
+    }
+}
+
+/// The address by which the test reaches a node.
+fn desk(node: u8) -> IpAddr {
+    Ipv4Addr::new(10, 1, 0, node).into()
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().expect("there is ip");
+    assert!(status.success(), "ip {arguments}");
+}

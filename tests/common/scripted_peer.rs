@@ -1,0 +1,311 @@
+//! A node of the network that is a script: it introduces itself and signs as any node does, repeats what an honest node
+//! says, and misbehaves in one way.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use nisd::codec::{Context, Format, Readable, Writable};
+use nisd::crypto::KeyPair;
+use nisd::peer::wire::{CHALLENGE_BYTES, Challenge, Endpoint, Identity, MetaData, NodeExperiences, NodeInfo};
+
+use crate::common::private_network::{NETWORK, address, key_pair};
+
+/// Bytes of the head and the body of a request that are read.
+const REQUEST_LIMIT: usize = 8 << 20;
+/// Nothing is waited for longer, so that no thread outlives its test for long.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// Bytes that are sent at a time where there is no end.
+const FLOOD: usize = 64 << 10;
+
+/// A request.
+pub struct Asked {
+    pub path: String,
+    pub body: Vec<u8>,
+}
+
+impl Asked {
+    /// What is to be signed: it is the end of every request that has one.
+    pub fn challenge(&self) -> Option<Challenge> {
+        self.body.last_chunk::<CHALLENGE_BYTES>().copied().map(Challenge)
+    }
+
+    /// The height that is asked from, of requests that have one.
+    pub fn height(&self) -> u64 {
+        let bytes = self.body.get(4..12).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(1, u64::from_le_bytes)
+    }
+}
+
+/// What follows the last byte of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// The connection is kept.
+    Stay,
+    /// It ends.
+    Close,
+    /// It breaks.
+    Reset,
+    /// Nothing comes any more.
+    Silence,
+    /// The same bytes again and again, as fast as they are taken.
+    Flood(u8),
+    /// A byte every second.
+    Drip(u8),
+}
+
+/// What is answered.
+pub enum Says {
+    /// What the honest node says.
+    Truth,
+    /// This, signed as it should be.
+    Entity(Vec<u8>),
+    /// This, without a signature.
+    Body(Vec<u8>),
+    /// These bytes of a connection.
+    Raw(Vec<u8>, Then),
+}
+
+impl Says {
+    /// Something that can be written, signed as it should be.
+    pub fn entity(entity: &impl Writable) -> Says {
+        Says::Entity(Format::Binary.to_bytes(entity))
+    }
+}
+
+/// A node that tells the truth, and is asked what to say.
+#[derive(Clone, Copy)]
+pub struct Honest(pub SocketAddr);
+
+impl Honest {
+    /// The entity that it answers a request with.
+    pub fn entity(&self, asked: &Asked) -> io::Result<Vec<u8>> {
+        let body = self.post(&asked.path, &asked.body)?;
+        let length = body.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+        body.get(4..4 + length).map(<[u8]>::to_vec).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The entity that it answers a path with, read; `before` stands before the challenge.
+    pub fn says<T: Readable>(&self, path: &str, before: &[u8]) -> T {
+        let challenge = Format::Binary.to_bytes(&Challenge([1; CHALLENGE_BYTES]));
+        let body = match before {
+            [] => challenge,
+            _ => [before, &(challenge.len() as u32).to_le_bytes(), &challenge].concat(),
+        };
+        let entity = self.entity(&Asked { path: path.to_owned(), body }).expect("the honest node answers");
+        read(&entity)
+    }
+
+    fn post(&self, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(self.0)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.0\r\nHost: a\r\nAccept: application/binary\r\n\
+             Content-Type: application/binary\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(&[head.as_bytes(), body].concat())?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let end = answer.windows(4).position(|end| end == b"\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
+        answer.starts_with(b"HTTP/1.1 200").then(|| answer.split_off(end + 4)).ok_or(io::ErrorKind::Other.into())
+    }
+}
+
+/// The script: what is answered to what.
+pub type Script = dyn Fn(&Asked, &Honest) -> Says + Send + Sync;
+
+struct Part {
+    keys: KeyPair,
+    honest: Honest,
+    script: Box<Script>,
+    endpoint: SocketAddr,
+    asked: Mutex<Vec<String>>,
+    connections: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+/// A scripted node, which ends with the value.
+pub struct ScriptedPeer(Arc<Part>);
+
+impl ScriptedPeer {
+    /// Listens on an address of this machine.
+    pub fn start(
+        keys: KeyPair,
+        address: Ipv4Addr,
+        honest: Honest,
+        script: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+    ) -> ScriptedPeer {
+        let listener = TcpListener::bind((address, 0)).expect("a port");
+        let part = Arc::new(Part {
+            keys,
+            honest,
+            script: Box::new(script),
+            endpoint: listener.local_addr().expect("an address"),
+            asked: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+        });
+        let served = part.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let part = served.clone();
+                if part.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                part.connections.fetch_add(1, Ordering::Relaxed);
+                // A client that goes away is none of the script's business.
+                thread::spawn(move || drop(part.serve(stream)));
+            }
+        });
+        ScriptedPeer(part)
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> SocketAddr {
+        self.0.endpoint
+    }
+
+    /// What it says of itself.
+    pub fn info(&self) -> NodeInfo {
+        self.0.info()
+    }
+
+    /// How often a path was asked.
+    pub fn count(&self, path: &str) -> usize {
+        self.0.asked.lock().expect("no thread panics").iter().filter(|asked| *asked == path).count()
+    }
+
+    /// How many connections were made to it.
+    pub fn connections(&self) -> usize {
+        self.0.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ScriptedPeer {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+        drop(TcpStream::connect(self.0.endpoint));
+    }
+}
+
+/// What a node of the network says of itself.
+pub fn info(keys: &KeyPair, endpoint: SocketAddr) -> NodeInfo {
+    NodeInfo {
+        identity: Identity { key: keys.public(), name: Some("a script".to_owned()) },
+        endpoint: Endpoint::http(endpoint.ip().to_string(), endpoint.port()),
+        meta_data: MetaData {
+            version: "0.6.102".parse().expect("a version"),
+            network_id: MetaData::network_id_of(NETWORK),
+            ..MetaData::default()
+        },
+    }
+}
+
+impl Part {
+    fn info(&self) -> NodeInfo {
+        info(&self.keys, self.endpoint)
+    }
+
+    fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut received = Vec::new();
+        while let Some(asked) = read_request(&mut stream, &mut received)? {
+            self.asked.lock().expect("no thread panics").push(asked.path.clone());
+            let (bytes, then) = match (self.script)(&asked, &self.honest) {
+                Says::Raw(bytes, then) => (bytes, then),
+                Says::Body(body) => (answer(&body), Then::Stay),
+                Says::Entity(entity) => (answer(&self.signed(&asked, &entity)), Then::Stay),
+                Says::Truth => (answer(&self.truth(&asked)?), Then::Stay),
+            };
+            stream.write_all(&bytes)?;
+            if then != Then::Stay {
+                return self.end(stream, then);
+            }
+        }
+        Ok(())
+    }
+
+    /// What an honest node would say in its place.
+    fn truth(&self, asked: &Asked) -> io::Result<Vec<u8>> {
+        Ok(match asked.path.as_str() {
+            "/node/info" => self.signed(asked, &Format::Binary.to_bytes(&self.info())),
+            "/node/experiences" => {
+                let own = NodeExperiences { node: self.info(), experiences: Vec::new() };
+                self.signed(asked, &Format::Binary.to_bytes(&own))
+            }
+            "/node/cysm" => asked.body.clone(),
+            "/node/sign-of-life" | "/push/block" | "/push/transactions" => Vec::new(),
+            _ => self.signed(asked, &self.honest.entity(asked)?),
+        })
+    }
+
+    fn signed(&self, asked: &Asked, entity: &[u8]) -> Vec<u8> {
+        let challenge = asked.challenge().unwrap_or(Challenge([0; CHALLENGE_BYTES]));
+        signed(entity, &challenge, &self.keys)
+    }
+
+    fn end(&self, mut stream: TcpStream, then: Then) -> io::Result<()> {
+        match then {
+            Then::Stay | Then::Close => Ok(()),
+            Then::Reset => socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)),
+            Then::Silence => stream.read_to_end(&mut Vec::new()).map(drop),
+            Then::Flood(byte) => self.go_on(&mut stream, &[byte; FLOOD], Duration::ZERO),
+            Then::Drip(byte) => self.go_on(&mut stream, &[byte], Duration::from_secs(1)),
+        }
+    }
+
+    fn go_on(&self, stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> io::Result<()> {
+        while !self.is_over.load(Ordering::Relaxed) {
+            stream.write_all(bytes)?;
+            thread::sleep(pause);
+        }
+        Ok(())
+    }
+}
+
+/// An entity with the proof of a key over a challenge.
+pub fn signed(entity: &[u8], challenge: &Challenge, keys: &KeyPair) -> Vec<u8> {
+    let signature = challenge.sign(keys).0;
+    [&(entity.len() as u32).to_le_bytes(), entity, &(signature.len() as u32).to_le_bytes(), &signature].concat()
+}
+
+/// Reads what an honest node has said.
+pub fn read<T: Readable>(entity: &[u8]) -> T {
+    let context = Context { network: NETWORK, nemesis_signer: address(&key_pair(0)), trusted: false };
+    Format::Binary.read(entity, context).expect("an honest node can be understood")
+}
+
+/// An answer of status 200.
+pub fn answer(body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/binary\r\nContent-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+/// The next request; none if the client has gone.
+fn read_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<Asked>> {
+    loop {
+        if let Some(end) = received.windows(4).position(|end| end == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&received[..end]).into_owned();
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse::<usize>().ok());
+            let whole = end + 4 + length.unwrap_or(0);
+            if received.len() >= whole {
+                let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+                let body = received[end + 4..whole].to_vec();
+                received.drain(..whole);
+                return Ok(Some(Asked { path, body }));
+            }
+        }
+        let mut chunk = [0; 16 << 10];
+        let count = stream.read(&mut chunk)?;
+        if count == 0 || received.len() > REQUEST_LIMIT {
+            return Ok(None);
+        }
+        received.extend_from_slice(&chunk[..count]);
+    }
+}

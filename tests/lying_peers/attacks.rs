@@ -1,0 +1,84 @@
+//! What a liar does, and what becomes of it.
+
+use std::sync::Arc;
+
+use crate::Scene;
+use crate::scripted_peer::{Asked, Honest, Says, Script};
+
+/// MiB of its own memory that a node may take while it is attacked.
+const MEMORY: f64 = 24.0;
+
+/// What the node thinks of a liar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Becomes {
+    /// It has a failure among its experiences.
+    Blamed,
+    /// It has lied, and nothing is held against it: this happens to honest nodes too.
+    Unblamed,
+    /// It is in this state.
+    InState(&'static str),
+}
+
+/// An attack.
+pub struct Attack {
+    pub name: &'static str,
+    pub script: Arc<Script>,
+    /// Where it lies.
+    pub path: &'static str,
+    pub becomes: Becomes,
+    /// MiB of its own memory that the node may take.
+    pub memory: f64,
+    /// Further nodes that do the same, so that it is rather one of them that is drawn than the honest one.
+    pub fellows: u64,
+    /// What it does of its own accord; what is wrong with what comes of it.
+    pub act: Option<fn(&Scene) -> Vec<String>>,
+    /// What else has to be so in the end; what is wrong.
+    pub at_last: fn(&Scene) -> Vec<String>,
+}
+
+impl Attack {
+    /// One that answers a path as a lie says and all others by the script around it.
+    pub fn new(
+        name: &'static str,
+        becomes: Becomes,
+        path: &'static str,
+        around: fn(&Asked, &Honest) -> Says,
+        lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+    ) -> Attack {
+        let script = move |asked: &Asked, honest: &Honest| {
+            if asked.path == path { lie(asked, honest) } else { around(asked, honest) }
+        };
+        let script = Arc::new(script);
+        Attack { name, script, path, becomes, memory: MEMORY, fellows: 0, act: None, at_last: |_| Vec::new() }
+    }
+
+    pub fn with_memory(self, memory: f64) -> Attack {
+        Attack { memory, ..self }
+    }
+
+    pub fn with_fellows(self, fellows: u64) -> Attack {
+        Attack { fellows, ..self }
+    }
+
+    pub fn acting(self, act: fn(&Scene) -> Vec<String>) -> Attack {
+        Attack { act: Some(act), ..self }
+    }
+
+    pub fn checked(self, at_last: fn(&Scene) -> Vec<String>) -> Attack {
+        Attack { at_last, ..self }
+    }
+}
+
+/// The script of one that says what the honest node says.
+pub fn truth(_: &Asked, _: &Honest) -> Says {
+    Says::Truth
+}
+
+/// All attacks; those that take longest come first.
+pub fn all() -> Vec<Attack> {
+    let mut all = crate::transport::attacks();
+    all.extend(crate::floods::attacks());
+    all.extend(crate::gossip::attacks());
+    all.extend(crate::chain::attacks());
+    all
+}

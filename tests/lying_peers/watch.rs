@@ -1,0 +1,80 @@
+//! A client that asks a node all the time, and a look at its memory.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::common::http_client::Client;
+
+/// Time between two queries.
+const EVERY: Duration = Duration::from_millis(10);
+const QUERIES: [&str; 4] = ["/chain/height", "/node/info", "/chain/last-block", "/status"];
+
+/// What a client has seen.
+pub struct Seen {
+    pub queries: usize,
+    /// Seconds, of the slowest query but one of a hundred, and of the slowest.
+    pub p99: f64,
+    pub slowest: f64,
+    /// MiB of its own that the process took at most beyond what it began with.
+    pub memory: f64,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Seen { queries, p99, slowest, memory } = self;
+        let [p99, slowest] = [p99, slowest].map(|seconds| seconds * 1e3);
+        write!(f, "{memory:+6.1} MiB; {queries:5} queries, p99 {p99:5.1} ms, max {slowest:6.1} ms")
+    }
+}
+
+/// A client at work.
+pub struct Watch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+}
+
+impl Watch {
+    /// Begins to ask.
+    pub fn begin(http: SocketAddr, process: u32) -> Watch {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        Watch { is_over, thread: thread::spawn(move || watch(http, process, &ends)) }
+    }
+
+    /// Ends, with what was seen.
+    pub fn end(self) -> Seen {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().expect("every query is answered")
+    }
+}
+
+fn watch(http: SocketAddr, process: u32, is_over: &AtomicBool) -> Seen {
+    let mut client = Client::connect(http);
+    assert_eq!(client.get(QUERIES[0]).status, 200);
+    let (before, mut most, mut times) = (own_memory(process), 0_f64, Vec::new());
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let asked = Instant::now();
+        assert_eq!(client.get(QUERIES[number % QUERIES.len()]).status, 200);
+        times.push(asked.elapsed().as_secs_f64());
+        most = most.max(own_memory(process) - before);
+        thread::sleep(EVERY.saturating_sub(asked.elapsed()));
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |share: usize| times.get(times.len() * share / 100).or(times.last()).copied().unwrap_or(f64::INFINITY);
+    Seen { queries: times.len(), p99: at(99), slowest: at(100), memory: most }
+}
+
+/// MiB of memory that a process has to itself.
+fn own_memory(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kib.expect("the process is there") / 1024.0
+}

@@ -1,0 +1,149 @@
+//! A recording, and the chains that its nodes had.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use nisd::codec::{Context, Readable};
+use nisd::config::{Override, Settings, load};
+use nisd::model::units::EPOCH_UNIX_MILLIS;
+use nisd::model::{Block, Hash256};
+use nisd::peer::wire::{AuthenticatedResponse, CommunicationTimeStamps, List, SecureEntity};
+use nisd::store::{ChainIdentity, Options, Store};
+use zeroize::Zeroizing;
+
+use crate::answering_node::take_in;
+use crate::peer_recording::{Call, Recording, read};
+
+/// The recordings of one network; those with faulty blocks last.
+const NETWORKS: [&[&str]; 2] = [&["bootstrap"], &["steady", "fork", "join", "misbehave"]];
+/// The second from which on a fake client asks the node under test, which has its chain by then.
+const FAULTS_BEGIN: f64 = 127.8;
+/// The second at which the new node has the whole chain.
+const COMPLETE: f64 = 58.0;
+/// A recording, and the blocks of its network.
+pub struct Source {
+    pub name: &'static str,
+    folder: PathBuf,
+    pub recording: Recording,
+    /// All but the nemesis block, by hash.
+    blocks: BTreeMap<Hash256, Block>,
+}
+
+impl Source {
+    /// Reads it, and all others of its network.
+    pub fn read(folder: &Path, name: &'static str) -> Source {
+        let mut blocks = BTreeMap::new();
+        let network = NETWORKS.iter().find(|network| network.contains(&name)).expect("a recording");
+        for name in *network {
+            let recording = read(folder, name);
+            let all = recording.calls.iter().flat_map(|call| blocks_of(call, Context::of(&recording.network)));
+            for block in all.filter(|block| block.height.0 > 1) {
+                blocks.entry(block.hash()).or_insert(block);
+            }
+        }
+        Source { name, folder: folder.to_owned(), recording: read(folder, name), blocks }
+    }
+
+    /// In which its bodies are read.
+    pub fn context(&self) -> Context {
+        Context::of(&self.recording.network)
+    }
+
+    /// The folder with what its nodes were set up with.
+    fn configs(&self) -> PathBuf {
+        self.folder.join(format!("{}-config", self.name))
+    }
+
+    /// The blocks up to one, without the nemesis block.
+    fn chain(&self, tip: Hash256) -> Vec<Block> {
+        let mut chain = Vec::new();
+        let mut next = self.blocks.get(&tip);
+        while let Some(block) = next {
+            chain.push(block.clone());
+            next = self.blocks.get(&parent(block));
+        }
+        chain.reverse();
+        assert!(chain.first().is_none_or(|block| block.height.0 == 2), "the chain of {} is not known", self.name);
+        chain
+    }
+
+    /// The chain that a node begins with, and from which second on it is known.
+    pub fn beginning(&self, node: &str) -> (Vec<Block>, f64) {
+        let mut pushed = self.recording.calls.iter().filter(|call| call.path == "/push/block");
+        match (self.name, node) {
+            ("bootstrap", node) => {
+                let tip = self.blocks.values().max_by_key(|block| block.height).expect("a block");
+                (self.chain(tip.hash()), if node == "C" { COMPLETE } else { 0.0 })
+            }
+            ("misbehave", _) => {
+                // Begins with its own last block.
+                let first = pushed.find(|call| call.to == node).expect("a push");
+                let tip = blocks_of(first, self.context()).pop().expect("a block");
+                (self.chain(tip.hash()), FAULTS_BEGIN)
+            }
+            _ => {
+                let first = pushed.find(|call| call.from == node || call.to == node);
+                let block = first.and_then(|call| blocks_of(call, self.context()).pop());
+                (block.map_or(Vec::new(), |block| self.chain(parent(&block))), 0.0)
+            }
+        }
+    }
+
+    /// Builds a chain in a folder.
+    pub fn take_in(&self, blocks: &[Block], folder: &Path, settings: &Settings) {
+        let store = Store::open(folder, &ChainIdentity::of(&settings.network), Options::default()).expect("a store");
+        let nemesis = std::fs::read(self.configs().join("nemesis.bin")).expect("the nemesis block");
+        take_in(&store, settings, &nemesis, blocks);
+    }
+
+    /// Unix time at its beginning, in milliseconds: by the clocks of its nodes, rounded to their seconds.
+    pub fn began(&self) -> i64 {
+        let asked =
+            |call: &&Call| call.path == "/time-sync/network-time" && call.status == Some(200) && call.method == "POST";
+        let call = self.recording.calls.iter().find(asked).expect("somebody has asked for the time");
+        let read = call.response_format().read(&call.response, self.context());
+        let answer: AuthenticatedResponse<CommunicationTimeStamps> = read.expect("a time");
+        EPOCH_UNIX_MILLIS + answer.entity.receive - (call.at * 1_000.0) as i64
+    }
+
+    /// The settings of a node, so that it makes no blocks, asks nobody for its address and leaves its clock alone.
+    pub fn settings(&self, node: &str) -> Settings {
+        let changed = [
+            ("nis.shouldAutoHarvestOnBoot", "false"),
+            ("nis.ipDetectionMode", "Disabled"),
+            ("nis.useNetworkTime", "false"),
+        ];
+        let flag = |(key, value): (&str, &str)| {
+            let value = Zeroizing::new(value.to_owned());
+            Override { key: key.to_owned(), value, flag: "--set" }
+        };
+        let flags = changed.map(flag).to_vec();
+        load(Some(&self.configs().join(node).join("config-user.properties")), flags, Some(Path::new("/")))
+            .expect("settings")
+    }
+}
+
+/// The hash of the block before.
+fn parent(block: &Block) -> Hash256 {
+    Hash256(block.previous_hash.0.as_slice().try_into().expect("a whole hash"))
+}
+
+/// The blocks in a call that are understood.
+pub fn blocks_of(call: &Call, context: Context) -> Vec<Block> {
+    fn read<T: Readable>(call: &Call, context: Context) -> Option<T> {
+        let format = call.response_format();
+        let answered = || format.read::<AuthenticatedResponse<T>>(&call.response, context).ok();
+        if call.method == "POST" { answered().map(|answer| answer.entity) } else { None }
+    }
+    match call.path.as_str() {
+        "/push/block" => {
+            let pushed = call.request_format().read::<SecureEntity<Block>>(&call.request, context);
+            pushed.into_iter().map(|pushed| pushed.entity).collect()
+        }
+        "/chain/last-block" | "/block/at" if call.status == Some(200) => read(call, context).into_iter().collect(),
+        "/chain/blocks-after" if call.status == Some(200) => {
+            read::<List<Block>>(call, context).map_or(Vec::new(), |blocks| blocks.0)
+        }
+        _ => Vec::new(),
+    }
+}
