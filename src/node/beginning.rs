@@ -15,7 +15,7 @@ use crate::net::machine::{Effects, Event, ListenerId, Machine, Moment, Taken};
 use crate::peer::nemesis_search::FORMAT;
 use crate::peer::outside::CallId;
 use crate::peer::{KnownPeer, NemesisSearch};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// Time for a whole answer, and for silence in it.
 const TIME: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub struct Beginning<'s> {
     /// A block that is being taken in.
     intake: Option<Intake<'s>>,
     /// What it has come to, once it is over.
-    outcome: Option<Result<(), StoreError>>,
+    outcome: Option<Result<(), BlockError>>,
 }
 
 impl<'s> Beginning<'s> {
@@ -63,7 +63,7 @@ impl<'s> Beginning<'s> {
     }
 
     /// Why the store failed, if it did.
-    pub fn outcome(self) -> Result<(), StoreError> {
+    pub fn outcome(self) -> Result<(), BlockError> {
         self.outcome.unwrap_or(Ok(()))
     }
 
@@ -93,7 +93,7 @@ impl<'s> Beginning<'s> {
             match intake.step(time) {
                 Ok(IntakeProgress::Done) => return self.outcome = Some(Ok(())),
                 Ok(_) => {}
-                Err(IntakeError::Block(_, BlockError::Store(error))) => return self.outcome = Some(Err(error)),
+                Err(IntakeError::Block(_, error @ BlockError::Store(_))) => return self.outcome = Some(Err(error)),
                 Err(error) => {
                     self.intake = None;
                     self.search.refused(&error.to_string(), now.running);
@@ -105,7 +105,7 @@ impl<'s> Beginning<'s> {
     fn begin_to_take_in(&mut self, nemesis: Vec<u8>) {
         match Intake::new(self.store, &self.settings.network, nemesis, Vec::new(), ONE_BLOCK) {
             Ok(intake) => self.intake = Some(intake),
-            Err(error) => self.outcome = Some(Err(error)),
+            Err(error) => self.outcome = Some(Err(error.into())),
         }
     }
 }

@@ -135,6 +135,8 @@ pub enum Behaviour {
     SignedByAnother,
     OtherIdentity,
     Garbage,
+    /// It is good, and believes to be on the loopback.
+    KnowsNoAddress,
     /// It is good, but does not answer to one path.
     SilentAt(&'static str),
 }
@@ -338,6 +340,7 @@ impl Scene {
     fn good_answer(&self, other: &Other, request: &Outgoing) -> Vec<u8> {
         let info = match other.behaviour {
             Behaviour::OtherIdentity => info(5_555),
+            Behaviour::KnowsNoAddress => NodeInfo { endpoint: Endpoint::http("127.0.0.1", 7890), ..other.info.clone() },
             _ => other.info.clone(),
         };
         let remote = at(self.now).millis + other.ahead;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::calls::{Ended, Proof, Purpose, Request};
-use super::meetings::at_address;
 use super::mishap::Mishap;
 use super::{About, Peers, describe};
 use crate::crypto::PublicKey;
@@ -176,7 +175,7 @@ impl Peers {
             (_, reply) => return Err(Mishap::of(reply, self.settings.format, self.settings.context)),
         };
         match self.local.meta_data.is_compatible(&told.meta_data) {
-            true => Ok((where_it_is(told, ip), ip)),
+            true => Ok((NodeInfo { endpoint: told.endpoint.seen_at(ip), ..told }, ip)),
             false => Err(Mishap::failure("it is of another network, or its version does not go with this one")),
         }
     }
@@ -222,15 +221,5 @@ impl Peers {
                 self.nodes.failed(&address, mishap.trouble, &mishap.reason, now.running);
             }
         }
-    }
-}
-
-/// A node that nobody has told its address may say that it is on its own machine. From another machine it is reached
-/// where it has answered.
-fn where_it_is(told: NodeInfo, answered_at: IpAddr) -> NodeInfo {
-    let says_loopback = told.endpoint.address().is_some_and(|ip| ip.to_canonical().is_loopback());
-    match says_loopback && !answered_at.to_canonical().is_loopback() {
-        true => NodeInfo { endpoint: at_address(&told.endpoint, answered_at), ..told },
-        false => told,
     }
 }

@@ -56,6 +56,14 @@ fn the_state_of_a_drawn_node_follows_from_how_it_answers() {
 }
 
 #[test]
+fn a_node_that_does_not_know_its_address_is_worked_with_where_it_has_answered() {
+    let mut scene = refreshed(1, 1, |others| others[0].behaviour = Behaviour::KnowsNoAddress);
+    scene.run_seconds(200);
+    assert_eq!(scene.state(0), Some(State::Active));
+    assert_eq!(scene.peers.collection().active, [info(0)]);
+}
+
+#[test]
 fn nodes_of_another_network_or_of_a_version_that_does_not_go_with_ours_are_not_worked_with() {
     let of = |network, version: &str| MetaData {
         network_id: MetaData::network_id_of(network),
