@@ -3,6 +3,7 @@
 //! Flags that change a setting are turned into [`Override`]s, so that they are checked like values of the file.
 
 mod devnet;
+mod peers;
 pub mod values;
 mod wallet;
 
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use zeroize::Zeroizing;
 
 pub use self::devnet::{DevnetCommand, ExportConfig, ShowDevnet};
+pub use self::peers::Peers;
 pub use self::wallet::{
     Address, Announce, InspectKey, KeyCommand, MAX_DEADLINE_SECONDS, NewKey, Send, Sign, WalletCommand,
 };
@@ -35,6 +37,7 @@ Examples:
   nisd run --config config-user.properties       run a node with NIS1's settings
   nisd run --config tiny/config.json --import tiny/blocks.bin --clock 3240 --data store
   nisd import --config tiny/config.json --data store tiny/blocks.bin
+  nisd peers                                     what the running node knows of other nodes
   nisd settings                                  every setting, what is allowed, and its default
   nisd key new --output alice.key                make a key pair for an account
   nisd send --from-key-file alice.key --to TDHLS7… --amount 12.5
@@ -124,6 +127,9 @@ pub enum Command {
     Export(Export),
     /// Print every setting, what is allowed, and its default
     Settings,
+    /// Show what a running node knows of other nodes
+    #[command(after_help = peers::NOTE)]
+    Peers(Peers),
     /// Look at a private network, or let other nodes join it
     #[command(subcommand, after_help = devnet::EXAMPLES)]
     Devnet(DevnetCommand),
@@ -309,6 +315,7 @@ impl Command {
             Command::Check(check) => check.store.config.as_deref(),
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
+            Command::Peers(peers) => peers.config.as_deref(),
             Command::Settings | Command::Devnet(_) | Command::Wallet(_) => None,
         }
     }
@@ -323,6 +330,7 @@ impl Command {
             Command::Check(check) => check.store.take_overrides(),
             Command::Rollback(rollback) => rollback.store.take_overrides(),
             Command::Export(export) => export.take_overrides(),
+            Command::Peers(peers) => peers.common.take_overrides(),
             Command::Devnet(command) => Ok(command.overrides()),
             Command::Settings | Command::Wallet(_) => Ok(Vec::new()),
         }
@@ -529,6 +537,16 @@ mod tests {
         let Command::Export(export) = export.command else { panic!("not export") };
         assert_eq!((export.from, export.to), (Height(5), Some(Height(9))));
         assert!(parse("nisd rollback --data d").is_err() && parse("nisd dump").is_err());
+    }
+
+    #[test]
+    fn peers_are_those_of_a_node_of_the_settings_or_of_a_named_one() {
+        assert_eq!(parse("nisd peers").unwrap().command.config(), None);
+        let cli = parse("nisd peers --config c --json --set nem.httpPort=1").unwrap();
+        let Command::Peers(peers) = &cli.command else { panic!("not peers") };
+        assert_eq!((cli.command.config(), peers.json, &peers.node), (Some(Path::new("c")), true, &None));
+        assert_eq!(pairs("nisd peers --set nem.httpPort=1")[0].0, "nem.httpPort");
+        assert_eq!(parse("nisd peers --config c --node n").unwrap_err().kind(), ErrorKind::ArgumentConflict);
     }
 
     #[test]

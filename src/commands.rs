@@ -1,6 +1,7 @@
 //! The commands that work on a store and then end.
 
 mod history;
+mod peers;
 mod reindex;
 
 use std::fmt;
@@ -27,7 +28,9 @@ use crate::model::{Checkpoint, Hash256, Height, Network, Timestamp};
 use crate::progress::{Meter, Standing, Style};
 use crate::state;
 use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, StoredBlock};
+use crate::wallet::NodeError;
 
+pub use self::peers::peers;
 pub use self::reindex::{open_up_to_date, reindex};
 
 /// How `nisd import` takes blocks in: so many between two commits that a page which many of them change is seldom written,
@@ -68,6 +71,10 @@ pub enum CommandError {
     Difference(Difference),
     /// The blocks of the store are no chain.
     Broken(BrokenChain),
+    /// A running node did not give what it was asked for.
+    Node(NodeError),
+    /// The command line or the settings ask for something that cannot be; the text says what to do.
+    Usage(String),
     /// Nothing can be done with the private network.
     Devnet(DevnetError),
     /// This file cannot be read or written.
@@ -96,6 +103,8 @@ impl fmt::Display for CommandError {
                 path.display()
             ),
             CommandError::Peers(error) => error.fmt(f),
+            CommandError::Node(error) => error.fmt(f),
+            CommandError::Usage(text) => f.write_str(text),
             CommandError::Block(error) => error.fmt(f),
             CommandError::Intake(error) => error.fmt(f),
             CommandError::Rollback(error) => error.fmt(f),
@@ -136,7 +145,7 @@ macro_rules! from_error {
 
 from_error!(StoreError => Store, NemesisError => Nemesis, PeersError => Peers, BlockError => Block,
     IntakeError => Intake, RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
-    BrokenChain => Broken, Difference => Difference);
+    BrokenChain => Broken, Difference => Difference, NodeError => Node);
 
 /// Whether files of recorded blocks are there, without reading them: a pipe can be opened only once.
 pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {

@@ -406,16 +406,15 @@ fn retention_is_at_least_36_hours_or_for_ever() {
 
 #[test]
 fn keys_without_effect_are_told_once_and_unknown_ones_with_a_guess() {
-    let text = "nem.nonAuditedApiPaths = /status\nnem.maxThreads = 500\nnis.blockChainRewritLimit = 5\nNIS.bootkey = 00\n\
+    let text = "nem.maxThreads = 500\nnis.blockChainRewritLimit = 5\nNIS.bootkey = 00\n\
                 java.util.logging.level = INFO\nnem.httpPort = 1\nnem.httpPort = 2\nhttpPort = 3";
     let said = notices(&file(text).unwrap());
     let expected = "\
-WARN conf/node.properties:4: NIS.bootkey is unknown and has no effect; did you mean nis.bootKey?
-WARN conf/node.properties:8: httpPort is unknown and has no effect (settings begin with nem., nis. or nisd.); did you mean nem.httpPort?
-WARN conf/node.properties:5: java.util.logging.level is unknown and has no effect (settings begin with nem., nis. or nisd.)
-WARN conf/node.properties:3: nis.blockChainRewritLimit is unknown and has no effect; did you mean nis.blockChainRewriteLimit?
-WARN conf/node.properties:7: nem.httpPort was already set at conf/node.properties:6; this one counts
-INFO settings accepted but not used yet: nem.nonAuditedApiPaths
+WARN conf/node.properties:3: NIS.bootkey is unknown and has no effect; did you mean nis.bootKey?
+WARN conf/node.properties:7: httpPort is unknown and has no effect (settings begin with nem., nis. or nisd.); did you mean nem.httpPort?
+WARN conf/node.properties:4: java.util.logging.level is unknown and has no effect (settings begin with nem., nis. or nisd.)
+WARN conf/node.properties:2: nis.blockChainRewritLimit is unknown and has no effect; did you mean nis.blockChainRewriteLimit?
+WARN conf/node.properties:6: nem.httpPort was already set at conf/node.properties:5; this one counts
 INFO settings accepted but without effect in this node: nem.maxThreads
 ";
     assert_eq!(said, expected);

@@ -48,6 +48,8 @@ pub mod cost {
     pub const BALANCE: u32 = 2;
     /// Hashing a transaction.
     pub const HASH: u32 = 2;
+    /// What is known of another node.
+    pub const PEER: u32 = 8;
     /// Signing an answer for another node.
     pub const SIGNATURE: u32 = 30;
     /// Reading a transaction of a block, or writing one; to which [`bytes`] of its form are added.

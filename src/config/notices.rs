@@ -25,11 +25,10 @@ const TELLING_DIGITS: usize = 12;
 pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice> {
     let mut notices = about_exposed_secrets(layers);
     let (mut unknown, mut refused) = (0usize, 0usize);
-    let (mut later, mut never) = (Vec::new(), Vec::new());
+    let mut never = Vec::new();
     for (name, origin) in layers.keys() {
         match table::find(name).map(|key| key.used) {
             Some(Use::Now) => {}
-            Some(Use::Later) => later.push(name),
             Some(Use::Never) => never.push(name),
             None if matches!(origin, Origin::Flag(_)) || has_prefix(name, &["nisd."]) => {
                 refused += 1;
@@ -55,10 +54,8 @@ pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice>
             notices.push(Notice::warn(format!("{winning}: {key} was already set at {hidden}; this one counts")));
         }
     }
-    for (names, what) in [(later, "not used yet"), (never, "without effect in this node")] {
-        if !names.is_empty() {
-            notices.push(Notice::info(format!("settings accepted but {what}: {}", names.join(", "))));
-        }
+    if !never.is_empty() {
+        notices.push(Notice::info(format!("settings accepted but without effect in this node: {}", never.join(", "))));
     }
     notices
 }

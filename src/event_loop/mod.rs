@@ -74,7 +74,12 @@ impl<E: Into<CommandError>> From<E> for NodeError {
 }
 
 /// `nisd run`, also on a private network that nisd has made.
-pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clocks: Clocks) -> Result<(), NodeError> {
+pub fn run(
+    command: &cli::Run,
+    mut settings: Settings,
+    devnet: Option<Devnet>,
+    clocks: Clocks,
+) -> Result<(), NodeError> {
     let known = known_peers(&settings)?;
     if let Some(notice) = config::standstill(&settings, known.is_empty()) {
         log::log!(notice.level, "{notice}");
@@ -85,6 +90,10 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
     let store = commands::open_up_to_date(&settings, clocks)?;
     let seed = random_seed()?;
     let (mut reactor, addresses) = listening::open(&settings, &seed)?;
+    if settings.endpoint.protocol == "http" {
+        // The system may have chosen it.
+        settings.endpoint.port = addresses.http.port().into();
+    }
     let mut signals = signals(&reactor)?;
     if nemesis.is_none() && !commands::has_chain(&store)? {
         let told = begin(&settings, &known, &store, &addresses, &mut reactor, &mut signals)?;
@@ -174,7 +183,9 @@ fn go_round<M: Machine>(
     signals: &mut Signals,
     is_done: impl Fn(&M, Moment) -> bool,
 ) -> Result<Told, NodeError> {
-    let (mut slices, mut took) = (Slices::new(), Duration::ZERO);
+    let mut slices = Slices::new();
+    // A node joins its network, if nobody is to be asked first, before anybody is answered.
+    let mut took = reactor.work(machine, slices.units(), Duration::ZERO);
     loop {
         let turn = reactor.turn(PATIENCE, machine).map_err(NodeError::System)?;
         took = reactor.work(machine, slices.units(), took);

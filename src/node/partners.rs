@@ -17,7 +17,7 @@ use crate::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
 use crate::peer::wire::{Endpoint, NodeInfo, Outgoing, TransactionList};
-use crate::peer::{Meeting, Outlook, PeerSettings, Peers, PushResult};
+use crate::peer::{Largest, Meeting, Outlook, PeerSettings, Peers, PushResult};
 use crate::pool::{Pool, ShortId};
 use crate::rules::ValidationResult;
 use crate::state;
@@ -49,6 +49,8 @@ pub struct Partners {
     format: Option<Format>,
     /// Senders of signs of life that wait.
     meetings: BTreeMap<MeetingId, Waiting>,
+    /// Callers that want to know the largest height of partners, and what it is once that is clear.
+    inquiries: BTreeMap<ConnectionId, (InquiryId, Option<Height>)>,
     /// Transactions that another node has in its pool, which are still to be read and looked at, and how many of them.
     offered: Option<(TransactionList, usize)>,
     pulled: Option<Pulled>,
@@ -112,8 +114,28 @@ impl Partners {
         self.meetings.remove(&meeting)?.ended
     }
 
+    /// Somebody wants to know the largest height of partners.
+    pub fn largest_height(&mut self, now: Now, means: Means<'_>) -> Largest {
+        let asked = self.with(means, |peers, outside| peers.largest_height(now, outside));
+        asked.unwrap_or(Largest::Known(Height::NEMESIS))
+    }
+
+    /// Who wants to know it waits on this connection.
+    pub fn wait_for_height(&mut self, inquiry: InquiryId, connection: ConnectionId) {
+        self.inquiries.insert(connection, (inquiry, None));
+    }
+
+    /// What it is, once that is known for a connection; it is told once.
+    pub fn told_height(&mut self, connection: ConnectionId) -> Option<Height> {
+        let (_, told) = self.inquiries.get(&connection)?;
+        let height = (*told)?;
+        self.inquiries.remove(&connection);
+        Some(height)
+    }
+
     /// A connection is gone.
     pub fn gone(&mut self, connection: ConnectionId) {
+        self.inquiries.remove(&connection);
         self.meetings.retain(|_, waiting| waiting.connection != connection);
     }
 
@@ -295,8 +317,14 @@ impl Outside for Outer<'_, '_> {
         }
     }
 
-    /// Nobody asks for it yet.
-    fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
+    fn tell_largest_height(&mut self, inquiry: InquiryId, height: Height) {
+        for (connection, (awaited, told)) in &mut self.partners.inquiries {
+            if *awaited == inquiry {
+                *told = Some(height);
+                self.means.effects.resume(*connection);
+            }
+        }
+    }
 
     fn shift_clock(&mut self, millis: i64) {
         self.partners.shift += millis;

@@ -36,6 +36,9 @@ mod samples;
 #[cfg(test)]
 mod testing;
 
+pub use machine::calls::AuditEntry;
 pub use machine::meetings::Meeting;
-pub use machine::{IpDetection, Joined, KnownPeer, Outlook, PeerSettings, Peers, PushResult};
+pub use machine::{
+    About, IpDetection, Joined, KnownPeer, Largest, Outlook, PeerSettings, PeerView, Peers, PushResult, Unpinned,
+};
 pub use nemesis_search::NemesisSearch;
