@@ -178,7 +178,7 @@ fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
 }
 
 #[test]
-fn a_node_is_reached_where_it_says_from_its_first_answer_on() {
+fn a_node_is_reached_where_it_says_or_else_where_it_has_answered() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run(Duration::from_millis(100));
     scene.now = Duration::from_millis(200);
@@ -190,7 +190,25 @@ fn a_node_is_reached_where_it_says_from_its_first_answer_on() {
     scene.end(sent.call, Reply::Answer { body, from: ip_of(0) });
     assert_eq!(scene.fake.waiting[0].to.host, "99.9.9.9");
     scene.answer_all();
-    assert_eq!(scene.state(0), Some(State::Inactive));
+    assert_eq!(scene.state(0), Some(State::Active));
+    assert_eq!(scene.peers.active().0, [info(0)], "somebody has told it a wrong address");
+}
+
+#[test]
+fn a_node_that_others_tell_of_is_taken_where_it_has_answered() {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    scene.others[0].list = vec![info(1)];
+    scene.run(Duration::from_millis(100));
+    scene.now = Duration::from_millis(200);
+    scene.turn();
+    while scene.fake.waiting.front().is_some_and(|sent| sent.to == info(0).endpoint) {
+        scene.answer_one();
+    }
+    let sent = scene.fake.waiting.pop_front().expect("a question");
+    let elsewhere = NodeInfo { endpoint: Endpoint::http("99.9.9.9", 7890), ..info(1) };
+    let body = signed(&scene.others[1], &sent.request, elsewhere);
+    scene.end(sent.call, Reply::Answer { body, from: ip_of(1) });
+    assert_eq!(scene.peers.active().0[1..], [info(1)]);
 }
 
 #[test]
