@@ -3,6 +3,7 @@
 //! Flags that change a setting are turned into [`Override`]s, so that they are checked like values of the file.
 
 mod devnet;
+mod peers;
 pub mod values;
 mod wallet;
 
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use zeroize::Zeroizing;
 
 pub use self::devnet::{DevnetCommand, ExportConfig, ShowDevnet};
+pub use self::peers::Peers;
 pub use self::wallet::{
     Address, Announce, InspectKey, KeyCommand, MAX_DEADLINE_SECONDS, NewKey, Send, Sign, WalletCommand,
 };
@@ -31,9 +33,11 @@ pub const EXIT_USAGE: u8 = 2;
 const EXAMPLES: &str = "\
 Examples:
   nisd run                                       start a private network of your own
+  nisd run --network mainnet                     join mainnet, or testnet
   nisd run --config config-user.properties       run a node with NIS1's settings
   nisd run --config tiny/config.json --import tiny/blocks.bin --clock 3240 --data store
   nisd import --config tiny/config.json --data store tiny/blocks.bin
+  nisd peers                                     what the running node knows of other nodes
   nisd settings                                  every setting, what is allowed, and its default
   nisd key new --output alice.key                make a key pair for an account
   nisd send --from-key-file alice.key --to TDHLS7… --amount 12.5
@@ -48,6 +52,10 @@ Examples:
       Another one, in the folder mine, whose keys nobody else knows.
   nisd run --data mine2 --set 'nis.blockChainFeatures=PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING'
       One that works like mainnet.
+  nisd run --network mainnet
+      Joins mainnet (or testnet) by the nodes that NIS1 comes with, which also send the first block.
+  nisd run --network mainnet --peer node.example.org --data /var/lib/nisd
+      Joins it by this node only, which may name others.
   nisd run --config node.properties --data /var/lib/nisd
       Runs a node on its own settings.
   nisd run --config tiny/config.json --data store --import tiny/blocks.bin --clock 3240
@@ -119,6 +127,9 @@ pub enum Command {
     Export(Export),
     /// Print every setting, what is allowed, and its default
     Settings,
+    /// Show what a running node knows of other nodes
+    #[command(after_help = peers::NOTE)]
+    Peers(Peers),
     /// Look at a private network, or let other nodes join it
     #[command(subcommand, after_help = devnet::EXAMPLES)]
     Devnet(DevnetCommand),
@@ -133,6 +144,9 @@ pub struct Run {
     /// Settings: a properties file with NIS1's keys, or the config.json of a recorded chain
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Network to join: mainnet, testnet, mijinnet; it needs no files [default: that of the configuration]
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
     /// Folder of the chain store
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
@@ -152,22 +166,20 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<String>,
     /// Seconds between two blocks of a new private network, at least 10 [default: 10]
-    #[arg(long, value_name = "SECONDS", conflicts_with = "config", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["config", "network"], allow_negative_numbers = true)]
     block_time: Option<String>,
     /// Make keys of your own for a new private network, instead of demo keys that everybody knows
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long, conflicts_with_all = ["config", "network"])]
     pub fresh_keys: bool,
     /// Another node to begin with; may be given several times. Those of peers-config_NETWORK.json, beside the
-    /// configuration file, are known without
+    /// configuration file, are known without; where there is no such file, these take the place of the nodes that
+    /// everybody knows of mainnet and testnet
     #[arg(long, value_name = "HOST[:PORT]")]
     peer: Vec<String>,
     /// Follow the hashes of other nodes' blocks to one that you vouch for first, and check neither signatures nor proofs
     /// below it
     #[arg(long, value_name = "HEIGHT:HASH")]
     trust_below: Option<String>,
-    /// Serve mainnet or testnet as they are in the store; other nodes are not reached yet
-    #[arg(long)]
-    offline: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -303,6 +315,7 @@ impl Command {
             Command::Check(check) => check.store.config.as_deref(),
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
+            Command::Peers(peers) => peers.config.as_deref(),
             Command::Settings | Command::Devnet(_) | Command::Wallet(_) => None,
         }
     }
@@ -317,6 +330,7 @@ impl Command {
             Command::Check(check) => check.store.take_overrides(),
             Command::Rollback(rollback) => rollback.store.take_overrides(),
             Command::Export(export) => export.take_overrides(),
+            Command::Peers(peers) => peers.common.take_overrides(),
             Command::Devnet(command) => Ok(command.overrides()),
             Command::Settings | Command::Wallet(_) => Ok(Vec::new()),
         }
@@ -327,6 +341,7 @@ impl Run {
     fn take_overrides(&mut self) -> Result<Vec<Override>, UsageError> {
         let mut overrides = self.common.take_overrides()?;
         let flags = [
+            ("--network", "nem.network", &self.network),
             ("--data", "nisd.data", &self.data),
             ("--clock", "nisd.clock", &self.clock),
             ("--http-port", "nem.httpPort", &self.http_port),
@@ -340,14 +355,13 @@ impl Run {
         }
         let peers = self.peer.join("|");
         overrides.extend((!peers.is_empty()).then(|| flag_override("--peer", "nisd.peers", &peers)));
-        overrides.extend(self.offline.then(|| flag_override("--offline", "nisd.offline", "true")));
         Ok(overrides)
     }
 
     /// Whether the network is to be one that nisd makes: nothing else is configured. To be asked before the overrides
     /// are taken.
     pub fn is_devnet(&self) -> bool {
-        self.config.is_none() && !self.common.sets("nem.network")
+        self.config.is_none() && self.network.is_none() && !self.common.sets("nem.network")
     }
 }
 
@@ -436,7 +450,7 @@ mod tests {
     #[test]
     fn run_takes_all_its_flags() {
         let line = "nisd run --config a.properties --data d --import x.bin --import y.bin.gz --clock 3240+ --http-port 1 \
-                    --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug --offline --peer a.b \
+                    --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug --network testnet --peer a.b \
                     --peer [::1]:7891 --trust-below 7:ab";
         let cli = parse(line).unwrap();
         assert_eq!(cli.command.config(), Some(Path::new("a.properties")));
@@ -445,6 +459,7 @@ mod tests {
         let expected = [
             ("nis.bootName", "a=b", "--set"),
             ("nisd.logLevel", "debug", "--log"),
+            ("nem.network", "testnet", "--network"),
             ("nisd.data", "d", "--data"),
             ("nisd.clock", "3240+", "--clock"),
             ("nem.httpPort", "1", "--http-port"),
@@ -452,7 +467,6 @@ mod tests {
             ("nisd.bindAddress", "::1", "--bind"),
             ("nisd.trustBelow", "7:ab", "--trust-below"),
             ("nisd.peers", "a.b|[::1]:7891", "--peer"),
-            ("nisd.offline", "true", "--offline"),
         ];
         assert_eq!(pairs(line), expected.map(|(k, v, f)| (k.to_owned(), v.to_owned(), f)));
         assert!(pairs("nisd run").is_empty());
@@ -460,9 +474,11 @@ mod tests {
 
     #[test]
     fn every_flag_names_a_setting_that_exists() {
-        let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off --block-time 10 \
-                    --offline --peer a --trust-below 7:ab";
-        for (key, _, flag) in pairs(line) {
+        let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off --peer a \
+                    --trust-below 7:ab";
+        for (key, _, flag) in
+            [" --network mainnet", " --block-time 10"].iter().flat_map(|more| pairs(&format!("{line}{more}")))
+        {
             assert!(table::find(&key).is_some(), "{flag} {key}");
         }
     }
@@ -475,7 +491,13 @@ mod tests {
         };
         assert!(is_devnet("nisd run") && is_devnet("nisd run --data d --set nem.httpPort=1 --fresh-keys"));
         assert!(!is_devnet("nisd run --config c") && !is_devnet("nisd run --set nem.network=mainnet"));
-        for line in ["nisd run --config c --fresh-keys", "nisd run --config c --block-time 10"] {
+        assert!(!is_devnet("nisd run --network mainnet"));
+        for line in [
+            "nisd run --config c --fresh-keys",
+            "nisd run --config c --block-time 10",
+            "nisd run --network testnet --fresh-keys",
+            "nisd run --network testnet --block-time 10",
+        ] {
             assert_eq!(parse(line).unwrap_err().kind(), ErrorKind::ArgumentConflict, "{line}");
         }
         let line = "nisd devnet export-config --data d --output o --host h";
@@ -515,6 +537,16 @@ mod tests {
         let Command::Export(export) = export.command else { panic!("not export") };
         assert_eq!((export.from, export.to), (Height(5), Some(Height(9))));
         assert!(parse("nisd rollback --data d").is_err() && parse("nisd dump").is_err());
+    }
+
+    #[test]
+    fn peers_are_those_of_a_node_of_the_settings_or_of_a_named_one() {
+        assert_eq!(parse("nisd peers").unwrap().command.config(), None);
+        let cli = parse("nisd peers --config c --json --set nem.httpPort=1").unwrap();
+        let Command::Peers(peers) = &cli.command else { panic!("not peers") };
+        assert_eq!((cli.command.config(), peers.json, &peers.node), (Some(Path::new("c")), true, &None));
+        assert_eq!(pairs("nisd peers --set nem.httpPort=1")[0].0, "nem.httpPort");
+        assert_eq!(parse("nisd peers --config c --node n").unwrap_err().kind(), ErrorKind::ArgumentConflict);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The commands that work on a store and then end.
 
 mod history;
+mod peers;
 mod reindex;
 
 use std::fmt;
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::chain::{
     self, BlockError, BrokenChain, CheckpointError, CheckpointScan, Comparison, Difference, HashChain, Intake,
-    IntakeError, IntakeOptions, RollbackError, StoredBlocks,
+    IntakeError, IntakeOptions, RollbackError, StoredBlocks, authentic_nemesis_block,
 };
 use crate::cli;
 use crate::clock::NetworkClock;
@@ -27,7 +28,9 @@ use crate::model::{Checkpoint, Hash256, Height, Network, Timestamp};
 use crate::progress::{Meter, Standing, Style};
 use crate::state;
 use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, StoredBlock};
+use crate::wallet::NodeError;
 
+pub use self::peers::peers;
 pub use self::reindex::{open_up_to_date, reindex};
 
 /// How `nisd import` takes blocks in: so many between two commits that a page which many of them change is seldom written,
@@ -52,6 +55,8 @@ pub enum CommandError {
     Open(PathBuf, StoreError),
     /// The nemesis block cannot be read.
     Nemesis(NemesisError),
+    /// The nemesis block in this file is not that of the network.
+    WrongNemesis(PathBuf, BlockError),
     /// The list of known nodes is wrong.
     Peers(PeersError),
     /// A block is refused.
@@ -66,6 +71,10 @@ pub enum CommandError {
     Difference(Difference),
     /// The blocks of the store are no chain.
     Broken(BrokenChain),
+    /// A running node did not give what it was asked for.
+    Node(NodeError),
+    /// The command line or the settings ask for something that cannot be; the text says what to do.
+    Usage(String),
     /// Nothing can be done with the private network.
     Devnet(DevnetError),
     /// This file cannot be read or written.
@@ -87,7 +96,15 @@ impl fmt::Display for CommandError {
             CommandError::Open(_, error @ StoreError::Folder(..)) => error.fmt(f),
             CommandError::Open(folder, error) => write!(f, "{}: {error}", folder.display()),
             CommandError::Nemesis(error) => error.fmt(f),
+            CommandError::WrongNemesis(path, error) => write!(
+                f,
+                "{}: {error}; nem.network.nemesisFilePath names another file, and one that does not exist makes \
+                 `nisd run` ask other nodes",
+                path.display()
+            ),
             CommandError::Peers(error) => error.fmt(f),
+            CommandError::Node(error) => error.fmt(f),
+            CommandError::Usage(text) => f.write_str(text),
             CommandError::Block(error) => error.fmt(f),
             CommandError::Intake(error) => error.fmt(f),
             CommandError::Rollback(error) => error.fmt(f),
@@ -128,7 +145,7 @@ macro_rules! from_error {
 
 from_error!(StoreError => Store, NemesisError => Nemesis, PeersError => Peers, BlockError => Block,
     IntakeError => Intake, RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
-    BrokenChain => Broken, Difference => Difference);
+    BrokenChain => Broken, Difference => Difference, NodeError => Node);
 
 /// Whether files of recorded blocks are there, without reading them: a pipe can be opened only once.
 pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
@@ -161,6 +178,27 @@ pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandEr
     opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
 }
 
+/// Whether a store holds at least the nemesis block.
+pub fn has_chain(store: &Store) -> Result<bool, CommandError> {
+    Ok(store::tip(&store.snapshot()?)?.is_some())
+}
+
+/// The nemesis block of the file that the settings name. `None` if there is no such file, which is borne with if others
+/// can be asked for the block, or if there is a store that may hold it. With a store, the block is not looked at.
+pub fn nemesis_of_file(settings: &Settings, can_ask: bool) -> Result<Option<Vec<u8>>, CommandError> {
+    let has_store = store::exists(&settings.data);
+    let nemesis = settings.nemesis.read_if_there()?;
+    match &nemesis {
+        None if !can_ask && !has_store => return Err(settings.nemesis.missing().into()),
+        Some(nemesis) if !has_store => {
+            let checked = authentic_nemesis_block(nemesis, &settings.network, settings.nemesis_hash);
+            checked.map_err(|error| CommandError::WrongNemesis(settings.nemesis.absolute(), error))?;
+        }
+        _ => {}
+    }
+    Ok(nemesis)
+}
+
 /// Clocks to be read while a command runs.
 #[derive(Clone, Copy)]
 pub struct Clocks {
@@ -179,8 +217,12 @@ impl Clocks {
 /// `nisd import`.
 pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
-    let nemesis = settings.nemesis.read()?;
+    let nemesis = nemesis_of_file(settings, false)?;
     let store = open_up_to_date(settings, clocks)?;
+    if nemesis.is_none() && !has_chain(&store)? {
+        return Err(settings.nemesis.missing().into());
+    }
+    let nemesis = nemesis.unwrap_or_default();
     if let Some(checkpoint) = command.trust_below {
         scan_to(checkpoint, command, settings, &store, &nemesis)?;
     }

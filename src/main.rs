@@ -55,7 +55,10 @@ fn run(mut cli: Cli) -> ExitCode {
     }
     match execute(&cli.command, settings, devnet) {
         Ok(()) => ExitCode::from(EXIT_OK),
-        Err(error) => fail(&*error, EXIT_FAILURE),
+        Err(error) => match error.downcast_ref() {
+            Some(CommandError::Usage(_)) => fail(&*error, EXIT_USAGE),
+            _ => fail(&*error, EXIT_FAILURE),
+        },
     }
 }
 
@@ -85,6 +88,7 @@ fn execute(command: &Command, settings: Settings, devnet: Option<Devnet>) -> Res
         Command::Digest(store) => commands::digest(store, &settings, stop_on_signals()?)?,
         Command::Rollback(rollback) => commands::rollback(rollback, &settings, CLOCKS)?,
         Command::Export(export) => quietly(commands::export(export, &settings, stop_on_signals()?))?,
+        Command::Peers(peers) => quietly(commands::peers(peers, &settings))?,
         Command::Settings | Command::Wallet(_) => {}
     }
     Ok(())

@@ -30,7 +30,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("devnet", &["crypto", "model", "clock", "codec", "store", "config", "cli", "wallet"]),
     (
         "commands",
-        &["model", "clock", "codec", "store", "state", "chain", "config", "cli", "devnet", "progress", "logging"],
+        &[
+            "model", "clock", "codec", "store", "state", "chain", "config", "cli", "wallet", "devnet", "progress",
+            "logging",
+        ],
     ),
     // The machine. It knows the language of `net`, and none of its sockets.
     (

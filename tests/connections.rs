@@ -12,6 +12,9 @@ use nisd::net::{Limits, Readiness, Server, Shared, Socket};
 
 const LISTENER: ListenerId = ListenerId(0);
 
+/// Bytes that the body of a push may have.
+const PUSHED_BYTES: usize = 1 << 20;
+
 const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
@@ -61,7 +64,8 @@ impl Socket for Wire {
 }
 
 /// Answers `/stream` in pieces, of which the second is made when it is resumed; holds `/held` and, in pieces, `/pieces`,
-/// which are answered when they are resumed for the second time; leaves `/never` unfinished for ever; upgrades on request.
+/// which are answered when they are resumed for the second time; leaves `/never` unfinished for ever; answers `/push` and
+/// `/query` with nothing; upgrades on request.
 #[derive(Default)]
 struct Service {
     streaming: Option<ConnectionId>,
@@ -96,6 +100,7 @@ impl Service {
                 Taken::Done
             }
             "/never" => Taken::Unfinished,
+            "/push" | "/query" => Taken::Done,
             _ => {
                 reply.upgrade = handshake(request).ok();
                 Taken::Done
@@ -122,8 +127,8 @@ impl Machine for Service {
         Taken::Done
     }
 
-    fn body_limit(&self, _: ListenerId, _: &str, _: &str) -> usize {
-        1000
+    fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
+        if path == "/push" { PUSHED_BYTES } else { 1000 }
     }
 }
 
@@ -138,16 +143,28 @@ impl World {
     fn new(limits: Limits) -> World {
         let (began, fetcher) = (Instant::now(), Fetcher::new(Fetching::default(), 0));
         let mut server = Server::new(limits, Box::new(|_| false), fetcher, began);
-        server.set_most(LISTENER, 100);
+        server.set_most(LISTENER, 1000);
         World { server, service: Service::default(), began, running: Duration::ZERO }
     }
 
     /// A client that has sent something that has not been served yet.
     fn client(&mut self, said: &str) -> (Wire, usize) {
+        self.client_at([8, 8, 8, 8], said.as_bytes())
+    }
+
+    /// The same at an address.
+    fn client_at(&mut self, address: [u8; 4], said: &[u8]) -> (Wire, usize) {
         let wire = Wire::default();
-        let slot = self.server.admit(wire.clone(), LISTENER, "8.8.8.8".parse().unwrap()).unwrap();
-        self.say(&wire, slot, said.as_bytes());
+        let slot = self.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
+        self.say(&wire, slot, said);
         (wire, slot)
+    }
+
+    /// Clients that have sent the heads of large bodies, as many at each address.
+    fn pushers(&mut self, addresses: u8, each: usize) -> Vec<(Wire, usize)> {
+        let head = push_head(PUSHED_BYTES);
+        let clients = (0..addresses).flat_map(|address| std::iter::repeat_n([9, 9, 9, address], each));
+        clients.map(|address| self.client_at(address, head.as_bytes())).collect()
     }
 
     fn say(&mut self, wire: &Wire, slot: usize, said: &[u8]) {
@@ -168,6 +185,69 @@ impl World {
     fn turn(&mut self) {
         self.server.turn(&mut self.service, 1000, Duration::ZERO);
     }
+}
+
+fn push_head(length: usize) -> String {
+    format!("POST /push HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")
+}
+
+/// Has clients send their bodies slowly, side by side; the most that was held. Meanwhile somebody else asks and is
+/// answered at once.
+fn send_slowly(world: &mut World, clients: &[(Wire, usize)]) -> usize {
+    const PIECE: usize = 8 << 10;
+    let (asker, slot) = world.client_at([7, 7, 7, 7], b"");
+    let mut most = 0;
+    for round in 1..=PUSHED_BYTES / PIECE / 2 {
+        for (wire, slot) in clients {
+            let is_there = world.server.socket(*slot).is_some_and(|socket| Rc::ptr_eq(&socket.sent, &wire.sent));
+            if is_there && !wire.is_over.get() {
+                world.say(wire, *slot, &[0; PIECE]);
+            }
+        }
+        world.say(&asker, slot, b"GET /query HTTP/1.1\r\nHost: a\r\n\r\n");
+        world.serve();
+        most = most.max(world.server.stats().buffered_bytes);
+        assert_eq!(asker.text().matches("HTTP/1.1 200").count(), round, "an answer in each round");
+        world.pass(Duration::from_millis(100));
+    }
+    most
+}
+
+#[test]
+fn bodies_that_come_slowly_from_many_addresses_take_no_more_memory_than_all_may() {
+    const MOST: usize = 8 << 20;
+    let limits = Limits { buffered_bytes: MOST, buffered_bytes_per_caller: MOST, ..Limits::default() };
+    let mut world = World::new(limits);
+    let clients = world.pushers(60, 4);
+    let most = send_slowly(&mut world, &clients);
+    assert!((MOST / 2..=MOST).contains(&most), "{most} bytes of {MOST}");
+    // Half of them would take 120 MiB; those that are not there any more were told why.
+    let told = clients.iter().filter(|(wire, _)| wire.text().starts_with("HTTP/1.1 503")).count();
+    assert!(told > clients.len() / 2, "{told}");
+}
+
+#[test]
+fn bodies_that_come_slowly_from_one_address_take_no_more_memory_than_one_caller_may_and_do_not_keep_others_out() {
+    const MOST: usize = 2 << 20;
+    let mut world = World::new(Limits { buffered_bytes_per_caller: MOST, ..Limits::default() });
+    let clients = world.pushers(1, 50);
+    let most = send_slowly(&mut world, &clients);
+    // The asker holds nothing between its questions.
+    assert!((MOST / 2..=MOST).contains(&most), "{most} bytes of {MOST}");
+    let honest = [push_head(PUSHED_BYTES).as_bytes(), &[0; PUSHED_BYTES]].concat();
+    let (wire, _) = world.client_at([6, 6, 6, 6], &honest);
+    world.serve();
+    assert!(wire.text().starts_with("HTTP/1.1 200"), "{:?}", wire.text());
+}
+
+#[test]
+fn the_machine_itself_may_hold_as_much_as_all_may() {
+    let mut world = World::new(Limits { buffered_bytes_per_caller: 1 << 20, ..Limits::default() });
+    let head = push_head(PUSHED_BYTES);
+    let clients: Vec<_> = (0..20).map(|_| world.client_at([127, 0, 0, 1], head.as_bytes())).collect();
+    let most = send_slowly(&mut world, &clients);
+    assert!(most >= 20 * PUSHED_BYTES / 2, "{most}");
+    assert!(clients.iter().all(|(wire, _)| wire.text().is_empty()));
 }
 
 #[test]

@@ -312,22 +312,6 @@ fn demo_keys_are_for_this_machine_only_unless_told_otherwise() {
 }
 
 #[test]
-fn public_networks_are_refused_until_other_nodes_can_be_reached_unless_offline_is_meant() {
-    let place = Place::new();
-    fs::create_dir(&place.data).unwrap();
-    let file = place.text("node.properties");
-    for network in ["mainnet", "testnet"] {
-        fs::write(&file, format!("nem.network = {network}\n")).unwrap();
-        let words = [network, "does not join yet", "--offline"];
-        run(["run", "--data", &place.data, "--config", &file]).expect_failure(1, &words);
-        run(["run", "--data", &place.data, "--set", &format!("nem.network={network}")]).expect_failure(1, &words);
-        // It goes as far as looking for the nemesis block.
-        let offline = run(["run", "--data", &place.data, "--config", &file, "--offline"]);
-        offline.expect_failure(1, &["nemesis", "nem.network.nemesisFilePath"]);
-    }
-}
-
-#[test]
 fn a_payment_is_announced_told_confirmed_and_told_again() {
     let place = Place::new();
     place.make_hasty(&[]);

@@ -41,8 +41,8 @@ impl Chain {
 
     /// Fills a store up to a height.
     fn import(&self, name: &str, last: u64) {
-        let last = last.to_string();
-        let [config, store, blocks] = [&self.config, &self.store(name), &self.blocks].map(|path| text(path));
+        let (last, store) = (last.to_string(), self.store(name));
+        let [config, store, blocks] = [&self.config, &store, &self.blocks].map(|path| text(path));
         let options = ["import", "--config", config, "--data", store, "--clock", CLOCK, "--stop-at", &last, blocks];
         run(options).expect_success();
     }

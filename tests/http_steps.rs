@@ -7,6 +7,7 @@ mod recorded_chain;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use common::exchange::{Exchange as Recorded, read_file};
 use common::{loudly, shared};
@@ -19,7 +20,7 @@ use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use nisd::model::{Address, Block, Hash256, Height, Timestamp, Transaction};
 use nisd::net::http::{Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
-use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo};
+use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, limits};
 use nisd::pool::ShortId;
 use nisd::rules::{Refusal, ValidationResult, Verdict};
 use nisd::store::{Store, StoreError};
@@ -29,6 +30,7 @@ const NOW: Now = Now {
     network: Timestamp(3240),
     network_millis: 3_240_000,
     clock: ClockState { chain_ahead: 0, jumps: 0, is_distrusted: false },
+    running: Duration::ZERO,
 };
 /// More than any answer takes.
 const PLENTY: u32 = u32::MAX;
@@ -122,6 +124,8 @@ fn api() -> Api {
         host_names: Vec::new(),
         allowed_harvesters: Vec::new(),
         forgets_hashes: false,
+        unaudited_paths: Vec::new(),
+        pushed_bytes: limits::PUSHED,
     })
 }
 
@@ -169,7 +173,8 @@ fn replay(chain: &str, recording: &str) {
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
     chain.import(&store, u64::MAX);
-    let (mut api, mut count, mut all_steps) = (api(), 0, 0);
+    // Each tells of the requests that it has had, which are the same.
+    let (mut api, mut stepping, mut count, mut all_steps) = (api(), self::api(), 0, 0);
     for recorded in read_file(&recording) {
         let body = recorded.body.as_deref().unwrap_or_default();
         let limit = api.body_limit(&recorded.method, &recorded.path);
@@ -180,7 +185,7 @@ fn replay(chain: &str, recording: &str) {
         let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let caller = Caller { listener: ListenerId(0), address, is_forwarded: false };
         let (whole, _) = answer(&mut api, &chain, &store, &request, caller, PLENTY);
-        let (stepped, steps) = answer(&mut api, &chain, &store, &request, caller, 1);
+        let (stepped, steps) = answer(&mut stepping, &chain, &store, &request, caller, 1);
         assert!(stepped.body == whole.body, "{}", recorded.line());
         assert_eq!((stepped.status, stepped.headers), (whole.status, whole.headers), "{}", recorded.line());
         (count, all_steps) = (count + 1, all_steps + steps);

@@ -4,11 +4,14 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use common::daemon::{Node, run};
 use common::exchange::{Exchange, read_file};
 use common::http_client::Client;
+use common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use common::{loudly, shared, tiny};
+use nisd::model::Amount;
 use serde_json::{Value, json};
 
 /// The description, as a node on the smallest chain serves it.
@@ -133,4 +136,32 @@ fn every_recorded_answer_is_as_the_description_tells() {
     let successes: BTreeSet<_> = told.keys().filter(|route| route.ends_with(" 200")).collect();
     loudly(&format!("{} answers of {} routes are as described", told.values().sum::<usize>(), successes.len()));
     assert!(successes.len() > 50, "{successes:?}");
+}
+
+/// NIS1 has no such route: a node that knows two others, neither of which is there, tells of them.
+#[test]
+fn what_a_node_tells_its_operator_of_others_is_as_the_description_tells() {
+    let (description, folder) = (description(), tempfile::tempdir().expect("a folder"));
+    let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
+    let config = genesis.write(folder.path(), &[("nis.ipDetectionMode", "Disabled")]);
+    let known = json!({
+        "identity": { "public-key": key_pair(7).public().to_string(), "name": "gone" },
+        "endpoint": { "protocol": "http", "host": "127.0.0.1", "port": 9 },
+    });
+    let list = json!({ "knownPeers": [known] }).to_string();
+    std::fs::write(folder.path().join("peers-config_synthetic.json"), list).expect("room");
+    let data = folder.path().join("store");
+    let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
+    let node = Node::start(&["--config", paths[0], "--data", paths[1], "--peer", "127.0.0.1:10"]);
+    let begun = Instant::now();
+    let told = loop {
+        let told = Client::connect(node.http).get("/local/peers").json();
+        if told["peers"][0]["state"] == "inactive" && told["unpinned"][0]["lastTrouble"]["reason"].is_string() {
+            break told;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{told}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!(misfit(&told, &description["components"]["schemas"]["Peers"], &description), None, "{told}");
+    assert!(told["peers"][0]["askedAgain"]["inSeconds"].as_u64().is_some_and(|seconds| seconds <= 60), "{told}");
 }

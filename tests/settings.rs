@@ -8,7 +8,7 @@ use nisd::config::{
     Bind, BlocksNewBody, ConfigError, IpDetection, NemesisFile, Override, PeersFile, Settings, build, load,
 };
 use nisd::model::address::NetworkByte;
-use nisd::model::network::{ImportanceScheme, Vesting};
+use nisd::model::network::{Forks, ImportanceScheme, Vesting};
 use nisd::model::units::{Amount, Timestamp};
 use proptest::prelude::*;
 
@@ -36,7 +36,6 @@ fn notices(settings: &Settings) -> String {
 #[test]
 fn what_is_not_set_has_its_default() {
     let settings = flags(&[]).unwrap();
-    assert!(!settings.offline);
     assert_eq!((settings.http.port, settings.websocket.port), (7890, 7778));
     assert_eq!((settings.http.bind, settings.clock), (Bind::All, ClockMode::System));
     assert_eq!(settings.websocket.blocks_new_body, BlocksNewBody::Auto);
@@ -70,6 +69,7 @@ fn a_file_that_names_no_network_is_for_mainnet() {
     assert_eq!(network.total_amount, Amount::whole(9_000_000_240));
     assert_eq!(network.nemesis_signer.as_str(), "NANEMOABLAGR72AZ2RV3V4ZHDCXW25XQ73O7OBT5");
     assert_eq!(settings.nemesis, NemesisFile("conf/nemesis.bin".into()), "beside the file");
+    assert!(settings.nemesis_hash.unwrap().to_string().starts_with("438cf6375dab5a0d"));
     assert_eq!(settings.data, Path::new("/home/someone/nem/nisd/mainnet"));
     let chain = &network.chain;
     assert_eq!((chain.target_time, chain.rewrite_limit, chain.max_transactions), (60, 360, 10_000));
@@ -90,8 +90,10 @@ fn the_other_known_networks_have_their_constants() {
     let testnet = flags(&[("--set", "nem.network", "testnet")]).unwrap();
     assert_eq!(testnet.network.nemesis_signer.as_str(), "TAUKHZ5VAUMJ7WG6CZLTVEJERBUZ3Y5EL7SXZVJP");
     assert_eq!(testnet.nemesis, NemesisFile("nemesis-testnet.bin".into()));
-    assert_eq!(testnet.network.chain.forks.second_fee, 975_000);
-    assert!(notices(&testnet).contains("earlier testnet"), "{}", notices(&testnet));
+    assert_eq!(testnet.network.chain.forks, Forks::behind(), "today's testnet began after all of them");
+    assert_eq!(notices(&testnet), "");
+    let set = [("--set", "nem.network", "testnet"), ("--set", "nis.secondFeeForkHeight", "7")];
+    assert_eq!(flags(&set).unwrap().network.chain.forks, Forks { second_fee: 7, ..Forks::behind() });
     let mijinnet = flags(&[("--set", "nem.network", "mijinnet")]).unwrap();
     assert_eq!(mijinnet.network.nemesis_signer.as_str(), "MAMIJINSVHBIPKT5XCFHJYGWL7WVRZQ6U7JG7LLN");
     assert_eq!(mijinnet.network.byte, NetworkByte::MIJINNET);
@@ -141,6 +143,18 @@ fn a_private_network_of_an_operator_is_taken_as_it_is() {
     assert_eq!(settings.boot.key.as_ref().unwrap().expose_hex().len(), 64);
     assert_eq!(notices(&settings), "");
     assert!(settings.nemesis.read().unwrap_err().to_string().contains("nemesis-devnet.bin"));
+    assert_eq!((settings.nemesis.read_if_there().unwrap(), settings.nemesis_hash), (None, None));
+}
+
+#[test]
+fn a_private_network_with_the_byte_of_testnet_is_told_that_its_forks_are_those_of_an_earlier_one() {
+    let text: String =
+        DEVNET.lines().filter(|line| !line.contains("ForkHeight")).map(|line| format!("{line}\n")).collect();
+    let settings = file(&text).unwrap();
+    let forks = &settings.network.chain.forks;
+    assert_eq!((forks.second_fee, forks.treasury_reissuance), (975_000, 3_481_580));
+    let said = notices(&settings);
+    assert!(said.contains("earlier testnet") && said.contains("nis.treasuryReissuanceForkHeight is not set"), "{said}");
 }
 
 #[test]
@@ -205,6 +219,9 @@ fn what_concerns_other_nodes_is_as_in_nis1_unless_the_operator_says_otherwise() 
     assert_eq!(hosts, ["http://a.example:7890", "http://[::1]:7891"]);
     let known = peers.file.read(&settings.network).unwrap();
     assert_eq!((known.nodes.len(), known.is_built_in), (3, true), "there is no such folder");
+    assert_eq!(peers.listed(&settings.network).unwrap().nodes, [], "the operator names other nodes");
+    let alone = file("nem.network = testnet").unwrap();
+    assert_eq!(alone.peers.listed(&alone.network).unwrap(), known);
 
     for (wrong, key) in [
         ("nisd.peers = a|b:x", "nisd.peers"),
@@ -259,7 +276,7 @@ fn a_node_that_no_block_will_ever_reach_says_so() {
         let said = said(&text).unwrap();
         assert!(said.contains("THE CHAIN OF devnet STANDS STILL") && said.contains("knows no other nodes"), "{said}");
     }
-    assert_eq!(said(""), None, "mainnet is refused, or meant to stand still");
+    assert!(said("").is_some_and(|said| said.contains("THE CHAIN OF mainnet STANDS STILL")));
 }
 
 #[test]
@@ -389,16 +406,15 @@ fn retention_is_at_least_36_hours_or_for_ever() {
 
 #[test]
 fn keys_without_effect_are_told_once_and_unknown_ones_with_a_guess() {
-    let text = "nem.nonAuditedApiPaths = /status\nnem.maxThreads = 500\nnis.blockChainRewritLimit = 5\nNIS.bootkey = 00\n\
+    let text = "nem.maxThreads = 500\nnis.blockChainRewritLimit = 5\nNIS.bootkey = 00\n\
                 java.util.logging.level = INFO\nnem.httpPort = 1\nnem.httpPort = 2\nhttpPort = 3";
     let said = notices(&file(text).unwrap());
     let expected = "\
-WARN conf/node.properties:4: NIS.bootkey is unknown and has no effect; did you mean nis.bootKey?
-WARN conf/node.properties:8: httpPort is unknown and has no effect (settings begin with nem., nis. or nisd.); did you mean nem.httpPort?
-WARN conf/node.properties:5: java.util.logging.level is unknown and has no effect (settings begin with nem., nis. or nisd.)
-WARN conf/node.properties:3: nis.blockChainRewritLimit is unknown and has no effect; did you mean nis.blockChainRewriteLimit?
-WARN conf/node.properties:7: nem.httpPort was already set at conf/node.properties:6; this one counts
-INFO settings accepted but not used yet: nem.nonAuditedApiPaths
+WARN conf/node.properties:3: NIS.bootkey is unknown and has no effect; did you mean nis.bootKey?
+WARN conf/node.properties:7: httpPort is unknown and has no effect (settings begin with nem., nis. or nisd.); did you mean nem.httpPort?
+WARN conf/node.properties:4: java.util.logging.level is unknown and has no effect (settings begin with nem., nis. or nisd.)
+WARN conf/node.properties:2: nis.blockChainRewritLimit is unknown and has no effect; did you mean nis.blockChainRewriteLimit?
+WARN conf/node.properties:6: nem.httpPort was already set at conf/node.properties:5; this one counts
 INFO settings accepted but without effect in this node: nem.maxThreads
 ";
     assert_eq!(said, expected);

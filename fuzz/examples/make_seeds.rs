@@ -246,6 +246,11 @@ fn peers() {
     for (name, settings) in [("binary", 0x30), ("json", 0x31), ("without-address", 0x32)] {
         seeds.add(name, &[vec![settings], join.clone(), tasks.clone(), behind.clone(), tasks.clone()].concat());
     }
+    // A chain that is far ahead, without a block that is vouched for and with one.
+    let ahead = [step(Event::Answer, 15), step(Event::Long, 0), 255, step(Event::Pass, 1), step(Event::Ahead, 15)];
+    for (name, settings) in [("ahead", 0x30), ("vouched-for", 0x38)] {
+        seeds.add(name, &[vec![settings], join.clone(), ahead.repeat(70)].concat());
+    }
     let alone = [step(Event::Pass, 0), step(Event::Greet, 2), step(Event::Answer, 0), step(Event::Pass, 2)];
     seeds.add("alone", &[&[0x00][..], &alone, &tasks].concat());
     let bad = [

@@ -21,7 +21,7 @@ use nisd::net::fetch::{Fetch, FetchId, ResponseReader};
 use nisd::net::http::{Gzip, Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
 use nisd::node::{HTTP, Node, Start, WEBSOCKET};
-use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo};
+use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, limits};
 use nisd::pool::ShortId;
 use nisd::rules::{ValidationResult, Verdict};
 use nisd::store::{Store, StoreError};
@@ -133,6 +133,8 @@ impl Ground {
             host_names: settings.host_names.clone(),
             allowed_harvesters: settings.allowed_harvesters.clone(),
             forgets_hashes: settings.forgets_hashes,
+            unaudited_paths: settings.peers.unaudited_paths.clone(),
+            pushed_bytes: limits::PUSHED,
         })
     }
 }
@@ -383,6 +385,7 @@ impl<'g> Scene<'g> {
             network: nisd::model::Timestamp(1_000_000),
             network_millis: 1_000_000_000,
             clock: ClockState::default(),
+            running: Duration::ZERO,
         };
         let (mut reply, mut body, mut is_resumed) = (Reply::new(), Vec::new(), false);
         let (connection, is_refused) = (ConnectionId(1), flags & REFUSED != 0);

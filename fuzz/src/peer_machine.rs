@@ -6,19 +6,21 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use nisd::codec::{Context, Form, Format, Writable};
+use nisd::codec::{Context, Form, Format, Readable, Writable};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::network::ChainParameters;
-use nisd::model::{Address, Block, BlockKind, Hash256, Height, NetworkByte, Timestamp};
+use nisd::model::{Address, Block, BlockKind, Checkpoint, Hash256, Height, NetworkByte, Timestamp};
 use nisd::peer::Peers;
+use nisd::peer::catch_up::Ahead;
 use nisd::peer::machine::calls::{MAX_BYTES, MAX_LATEST, MAX_UNDER_WAY};
 use nisd::peer::machine::{IpDetection, KnownPeer, PeerSettings, PushResult};
 use nisd::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
 use nisd::peer::wire::{
-    AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, Experience, ExperiencePair, HashChain,
-    Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
+    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,
+    Experience, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing,
+    Score, Version,
 };
 
 /// Steps of a script.
@@ -53,11 +55,13 @@ pub enum Event {
     Grow,
     /// The store fails, or works again.
     Store,
+    /// Blocks that are ahead are taken in.
+    Ahead,
 }
 
 impl Event {
     /// All of them; an input names one by its place.
-    pub const ALL: [Event; 13] = [
+    pub const ALL: [Event; 14] = [
         Event::Pass,
         Event::Answer,
         Event::Long,
@@ -71,6 +75,7 @@ impl Event {
         Event::Height,
         Event::Grow,
         Event::Store,
+        Event::Ahead,
     ];
 }
 
@@ -133,15 +138,32 @@ fn address(node: usize) -> Address {
     Address::from_public_key(&pairs()[node % OTHERS].public(), NetworkByte::TESTNET)
 }
 
+/// Blocks that follow each other, from the second of a chain on.
+fn chain() -> &'static [Block] {
+    static CHAIN: OnceLock<Vec<Block>> = OnceLock::new();
+    CHAIN.get_or_init(|| {
+        let mut blocks: Vec<Block> = Vec::new();
+        for height in 2..=130 {
+            let previous = blocks.last().map_or(Hash256([1; 32]), Block::hash);
+            blocks.push(block_after(previous, height));
+        }
+        blocks
+    })
+}
+
 /// A block on top of the first.
 fn block(height: u64) -> Block {
+    block_after(Hash256([1; 32]), height)
+}
+
+fn block_after(previous: Hash256, height: u64) -> Block {
     let mut block = Block {
         kind: BlockKind::Regular,
         version: 0x9800_0001_u32 as i32,
         timestamp: Timestamp(1),
         signer: pairs()[0].public(),
         signature: None,
-        previous_hash: Hash256([1; 32]).into(),
+        previous_hash: previous.into(),
         height: Height(height),
         transactions: Vec::new(),
     };
@@ -163,7 +185,8 @@ impl Scene {
             format,
             uses_network_time: true,
             ip_detection: detection[usize::from(settings >> 1 & 3)],
-            chain: ChainParameters::after_all_forks(),
+            chain: ChainParameters { rewrite_limit: 5, ..ChainParameters::after_all_forks() },
+            checkpoint: (settings & 8 != 0).then(|| Checkpoint { height: Height(90), hash: chain()[88].hash() }),
             context: context(),
             known: listed.collect(),
         };
@@ -222,7 +245,6 @@ impl Scene {
                 let verdict = [Verdict::Better, Verdict::Neutral, Verdict::Bad][which % 3];
                 let of = self.world.judging.pop().unwrap_or_else(|| address(which));
                 self.peers.judged(&of, verdict, time);
-                self.peers.synchronise_soon(time);
             }
             Event::Push => {
                 let result = [PushResult::Useful, PushResult::Neutral, PushResult::Harmful][which % 3];
@@ -237,11 +259,28 @@ impl Scene {
                     (tip.height, tip.score) = (Height(1 + which as u64), which as i128);
                 }
             }
+            Event::Ahead => self.take_in(which, time),
             Event::Store => {
                 let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
                 self.world.tip = (which & 1 == 0).then_some(tip);
             }
         }
+    }
+
+    /// Takes in some of the blocks that are ahead; the first of them that is refused ends it.
+    fn take_in(&mut self, most: usize, time: Now) {
+        for taken in 0..=most * 4 {
+            match self.peers.next_block(time) {
+                Some(Ahead::Block(block)) if taken == 50 => {
+                    assert!(block.height.0 > 1);
+                    self.peers.block_refused("it is refused", time);
+                }
+                Some(Ahead::Over) => self.peers.caught_up(time),
+                Some(Ahead::Block(_) | Ahead::Working) => {}
+                Some(Ahead::Waiting) | None => break,
+            }
+        }
+        assert!(self.peers.outlook().is_none() || self.peers.is_catching_up());
     }
 
     /// Answers the oldest request well, `size` being what is told, and changes the answer.
@@ -270,13 +309,30 @@ impl Scene {
                 let time = now(self.now).millis + size as i64 * 100;
                 self.signed(node, request, CommunicationTimeStamps { send: time, receive: time })
             }
+            "/chain/last-block" if size & 1 != 0 => self.signed(node, request, &chain()[chain().len() - 1]),
             "/chain/last-block" | "/block/at" => self.signed(node, request, block(2)),
+            "/chain/hashes-from" if size & 1 != 0 => {
+                let first = self.asked::<Height>(request).map_or(1, |height| height.0 as usize);
+                let all = std::iter::once(Hash256([1; 32])).chain(chain().iter().map(Block::hash));
+                self.signed(node, request, HashChain(all.skip(first - 1).take(45 + size / 16).collect()))
+            }
             "/chain/hashes-from" => self.signed(node, request, HashChain((1..=size as u64).map(hash).collect())),
+            "/chain/blocks-after" if size & 1 != 0 => {
+                let after = self.asked::<ChainRequest>(request).map_or(1, |asked| asked.after.0 as usize);
+                let blocks = chain().iter().skip(after - 1).take(size).cloned().collect();
+                self.signed(node, request, List::<Block>(blocks))
+            }
             "/chain/blocks-after" | "/transactions/unconfirmed" => {
                 self.signed(node, request, List((2..size as u64).map(block).collect()))
             }
             _ => Vec::new(),
         }
+    }
+
+    /// What a request with a challenge asks for.
+    fn asked<T: Readable>(&self, request: &Outgoing) -> Option<T> {
+        let read = self.world.format.read::<AuthenticatedRequest<T>>(&request.body, context());
+        read.ok().map(|request| request.entity)
     }
 
     fn signed(&self, node: usize, request: &Outgoing, entity: impl Writable) -> Vec<u8> {

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use super::views::{NodeDescription, UnlockedInfo};
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use crate::model::{Address, Block, Hash256, Transaction};
+use crate::model::{Address, Block, Hash256, Height, Transaction};
 use crate::peer::outside::MeetingId;
 use crate::peer::wire::{Challenge, Endpoint, NodeExperiences, NodeInfo, NodeList};
-use crate::peer::{Meeting, Peers};
+use crate::peer::{Largest, Meeting, Peers};
 use crate::pool::ShortId;
 use crate::rules::{self, ValidationResult};
 use crate::store::StoreError;
@@ -47,6 +47,17 @@ pub trait Actions {
     /// What a node that was asked back is to be told, once that is known: why it could not be reached, if so.
     fn meeting_ended(&mut self, _meeting: MeetingId) -> Option<Option<String>> {
         Some(None)
+    }
+
+    /// The largest height of partners, or the question that was put to them: the request in hand waits until
+    /// [`Actions::told_height`] knows.
+    fn largest_height(&mut self) -> Largest {
+        Largest::Known(Height::NEMESIS)
+    }
+
+    /// The largest height of partners for which the request in hand waits, once it is known.
+    fn told_height(&mut self) -> Option<Height> {
+        Some(Height::NEMESIS)
     }
 
     /// Takes note of what became of a transaction that the node with a key has pushed.

@@ -48,6 +48,8 @@ pub mod cost {
     pub const BALANCE: u32 = 2;
     /// Hashing a transaction.
     pub const HASH: u32 = 2;
+    /// What is known of another node.
+    pub const PEER: u32 = 8;
     /// Signing an answer for another node.
     pub const SIGNATURE: u32 = 30;
     /// Reading a transaction of a block, or writing one; to which [`bytes`] of its form are added.
@@ -80,9 +82,10 @@ pub mod cost {
         u32::try_from(count / 10).unwrap_or(u32::MAX)
     }
 
-    /// Passing a transaction on as it is stored, of so many bytes.
+    /// Passing a transaction on as it is stored, of so many bytes. To send them takes longer than to copy them, and many
+    /// nodes may want them at once.
     pub fn copied(count: usize) -> u32 {
-        1 + u32::try_from(count / 500).unwrap_or(u32::MAX)
+        1 + bytes(count)
     }
 
     /// Reading bytes, or writing them.

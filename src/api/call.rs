@@ -1,8 +1,10 @@
 //! What a handler is given, and how it reads and answers.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use super::actions::Actions;
+use super::audits::Audits;
 use super::budget::{Budget, cost};
 use super::chain_view::{ChainView, Page};
 use super::failure::Failure;
@@ -20,6 +22,7 @@ use crate::crypto::hex_text::decode_hex;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, Timestamp};
 use crate::net::http::Request;
 use crate::net::machine::{Caller, Taken};
+use crate::peer::wire::limits;
 use crate::state::HashEntry;
 use crate::store::StoreError;
 
@@ -27,6 +30,8 @@ use crate::store::StoreError;
 const MIN_PAGE: i16 = 5;
 const MAX_PAGE: i16 = 100;
 const DEFAULT_PAGE: i16 = 25;
+/// Bytes of a body in JSON. It is read in one go, while everybody else waits.
+const JSON_LIMIT: usize = limits::PUSHED_JSON;
 
 /// The present moment by the clock of the network.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +42,8 @@ pub struct Now {
     pub network_millis: i64,
     /// Whether that clock can be believed.
     pub clock: ClockState,
+    /// Since the start of the node.
+    pub running: Duration,
 }
 
 /// One request on its way to its answer.
@@ -53,6 +60,8 @@ pub struct Call<'a> {
     pub actions: &'a mut dyn Actions,
     /// The settings of the interface.
     pub settings: &'a Settings,
+    /// Requests that have come in.
+    pub audits: &'a mut Audits,
     /// The present moment.
     pub now: Now,
     /// What may be spent now.
@@ -106,7 +115,7 @@ impl<'a> Call<'a> {
 
     fn step(&mut self, long: &mut dyn LongView) -> Result<Taken, Failure> {
         let format = self.writer.wanted.format.unwrap_or(Format::Json);
-        long.look(self.view, self.actions, self.budget)?;
+        long.look(self.request.body, self.view, self.actions, self.budget)?;
         let taken = long.write_on(self.view, &mut self.writer.sheet(format), self.budget)?;
         if taken == Taken::Done && self.writer.has_body() {
             self.writer.end(format);
@@ -137,8 +146,8 @@ impl<'a> Call<'a> {
         if self.view.is_booted() { Ok(()) } else { Err(Failure::NOT_BOOTED) }
     }
 
-    /// Reads the body.
-    pub fn body<T: Readable>(&mut self) -> Result<T, Failure> {
+    /// The body and its format.
+    pub fn raw_body(&self) -> Result<(Format, &'a [u8]), Failure> {
         let content_type = self.request.header("Content-Type").filter(|value| !value.is_empty());
         let body = self.request.body;
         let missing = Failure::internal("Required request body is missing");
@@ -146,9 +155,18 @@ impl<'a> Call<'a> {
             return Err(missing);
         }
         let format = body_format(content_type).map_err(Failure::Internal)?;
-        if body.is_empty() {
-            return Err(missing);
+        match format {
+            _ if body.is_empty() => Err(missing),
+            Format::Json if body.len() > JSON_LIMIT => {
+                Err(Failure::argument("the body is too long for JSON; application/binary may be longer"))
+            }
+            _ => Ok((format, body)),
         }
+    }
+
+    /// Reads the body.
+    pub fn body<T: Readable>(&mut self) -> Result<T, Failure> {
+        let (format, body) = self.raw_body()?;
         self.budget.spend(match format {
             Format::Json => cost::json(body.len()),
             Format::Binary => cost::bytes(body.len()),

@@ -29,6 +29,8 @@ impl Failure {
     /// The node has not joined the network.
     pub const NOT_BOOTED: Failure = Failure::Unavailable(ErrorBody::NOT_BOOTED);
 
+    /// The node has no chain yet.
+    pub const LOADING_CHAIN: Failure = Failure::Unavailable(ErrorBody::LOADING_CHAIN);
     /// The node has joined the network.
     pub const ALREADY_BOOTED: Failure = Failure::Unavailable(ErrorBody::ALREADY_BOOTED);
     /// A text is no address of the network.

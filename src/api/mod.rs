@@ -10,15 +10,19 @@
 //! | [`ChainView`], [`Actions`] | what is read, and what is done |
 //! | [`long`] | views that are written in steps |
 //! | `description` | what the interface tells of itself |
+//! | [`LoadingApi`] | what is answered before there is a chain |
 //! | [`call`] | one request on its way through its function |
+//! | `audits` | requests as the operator is told of them |
 //! | `routes` | the table, and a function for each line |
 
 mod actions;
+mod audits;
 pub mod budget;
 pub mod call;
 mod chain_view;
 mod description;
 mod failure;
+mod loading;
 pub mod long;
 pub mod media;
 mod path;
@@ -40,6 +44,7 @@ pub use budget::Budget;
 pub use call::Now;
 pub use chain_view::{BlockCursor, BlockReader, ChainView, Page, RawTransaction};
 pub use failure::Failure;
+pub use loading::LoadingApi;
 pub use long::{AccountWriter, BlockWriter, LongView, Sheet};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
@@ -47,12 +52,13 @@ pub use views::{
     AccountInfo, AccountMeta, ClockState, MultisigInfo, NodeDescription, NodeStatus, RemoteStatus, UnlockedInfo,
 };
 
+use audits::Audits;
 use budget::cost;
 use call::Call;
 use media::{Format, Wanted};
 use path::Unusual;
 use reply::Writer;
-use route::{Access, Mapped, Route, RouteMap};
+use route::{Access, BodyLimit, Mapped, Route, RouteMap};
 use unfinished::Unfinished;
 
 use crate::codec::json::JsonSink;
@@ -70,17 +76,21 @@ pub struct Api {
     routes: RouteMap,
     json: JsonSink,
     unfinished: Unfinished,
+    audits: Audits,
 }
 
 impl Api {
     /// The interface with these settings.
-    pub fn new(settings: Settings) -> Api {
-        Api { settings, routes: RouteMap::new(ROUTES), json: JsonSink::default(), unfinished: Unfinished::default() }
+    pub fn new(mut settings: Settings) -> Api {
+        let audits = Audits::new(std::mem::take(&mut settings.unaudited_paths));
+        let (routes, json) = (RouteMap::new(ROUTES), JsonSink::default());
+        Api { settings, routes, json, unfinished: Unfinished::default(), audits }
     }
 
     /// Bytes that the body of a request may have.
     pub fn body_limit(&self, method: &str, path: &str) -> usize {
-        self.route(method, path).map_or(route::BODY_LIMIT, |route| route.body_limit)
+        let limit = self.route(method, path).map_or(BodyLimit::Small, |route| route.body_limit);
+        limit.bytes(self.settings.pushed_bytes)
     }
 
     /// Whether a request would put something into the pool.
@@ -116,11 +126,12 @@ impl Api {
     ) -> Taken {
         budget.spend(cost::REQUEST);
         let rest = self.unfinished.take(exchange.connection).filter(|_| exchange.is_resumed);
-        let Api { settings, routes, json, unfinished } = self;
+        let Api { settings, routes, json, unfinished, audits } = self;
+        audits.look();
         let (request, caller) = (exchange.request, exchange.caller);
         let path = settings.inner_path(request.path);
         let writer = Writer { reply: exchange.reply, json, wanted: Wanted::JSON, now: now.network };
-        let mut call = Call { request, caller, path, view, actions, settings, now, budget, writer, rest: None };
+        let mut call = Call { request, caller, path, view, actions, settings, audits, now, budget, writer, rest: None };
         let result = match rest {
             Some(rest) => resume(&mut call, routes, rest),
             None => begin(&mut call, routes, exchange.is_refused),
@@ -129,15 +140,21 @@ impl Api {
             Some((rest, taken)) => keep(&mut call, rest, unfinished, exchange.connection).map(|()| taken),
             None => Ok(Taken::Done),
         });
-        kept.unwrap_or_else(|failure| {
+        let taken = kept.unwrap_or_else(|failure| {
             call.writer.failure(&failure);
             Taken::Done
-        })
+        });
+        match taken {
+            Taken::Done => audits.end(exchange.connection),
+            _ => audits.wait(exchange.connection),
+        }
+        taken
     }
 
     /// A connection is gone: nobody waits for the rest of its answer.
     pub fn gone(&mut self, connection: ConnectionId) {
         self.unfinished.take(connection);
+        self.audits.end(connection);
     }
 }
 
@@ -147,8 +164,7 @@ fn begin(call: &mut Call<'_>, routes: &RouteMap, is_refused: bool) -> Result<(),
     writer.reply.reset();
     writer.reply.compress = call.settings.compress;
     if is_refused {
-        writer.reply.header("DoSFilter", "unavailable");
-        writer.container_error(429);
+        writer.too_many_requests();
         return Ok(());
     }
     writer.common_headers();
@@ -170,6 +186,7 @@ fn begin(call: &mut Call<'_>, routes: &RouteMap, is_refused: bool) -> Result<(),
         }
     };
     if request.method == "OPTIONS" {
+        call.audits.begin(call.path, call.caller.address, call.now.network);
         if !is_preflight(request) {
             writer.reply.header("Allow", mapped.allow());
         }
@@ -182,6 +199,7 @@ fn begin(call: &mut Call<'_>, routes: &RouteMap, is_refused: bool) -> Result<(),
         let (peer, path) = (call.caller.address, call.path);
         return Err(Failure::Refused(format!("remote {peer} attempted to call local {path}")));
     }
+    call.audits.begin(call.path, call.caller.address, call.now.network);
     (route.handler)(call)
 }
 

@@ -117,6 +117,12 @@ impl Writer<'_> {
         }
     }
 
+    /// The caller asks too often.
+    pub fn too_many_requests(&mut self) {
+        self.reply.header("DoSFilter", "unavailable");
+        self.container_error(429);
+    }
+
     /// An error of the web container: always JSON, without a message.
     pub fn container_error(&mut self, status: u16) {
         self.reply.status = status;

@@ -5,10 +5,27 @@ use std::collections::HashMap;
 use super::call::Call;
 use super::failure::Failure;
 
-/// Bytes that a body may have, unless its route says otherwise.
-pub const BODY_LIMIT: usize = 8 << 10;
-/// The same for transactions and batches.
-pub const LARGE_BODY_LIMIT: usize = 64 << 10;
+/// How long the body of a request may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLimit {
+    /// 8 KiB, unless a route says otherwise.
+    Small,
+    /// 64 KiB, for a transaction and for batches.
+    Large,
+    /// What [`pushed_bytes`](super::Settings::pushed_bytes) says, for a block or a list of another node.
+    Pushed,
+}
+
+impl BodyLimit {
+    /// The limit in bytes.
+    pub fn bytes(self, pushed_bytes: usize) -> usize {
+        match self {
+            BodyLimit::Small => 8 << 10,
+            BodyLimit::Large => 64 << 10,
+            BodyLimit::Pushed => pushed_bytes,
+        }
+    }
+}
 
 /// Answers a call.
 pub type Handler = fn(&mut Call<'_>) -> Result<(), Failure>;
@@ -42,15 +59,16 @@ pub struct Route {
     pub access: Access,
     /// Whether it puts something into the pool.
     pub fills_pool: bool,
-    /// Bytes that its body may have.
-    pub body_limit: usize,
+    /// How long its body may be.
+    pub body_limit: BodyLimit,
     /// What answers it.
     pub handler: Handler,
 }
 
 /// A public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::Get, path, access: Access::Public, fills_pool: false, body_limit: BODY_LIMIT, handler }
+    let (access, body_limit) = (Access::Public, BodyLimit::Small);
+    Route { method: Method::Get, path, access, fills_pool: false, body_limit, handler }
 }
 
 /// A public POST route.
@@ -71,7 +89,12 @@ impl Route {
 
     /// The same route, for bodies that may be larger.
     pub const fn with_large_bodies(self) -> Route {
-        Route { body_limit: LARGE_BODY_LIMIT, ..self }
+        Route { body_limit: BodyLimit::Large, ..self }
+    }
+
+    /// The same route, for bodies with a block or a list of another node.
+    pub const fn with_pushed_bodies(self) -> Route {
+        Route { body_limit: BodyLimit::Pushed, ..self }
     }
 }
 

@@ -43,6 +43,11 @@ pub struct Settings {
     pub forgets_hashes: bool,
     /// Accounts whose private keys requests may bring (`nis.allowedHarvesterAddresses`); empty allows all.
     pub allowed_harvesters: Vec<Address>,
+    /// Paths of requests that `/debug/connections/incoming` does not tell of (`nem.nonAuditedApiPaths`).
+    pub unaudited_paths: Vec<String>,
+    /// Bytes that the body of a request may have by which another node passes on a block or a list, as follows from the
+    /// parameters of the chain.
+    pub pushed_bytes: usize,
 }
 
 impl Settings {
@@ -62,6 +67,8 @@ impl fmt::Debug for Settings {
             .field("forgets_hashes", &self.forgets_hashes)
             .field("host_names", &self.host_names)
             .field("allowed_harvesters", &self.allowed_harvesters)
+            .field("unaudited_paths", &self.unaudited_paths)
+            .field("pushed_bytes", &self.pushed_bytes)
             .finish_non_exhaustive()
     }
 }

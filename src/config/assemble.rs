@@ -45,7 +45,8 @@ impl Settings {
 }
 
 fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<NetworkByte>) -> Option<Settings> {
-    let chain = networks::chain(reader, byte);
+    let is_after_all_forks = identity.as_ref().is_some_and(|known| networks::is_after_all_forks(&known.name));
+    let chain = networks::chain(reader, byte, is_after_all_forks);
     let data = data_folder(reader, identity.as_ref());
     let map_size = reader.size("nisd.mapSize").map(map_size);
     let boot = boot(reader);
@@ -64,15 +65,15 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let history_from = reader.integer("nisd.historyFrom").map(|height| Height(height.unsigned_abs()));
     let forgets_hashes = reader.boolean("nisd.forgetHashes");
     let peers = peers(reader, identity.as_ref());
-    let offline = reader.boolean("nisd.offline");
     // Without the network nobody can say whether addresses are right.
     let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
-    let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis } = identity?;
+    let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis, nemesis_hash } = identity?;
     let history_from = history_from.filter(|_| features.historical_account_data);
     let chain = ChainParameters { history_from, ..chain? };
     Some(Settings {
         network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain },
         nemesis,
+        nemesis_hash,
         data: data?,
         map_size: map_size?,
         clock,
@@ -91,7 +92,6 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
         harvester_keys,
         unlocked_limit: i32::try_from(unlocked_limit?).ok()?,
         peers: peers?,
-        offline,
         notices: Vec::new(),
     })
 }

@@ -29,12 +29,6 @@ impl Key {
         self
     }
 
-    /// The same, but nothing uses it yet.
-    pub const fn later(mut self) -> Key {
-        self.used = Use::Later;
-        self
-    }
-
     /// The same, but nothing will ever use it here.
     pub const fn never(mut self) -> Key {
         self.used = Use::Never;
@@ -56,8 +50,6 @@ pub enum Default {
 pub enum Use {
     /// This node does what it says.
     Now,
-    /// Nothing yet: the part of the node that it is about does not exist.
-    Later,
     /// None, ever: it is about something that only NIS1's own software has.
     Never,
 }

@@ -56,9 +56,7 @@ fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
 impl NemesisFile {
     /// The block's bytes, in verifiable binary form; they are not looked at.
     pub fn read(&self) -> Result<Vec<u8>, NemesisError> {
-        // As a whole, for those who wonder in which folder it was looked for.
-        let path = || std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
-        let failed = |error| NemesisError { path: path(), error };
+        let failed = |error| NemesisError { path: self.absolute(), error };
         let mut bytes = Vec::new();
         let file = File::open(&self.0).map_err(failed)?;
         file.take(MAX_NEMESIS_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -67,6 +65,24 @@ impl NemesisFile {
             return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, limit)));
         }
         Ok(bytes)
+    }
+
+    /// The same; `None` where there is no such file.
+    pub fn read_if_there(&self) -> Result<Option<Vec<u8>>, NemesisError> {
+        match self.read() {
+            Err(NemesisError { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// The error of there being no such file, where there has to be one.
+    pub fn missing(&self) -> NemesisError {
+        NemesisError { path: self.absolute(), error: io::ErrorKind::NotFound.into() }
+    }
+
+    /// Where it is, from the root: for those who wonder in which folder it was looked for.
+    pub fn absolute(&self) -> PathBuf {
+        std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone())
     }
 }
 
@@ -82,7 +98,11 @@ pub struct NemesisError {
 impl fmt::Display for NemesisError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (path, error) = (self.path.display(), &self.error);
-        write!(f, "cannot read the nemesis block {path}: {error}; nem.network.nemesisFilePath names another file")
+        write!(
+            f,
+            "cannot read the nemesis block {path}: {error}; nem.network.nemesisFilePath names another file, and \
+             `nisd run --peer HOST` a node that sends it"
+        )
     }
 }
 

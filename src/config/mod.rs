@@ -33,7 +33,6 @@ pub use layers::{Origin, Override};
 pub use load::{MAX_NEMESIS_BYTES, NemesisError, build, load};
 pub use local_addresses::LocalAddresses;
 pub use network_file::network_properties;
-pub use networks::is_public;
 pub use notices::standstill;
 pub use peers::{Defect, KnownPeers, MAX_PEERS_BYTES, PeersError, PeersFile};
 pub use problem::{ConfigError, Notice, Problem};

@@ -17,10 +17,14 @@ struct Known {
     byte: NetworkByte,
     generation_hash: Hash256,
     nemesis_signer: PublicKey,
+    nemesis_hash: Hash256,
     total_xem: u64,
     /// File of the nemesis block unless another is configured: beside the configuration file, or in the working folder
     /// if there is none.
     nemesis: &'static str,
+    /// Whether all forks lie behind its nemesis block unless the settings say otherwise, whatever its byte stands for:
+    /// today's testnet began after them, and has the byte of an earlier one.
+    is_after_all_forks: bool,
 }
 
 const KNOWN: [Known; 3] = [
@@ -29,24 +33,30 @@ const KNOWN: [Known; 3] = [
         byte: NetworkByte::MAINNET,
         generation_hash: hash("16ed3d69d3ca67132aace4405aa122e5e041e58741a4364255b15201f5aaf6e4"),
         nemesis_signer: key("8d07f90fb4bbe7715fa327c926770166a11be2e494a970605f2e12557f66c9b9"),
+        nemesis_hash: hash("438cf6375dab5a0d32f9b7bf151d4539e00a590f7c022d5572c7d41815a24be4"),
         total_xem: 9_000_000_240,
         nemesis: "nemesis.bin",
+        is_after_all_forks: false,
     },
     Known {
         name: "testnet",
         byte: NetworkByte::TESTNET,
         generation_hash: hash("33496b75b6e5827cd11f50070df2dd38b31e20398b166cb719dd544d4844ed59"),
         nemesis_signer: key("d8e06b38d4ce227fe735eb64bec55d6b9708cf91bcbcbe7e09f36ffd8b97763d"),
+        nemesis_hash: hash("6e34a7895ce1653dde64a614f2ad4215f4217d9e0255b4c84a846e5f7677c6c5"),
         total_xem: 9_000_000_000,
         nemesis: "nemesis-testnet.bin",
+        is_after_all_forks: true,
     },
     Known {
         name: "mijinnet",
         byte: NetworkByte::MIJINNET,
         generation_hash: hash("16ed3d69d3ca67132aace4405aa122e5e041e58741a4364255b15201f5aaf6e4"),
         nemesis_signer: key("57b4832d9232ee410e93d595207cffc2b9e9c5002472c4b0bb3bb10a4ce152e3"),
+        nemesis_hash: hash("fd75b4e5eaa4521690dac6934be2ab0e84ec2f93b7d5a12a96f19bdcfc2f8bca"),
         total_xem: 9_000_000_000,
         nemesis: "nemesis-mijinnet.bin",
+        is_after_all_forks: false,
     },
 ];
 
@@ -58,6 +68,8 @@ pub(super) struct Identity {
     pub nemesis_signer: Address,
     pub total_amount: Amount,
     pub nemesis: NemesisFile,
+    /// Hash of that block, where everybody knows it.
+    pub nemesis_hash: Option<Hash256>,
 }
 
 /// Whether a network of this name has an identity of its own.
@@ -65,9 +77,9 @@ pub(super) fn is_known(name: &str) -> bool {
     KNOWN.iter().any(|known| known.name == name)
 }
 
-/// Whether a network of this name is run by nodes of many people.
-pub fn is_public(name: &str) -> bool {
-    ["mainnet", "testnet"].contains(&name)
+/// Whether a network of this name has all forks behind it unless its settings say otherwise.
+pub(super) fn is_after_all_forks(name: &str) -> bool {
+    KNOWN.iter().any(|known| known.name == name && known.is_after_all_forks)
 }
 
 /// Reads which network it is. `None` after a problem has been noted.
@@ -95,6 +107,7 @@ fn known_identity(known: &Known, reader: &mut Reader<'_>) -> Identity {
         nemesis: NemesisFile(
             file.unwrap_or_else(|| reader.folder_of_file().unwrap_or(Path::new("")).join(known.nemesis)),
         ),
+        nemesis_hash: Some(known.nemesis_hash),
     }
 }
 
@@ -123,11 +136,16 @@ fn private_identity(name: String, reader: &mut Reader<'_>) -> Option<Identity> {
         nemesis_signer: nemesis_signer?,
         total_amount: Amount::whole(total_xem?.unsigned_abs()),
         nemesis: NemesisFile(file?),
+        nemesis_hash: None,
     })
 }
 
-/// Reads the parameters of the chain. `None` after a problem has been noted.
-pub(super) fn chain(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Option<ChainParameters> {
+/// Reads the parameters of the chain of a network of this byte. `None` after a problem has been noted.
+pub(super) fn chain(
+    reader: &mut Reader<'_>,
+    byte: Option<NetworkByte>,
+    is_after_all_forks: bool,
+) -> Option<ChainParameters> {
     let target_time = reader.integer("nis.blockGenerationTargetTime");
     let rewrite_limit = reader.integer("nis.blockChainRewriteLimit");
     let per_block = reader.integer("nis.maxTransactionsPerBlock");
@@ -148,7 +166,7 @@ pub(super) fn chain(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Optio
         importance,
         vesting,
         stabilize_block_times,
-        forks: forks(reader, byte)?,
+        forks: forks(reader, byte, is_after_all_forks)?,
     })
 }
 
@@ -212,16 +230,28 @@ fn features(reader: &mut Reader<'_>) -> (ImportanceScheme, Vesting, bool) {
     (importance, vesting, has("STABILIZE_BLOCK_TIMES"))
 }
 
-/// Heights of the six forks that depend on the network byte, in the order of [`FORK_KEYS`].
-fn default_heights(byte: NetworkByte) -> [u64; 6] {
-    match byte {
+/// The forks of a network of this byte. That of the treasury is mainnet's whatever the byte, as in NIS1.
+fn default_forks(byte: NetworkByte) -> Forks {
+    let heights = match byte {
         NetworkByte::MAINNET => [199_800, 440_000, 875_000, 1_025_000, 1_110_000, 1_250_000],
         NetworkByte::TESTNET => [90_000, 180_000, 572_500, 830_000, 871_500, 975_000],
         _ => [1; 6],
+    };
+    let [multisig_m_of_n, mosaics, first_fee, remote_account, mosaic_redefinition, second_fee] = heights;
+    Forks {
+        multisig_m_of_n,
+        mosaics,
+        first_fee,
+        remote_account,
+        mosaic_redefinition,
+        second_fee,
+        treasury_reissuance: TREASURY_HEIGHT,
+        treasury_hashes: TREASURY_HASHES.to_vec(),
+        treasury_fallback_hashes: TREASURY_FALLBACK_HASHES.to_vec(),
     }
 }
 
-/// Keys of the forks whose heights depend on the network byte.
+/// Keys of the forks whose heights depend on the network byte, in the order of their heights in mainnet.
 pub(super) const FORK_KEYS: [&str; 6] = [
     "nis.multisigMOfNForkHeight",
     "nis.mosaicsForkHeight",
@@ -231,30 +261,30 @@ pub(super) const FORK_KEYS: [&str; 6] = [
     "nis.secondFeeForkHeight",
 ];
 
-fn forks(reader: &mut Reader<'_>, byte: Option<NetworkByte>) -> Option<Forks> {
+fn forks(reader: &mut Reader<'_>, byte: Option<NetworkByte>, is_after_all: bool) -> Option<Forks> {
     let configured = FORK_KEYS.map(|key| reader.integer(key));
     let treasury = reader.integer("nis.treasuryReissuanceForkHeight");
     let hashes = reader.hashes("nis.treasuryReissuanceForkTransactionHashes");
     let fallback = reader.hashes("nis.treasuryReissuanceForkFallbackTransactionHashes");
-    let mut heights = default_heights(byte?);
-    for (height, configured) in heights.iter_mut().zip(configured) {
-        *height = configured.map_or(*height, i64::unsigned_abs);
-    }
-    let [multisig_m_of_n, mosaics, first_fee, remote_account, mosaic_redefinition, second_fee] = heights;
+    let default = if is_after_all { Forks::behind() } else { default_forks(byte?) };
+    let height = |configured: Option<i64>, default| configured.map_or(default, i64::unsigned_abs);
+    let [multisig_m_of_n, mosaics, first_fee, remote_account, mosaic_redefinition, second_fee] = configured;
     Some(Forks {
-        multisig_m_of_n,
-        mosaics,
-        first_fee,
-        remote_account,
-        mosaic_redefinition,
-        second_fee,
-        treasury_reissuance: treasury?.unsigned_abs(),
-        treasury_hashes: hashes.unwrap_or_else(|| TREASURY_HASHES.to_vec()),
-        treasury_fallback_hashes: fallback.unwrap_or_else(|| TREASURY_FALLBACK_HASHES.to_vec()),
+        multisig_m_of_n: height(multisig_m_of_n, default.multisig_m_of_n),
+        mosaics: height(mosaics, default.mosaics),
+        first_fee: height(first_fee, default.first_fee),
+        remote_account: height(remote_account, default.remote_account),
+        mosaic_redefinition: height(mosaic_redefinition, default.mosaic_redefinition),
+        second_fee: height(second_fee, default.second_fee),
+        treasury_reissuance: height(treasury, default.treasury_reissuance),
+        treasury_hashes: hashes.unwrap_or(default.treasury_hashes),
+        treasury_fallback_hashes: fallback.unwrap_or(default.treasury_fallback_hashes),
     })
 }
 
-/// Transactions of mainnet's treasury block.
+/// Height of mainnet's treasury block.
+const TREASURY_HEIGHT: u64 = 3_481_580;
+/// Its transactions.
 #[rustfmt::skip]
 const TREASURY_HASHES: [Hash256; 52] = [
     hash("1ebf9e2236d3b41468773f639c438891ae8be15b8cea38dba9f7ddc00aeb48d2"),
@@ -311,7 +341,7 @@ const TREASURY_HASHES: [Hash256; 52] = [
     hash("d74d39bae30e97bf76fbd82438154c93af9da44eb9c1cea56410b2671698d649"),
 ];
 
-/// The transaction that mainnet's treasury block holds otherwise.
+/// The transaction that it holds otherwise.
 const TREASURY_FALLBACK_HASHES: [Hash256; 1] =
     [hash("2ac17cb342d2ec97f1faab5fdf9409c54cd2dd69d0fb28bbd80adb58a993c1df")];
 

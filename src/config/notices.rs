@@ -3,7 +3,7 @@
 use super::key::Use;
 use super::layers::{Layers, Origin};
 use super::nearest_key::{PREFIXES, has_prefix, nearest_key};
-use super::networks::{FORK_KEYS, is_known, is_public};
+use super::networks::{FORK_KEYS, is_after_all_forks, is_known};
 use super::problem::{Notice, Problem};
 use super::reader::Reader;
 use super::settings::Settings;
@@ -25,11 +25,10 @@ const TELLING_DIGITS: usize = 12;
 pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice> {
     let mut notices = about_exposed_secrets(layers);
     let (mut unknown, mut refused) = (0usize, 0usize);
-    let (mut later, mut never) = (Vec::new(), Vec::new());
+    let mut never = Vec::new();
     for (name, origin) in layers.keys() {
         match table::find(name).map(|key| key.used) {
             Some(Use::Now) => {}
-            Some(Use::Later) => later.push(name),
             Some(Use::Never) => never.push(name),
             None if matches!(origin, Origin::Flag(_)) || has_prefix(name, &["nisd."]) => {
                 refused += 1;
@@ -55,10 +54,8 @@ pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice>
             notices.push(Notice::warn(format!("{winning}: {key} was already set at {hidden}; this one counts")));
         }
     }
-    for (names, what) in [(later, "not used yet"), (never, "without effect in this node")] {
-        if !names.is_empty() {
-            notices.push(Notice::info(format!("settings accepted but {what}: {}", names.join(", "))));
-        }
+    if !never.is_empty() {
+        notices.push(Notice::info(format!("settings accepted but without effect in this node: {}", never.join(", "))));
     }
     notices
 }
@@ -104,16 +101,17 @@ fn unknown_problem(name: &str, origin: &Origin) -> Problem {
 /// Looks for settings that are allowed but hardly meant for this network.
 pub(super) fn about_network(reader: &mut Reader<'_>, network: &Network) -> Vec<Notice> {
     let mut notices = Vec::new();
-    let forks_are_default = FORK_KEYS.iter().all(|key| !reader.is_set(key));
+    let is_after_all_forks = is_after_all_forks(&network.name);
+    let forks_are_default = !is_after_all_forks && FORK_KEYS.iter().all(|key| !reader.is_set(key));
     if network.byte == NetworkByte::TESTNET && forks_are_default {
         notices.push(Notice::warn(format!(
-            "network byte 152 without any fork height: the heights of an earlier testnet hold. Today's testnet and \
-             most private networks need the value 1 for {}",
+            "network byte 152 without any fork height: the heights of an earlier testnet hold. Most private networks \
+             need the value 1 for {}",
             FORK_KEYS.join(", ")
         )));
     }
     const TREASURY: &str = "nis.treasuryReissuanceForkHeight";
-    if network.name != "mainnet" && !reader.is_set(TREASURY) {
+    if network.name != "mainnet" && !is_after_all_forks && !reader.is_set(TREASURY) {
         notices.push(Notice::warn(format!(
             "{TREASURY} is not set: at height {} the chain will wait for mainnet's treasury block. Set it to 1, and \
              nis.treasuryReissuanceForkTransactionHashes and \
@@ -152,16 +150,16 @@ fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Notice> {
 }
 
 /// What `nisd run` must say of settings with which no block will come by itself: this node makes none, and knows nobody who
-/// does. `None` for the networks that are refused anyway, and for a node that harvests.
+/// does. `None` for a node that harvests.
 pub fn standstill(settings: &Settings, is_alone: bool) -> Option<Notice> {
     let boot = &settings.boot;
     let harvests = boot.auto_harvest && (boot.key.is_some() || !settings.harvester_keys.is_empty());
     let name = &settings.network.name;
-    (is_alone && !harvests && !is_public(name)).then(|| {
+    (is_alone && !harvests).then(|| {
         Notice::warn(format!(
             "THE CHAIN OF {name} STANDS STILL: this node knows no other nodes (peers-config_{name}.json beside the \
-             settings, or --peer HOST), and it harvests with no key of its own. Blocks come in with --import, or are made here: set nis.bootKey to the key of an account \
-             with importance, and nis.shouldAutoHarvestOnBoot to true"
+             settings, or --peer HOST), and it harvests with no key of its own. Blocks come in with --import, or are made \
+             here: set nis.bootKey to the key of an account with importance, and nis.shouldAutoHarvestOnBoot to true"
         ))
     })
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::networks::key;
 use super::problem::{Notice, shown};
+use super::settings::PeerSettings;
 use crate::codec::json::JsonSource;
 use crate::codec::lax_json::{self, LaxJsonError, Value};
 use crate::codec::{Context, ReadError};
@@ -118,6 +119,15 @@ impl PeersFile {
         let read = file.take(MAX_PEERS_BYTES as u64 + 1).read_to_end(&mut text);
         read.map_err(|error| failed(Defect::Unreadable(error)))?;
         KnownPeers::parse(&text, Context::of(network)).map_err(failed)
+    }
+}
+
+impl PeerSettings {
+    /// The nodes whose keys are known from the start. Those that everybody knows are left out if the operator names other
+    /// ones instead of a list.
+    pub fn listed(&self, network: &Network) -> Result<KnownPeers, PeersError> {
+        let listed = self.file.read(network)?;
+        Ok(if listed.is_built_in && !self.hosts.is_empty() { KnownPeers::default() } else { listed })
     }
 }
 

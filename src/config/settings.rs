@@ -12,6 +12,7 @@ use super::secret::Secret;
 use crate::clock::ClockMode;
 use crate::model::Checkpoint;
 use crate::model::address::Address;
+use crate::model::hash::Hash256;
 use crate::model::network::Network;
 
 pub use crate::api::Features;
@@ -23,8 +24,10 @@ pub use crate::push::BlocksNewBody;
 pub struct Settings {
     /// The network and its chain.
     pub network: Network,
-    /// Where the nemesis block is.
+    /// Where the nemesis block is, unless it is to come from another node.
     pub nemesis: NemesisFile,
+    /// Hash of that block, where everybody knows it.
+    pub nemesis_hash: Option<Hash256>,
     /// Folder of the chain store.
     pub data: PathBuf,
     /// Bytes of address space for the chain store, a multiple of 64 KiB.
@@ -64,8 +67,6 @@ pub struct Settings {
     pub unlocked_limit: i32,
     /// Other nodes.
     pub peers: PeerSettings,
-    /// Whether a public network is served as it is in the store, without reaching other nodes (`nisd.offline`).
-    pub offline: bool,
     /// What a person should know about these settings. For the log, once, when the node starts.
     pub notices: Vec<Notice>,
 }

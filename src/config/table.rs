@@ -22,7 +22,8 @@ const MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "1G" } else { "64G
 const MAX_MAP_SIZE: u64 = if cfg!(target_pointer_width = "32") { 2 * G } else { 4096 * G };
 
 const BY_NETWORK: &str = "mainnet, mijinnet, testnet: the network's; others must set it";
-const BY_BYTE: &str = "by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
+const BY_BYTE: &str =
+    "testnet: 1; others by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
 
 /// All settings.
 pub const SECTIONS: &[Section] = &[
@@ -42,7 +43,7 @@ const NETWORK: &[Key] = &[
         "nem.network",
         Name,
         "mainnet",
-        "mainnet, testnet, mijinnet, or any other name for a private network. Without any configuration `nisd run` makes a private network of its own",
+        "mainnet, testnet, mijinnet, or any other name for a private network (--network). Without any configuration `nisd run` makes a private network of its own",
     ),
     Key::new(
         "nem.network.version",
@@ -68,8 +69,13 @@ const NETWORK: &[Key] = &[
         "Total supply in whole XEM",
     )
     .derived(BY_NETWORK),
-    Key::new("nem.network.nemesisFilePath", Path, "", "The nemesis block in binary form")
-        .derived("mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it"),
+    Key::new(
+        "nem.network.nemesisFilePath",
+        Path,
+        "",
+        "The nemesis block in binary form. Where there is no such file, other nodes are asked for the block",
+    )
+    .derived("mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it"),
 ];
 
 const CHAIN: &[Key] = &[
@@ -122,23 +128,24 @@ const FORKS: &[Key] = &[
     Key::new(
         "nis.treasuryReissuanceForkHeight",
         Integer { min: 1, max: I32_MAX },
-        "3481580",
-        "Height of mainnet's treasury block. On every other network set it to 1, and the two lists below to nothing: a chain without these transactions stops there",
-    ),
+        "",
+        "Height of mainnet's treasury block. On every private network set it to 1, and the two lists below to nothing: a chain without these transactions stops there",
+    )
+    .derived("3481580; testnet: 1"),
     Key::new(
         "nis.treasuryReissuanceForkTransactionHashes",
         Hashes,
         "",
         "Hashes of the transactions that the treasury block must hold, in order",
     )
-    .derived("mainnet's 52 hashes"),
+    .derived("mainnet's 52 hashes; testnet: nothing"),
     Key::new(
         "nis.treasuryReissuanceForkFallbackTransactionHashes",
         Hashes,
         "",
         "Hashes of the transactions that it must hold otherwise",
     )
-    .derived("mainnet's one hash"),
+    .derived("mainnet's one hash; testnet: nothing"),
 ];
 
 const fn fork(name: &'static str, meaning: &'static str) -> Key {
@@ -338,13 +345,13 @@ const LIMITS: &[Key] = &[
         "nisd.maxBuffered",
         Size { min: M, max: 64 * G },
         "128M",
-        "Most bytes of requests and unsent answers of all connections; the one that exceeds it is closed",
+        "Most bytes of requests and unsent answers of all connections; beyond it, the caller that holds most loses the connection that holds most. A single caller but 127.0.0.1 may hold a quarter of it",
     ),
     Key::new(
         "nisd.maxBodySize",
         Size { min: K, max: M },
         "1M",
-        "Longest body of any request; 413 is answered above. Every route has a limit of its own, mostly 8K, 64K where transactions are announced or lists sent, which holds where it is less",
+        "Longest body of any request; 413 is answered above. Every route has a limit of its own, which holds where it is less: mostly 8K, 64K where transactions are announced or lists sent, the largest block where other nodes pass on blocks and transactions (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)",
     ),
     Key::new(
         "nisd.idleTimeout",
@@ -386,27 +393,51 @@ const LIMITS: &[Key] = &[
 ];
 
 const PEERS: &[Key] = &[
-    Key::new("nis.shouldAutoHarvestOnBoot", Boolean, "true", "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys"),
+    Key::new(
+        "nis.shouldAutoHarvestOnBoot",
+        Boolean,
+        "true",
+        "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys",
+    ),
     Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
     Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node"),
-    Key::new("nisd.offline", Boolean, "false", "Whether mainnet or testnet may be served as they are in the store (--offline), as other nodes are not reached yet"),
-    Key::new("nisd.peers", Endpoints, "", "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Each is known from then on by the key that it shows first"),
-    Key::new("nisd.trustBelow", Checkpoint, "", "A block that you vouch for (--trust-below): blocks of other nodes are not taken in, as long as this node is far behind, before it is clear that they lead to this one; below it their signatures and proofs are not checked then"),
+    Key::new(
+        "nisd.peers",
+        Endpoints,
+        "",
+        "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Without such a file and without this, mainnet and testnet have the nodes that NIS1 comes with. Each is known from then on by the key that it shows first",
+    ),
+    Key::new(
+        "nisd.trustBelow",
+        Checkpoint,
+        "",
+        "A block that you vouch for (--trust-below): blocks of other nodes are not taken in, as long as this node is far behind, before it is clear that they lead to this one; below it their signatures and proofs are not checked then",
+    ),
     Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time"),
     Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time"),
     Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON"),
     Key::new("nis.useNetworkTime", Boolean, "true", "Whether the clock follows that of other nodes"),
-    Key::new("nis.ipDetectionMode", Choice(&["AutoRequired", "AutoOptional", "Disabled"]), "AutoRequired", "Whether other nodes are asked for the own address"),
-    Key::new("nem.nonAuditedApiPaths", Text, "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch", "Paths left out of /debug/connections/incoming, joined by |").later(),
+    Key::new(
+        "nis.ipDetectionMode",
+        Choice(&["AutoRequired", "AutoOptional", "Disabled"]),
+        "AutoRequired",
+        "Whether other nodes are asked for the own address",
+    ),
+    Key::new(
+        "nem.nonAuditedApiPaths",
+        Text,
+        "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch",
+        "Paths that /debug/connections/incoming does not tell of, joined by |; small and capital letters count alike",
+    ),
 ];
 
 const NIS1_ONLY: &[Key] = &[
-    Key::new("nem.shortServerName", Text, "Nis", "Name of a lock file").never(),
-    Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads; this node has one").never(),
+    Key::new("nem.shortServerName", Text, "Nis", "Name of NIS1's lock file; here the folder of the store is locked").never(),
+    Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads that serve requests; this node has one thread, and limits what callers cost it instead").never(),
     Key::new("nem.webContext", Text, "", "Not used by NIS1 either").never(),
     Key::new("nem.homePath", Text, "", "Not used by NIS1 either").never(),
-    Key::new("nem.shutdownPath", Text, "/shutdown", "Path to stop another instance; this node stops none").never(),
-    Key::new("nis.delayBlockLoading", Boolean, "true", "Whether blocks are read in the background; here always")
+    Key::new("nem.shutdownPath", Text, "/shutdown", "Path that NIS1 calls to stop another instance on its port; this node stops none, and says that the port is taken").never(),
+    Key::new("nis.delayBlockLoading", Boolean, "true", "Whether NIS1 listens before it has read all blocks; this node reads none when it starts, and listens before it boots")
         .never(),
 ];
 
@@ -447,7 +478,6 @@ fn print_key(text: &mut String, key: &Key, width: usize) {
     };
     let used = match key.used {
         Use::Now => "",
-        Use::Later => " (accepted, not used yet)",
         Use::Never => " (accepted, has no effect)",
     };
     let _ = writeln!(text, "  {}{used}", key.name);

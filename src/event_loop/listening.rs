@@ -43,6 +43,7 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
             requests_per_second: settings.http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
             backlog_bytes: limits.backlog,
             buffered_bytes: limits.buffered,
+            buffered_bytes_per_caller: limits.buffered / 4,
             keep_alive: limits.idle_timeout,
             request_time: limits.request_timeout,
             write_stall: limits.request_timeout,

@@ -21,12 +21,13 @@ use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::BlockFile;
 use crate::commands::{self, Clocks, CommandError};
-use crate::config::{self, Settings, is_public};
+use crate::config::{self, Settings};
 use crate::devnet::Devnet;
 use crate::logging;
 use crate::model::Height;
 use crate::net::Reactor;
-use crate::node::{BATCH, Import, KnownPeer, Node, Start};
+use crate::net::machine::{Machine, Moment};
+use crate::node::{BATCH, Beginning, Import, KnownPeer, Node, Start};
 use crate::store::Store;
 
 /// Longest time between two turns, so that the log is written out and the clocks are compared.
@@ -45,8 +46,6 @@ pub enum NodeError {
     Intake(IntakeError),
     /// A port cannot be opened.
     Listen(SocketAddr, io::Error),
-    /// This public network cannot be joined yet.
-    NoPeers(String),
     /// The system refuses what every program needs.
     System(io::Error),
 }
@@ -60,12 +59,6 @@ impl fmt::Display for NodeError {
                 f,
                 "cannot listen on {address}: {error}; is another node running? \
                  Choose other ports with --http-port and --websocket-port"
-            ),
-            NodeError::NoPeers(network) => write!(
-                f,
-                "{network} is a public network, which this version of nisd does not join yet: its work with other nodes \
-                 has been tried on private networks only. --offline serves what is in the store, and --import takes recorded blocks in; nisd run without \
-                 a configuration starts a private network"
             ),
             NodeError::System(error) => error.fmt(f),
         }
@@ -81,21 +74,34 @@ impl<E: Into<CommandError>> From<E> for NodeError {
 }
 
 /// `nisd run`, also on a private network that nisd has made.
-pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clocks: Clocks) -> Result<(), NodeError> {
-    if is_public(&settings.network.name) && !settings.offline {
-        return Err(NodeError::NoPeers(settings.network.name));
-    }
+pub fn run(
+    command: &cli::Run,
+    mut settings: Settings,
+    devnet: Option<Devnet>,
+    clocks: Clocks,
+) -> Result<(), NodeError> {
     let known = known_peers(&settings)?;
     if let Some(notice) = config::standstill(&settings, known.is_empty()) {
         log::log!(notice.level, "{notice}");
     }
     // What is named must be there before a store is made that says to which chain it belongs.
     let files = commands::open_block_files(&command.import)?;
-    let nemesis = settings.nemesis.read()?;
+    let nemesis = commands::nemesis_of_file(&settings, !known.is_empty())?;
     let store = commands::open_up_to_date(&settings, clocks)?;
     let seed = random_seed()?;
     let (mut reactor, addresses) = listening::open(&settings, &seed)?;
-    let intake = intake(&store, &settings, nemesis, files, &reactor)?;
+    if settings.endpoint.protocol == "http" {
+        // The system may have chosen it.
+        settings.endpoint.port = addresses.http.port().into();
+    }
+    let mut signals = signals(&reactor)?;
+    if nemesis.is_none() && !commands::has_chain(&store)? {
+        let told = begin(&settings, &known, &store, &addresses, &mut reactor, &mut signals)?;
+        if told == Told::ToEnd {
+            return Ok(());
+        }
+    }
+    let intake = intake(&store, &settings, nemesis.unwrap_or_default(), files, &reactor)?;
     let start = Start {
         now: reactor.moment(),
         seed: &seed,
@@ -105,38 +111,93 @@ pub fn run(command: &cli::Run, settings: Settings, devnet: Option<Devnet>, clock
         known,
     };
     let mut node = Node::new(&store, &settings, start)?;
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(NodeError::System)?;
-    let registered = reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE);
-    registered.map_err(NodeError::System)?;
     greet(&settings, devnet.as_ref(), &addresses, &node);
-    go_round(&mut reactor, &mut node, &mut signals)?;
-    stop(reactor, node)
+    go_round(&mut reactor, &mut node, &mut signals, |node, now| node.is_to_end(now))?;
+    log::info!("stopping");
+    node.stop()?;
+    say_farewell(&mut reactor, &mut node)
 }
 
-/// The operator's list of nodes. A node that is to stay alone has none.
+/// The signals that tell the program to end.
+fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
+    let register = || {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE)?;
+        Ok(signals)
+    };
+    register().map_err(NodeError::System)
+}
+
+/// The nodes that are known from the start, those that the operator names on the command line first.
 fn known_peers(settings: &Settings) -> Result<Vec<KnownPeer>, NodeError> {
-    let known = settings.peers.file.read(&settings.network)?;
-    for notice in known.notices {
+    let listed = settings.peers.listed(&settings.network)?;
+    for notice in listed.notices {
         log::log!(notice.level, "{notice}");
     }
-    let nodes = known.nodes.into_iter().map(KnownPeer::Node);
     let hosts = settings.peers.hosts.iter().cloned().map(KnownPeer::Endpoint);
-    Ok(if settings.offline { Vec::new() } else { nodes.chain(hosts).collect() })
+    Ok(hosts.chain(listed.nodes.into_iter().map(KnownPeer::Node)).collect())
 }
 
-/// Goes round until a signal or a request tells the node to stop.
-fn go_round(reactor: &mut Reactor, node: &mut Node<'_>, signals: &mut Signals) -> Result<(), NodeError> {
-    let (mut slices, mut took) = (Slices::new(), Duration::ZERO);
+/// Gets the nemesis block from another node into an empty store.
+fn begin(
+    settings: &Settings,
+    known: &[KnownPeer],
+    store: &Store,
+    addresses: &Addresses,
+    reactor: &mut Reactor,
+    signals: &mut Signals,
+) -> Result<Told, NodeError> {
+    let (name, file) = (&settings.network.name, &settings.nemesis);
+    if known.is_empty() {
+        return Err(file.missing().into());
+    }
+    log::info!(
+        "there is no nemesis block of {name} in {}: known nodes ({}) are asked for it",
+        file.absolute().display(),
+        known.len()
+    );
+    log::info!("until it is there, http://{}/status says 8 and all else is answered 503", addresses.http);
+    let mut beginning = Beginning::new(store, settings, known, reactor.moment());
+    let told = go_round(reactor, &mut beginning, signals, |beginning, _| beginning.is_over())?;
+    if told == Told::ToEnd {
+        log::info!("stopping");
+        say_farewell(reactor, &mut beginning)?;
+    }
+    beginning.outcome()?;
+    Ok(told)
+}
+
+/// Why the loop has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// By a signal.
+    ToEnd,
+    /// The machine has come to its end.
+    Done,
+}
+
+/// Goes round until a signal tells the node to stop, or its machine is done.
+fn go_round<M: Machine>(
+    reactor: &mut Reactor,
+    machine: &mut M,
+    signals: &mut Signals,
+    is_done: impl Fn(&M, Moment) -> bool,
+) -> Result<Told, NodeError> {
+    let mut slices = Slices::new();
+    // A node joins its network, if nobody is to be asked first, before anybody is answered.
+    let mut took = reactor.work(machine, slices.units(), Duration::ZERO);
     loop {
-        let turn = reactor.turn(PATIENCE, node).map_err(NodeError::System)?;
-        took = reactor.work(node, slices.units(), took);
+        let turn = reactor.turn(PATIENCE, machine).map_err(NodeError::System)?;
+        took = reactor.work(machine, slices.units(), took);
         if reactor.has_work() {
             slices.took(took);
         }
         logging::flush();
-        let is_told = turn.is_ready(SIGNALS) && signals.pending().next().is_some();
-        if is_told || node.is_to_end(reactor.moment()) {
-            return Ok(());
+        if turn.is_ready(SIGNALS) && signals.pending().next().is_some() {
+            return Ok(Told::ToEnd);
+        }
+        if is_done(machine, reactor.moment()) {
+            return Ok(Told::Done);
         }
     }
 }
@@ -170,14 +231,12 @@ fn greet(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, no
     }
 }
 
-/// Ends well: what was taken in is committed, and clients are told.
-fn stop(mut reactor: Reactor, mut node: Node<'_>) -> Result<(), NodeError> {
-    log::info!("stopping");
-    node.stop()?;
+/// Tells clients that the node ends, and waits a little until they are gone.
+fn say_farewell(reactor: &mut Reactor, machine: &mut impl Machine) -> Result<(), NodeError> {
     reactor.shutdown();
     let deadline = Instant::now() + FAREWELL;
     while reactor.stats().connections > 0 && Instant::now() < deadline {
-        reactor.turn(FAREWELL / 20, &mut node).map_err(NodeError::System)?;
+        reactor.turn(FAREWELL / 20, machine).map_err(NodeError::System)?;
     }
     Ok(())
 }

@@ -131,6 +131,7 @@ impl Account {
 #[derive(Debug)]
 pub(super) struct Callers {
     connections_per_caller: usize,
+    bytes_per_caller: usize,
     ipv6_prefix: u8,
     requests_per_second: Option<usize>,
     by_key: HashMap<Key, AccountId>,
@@ -146,6 +147,7 @@ impl Callers {
     pub fn new(limits: &Limits) -> Callers {
         Callers {
             connections_per_caller: limits.connections_per_caller,
+            bytes_per_caller: limits.buffered_bytes_per_caller,
             ipv6_prefix: limits.ipv6_prefix,
             requests_per_second: limits.requests_per_second,
             by_key: HashMap::new(),
@@ -271,6 +273,12 @@ impl Callers {
     pub fn hold(&mut self, account: AccountId, before: usize, held: usize) {
         let account = &mut self.accounts[account];
         account.held_bytes = account.held_bytes + held - before;
+    }
+
+    /// Whether more is held for a caller than may be.
+    pub fn holds_too_much(&self, account: AccountId) -> bool {
+        let account = &self.accounts[account];
+        !account.is_exempt() && account.held_bytes > self.bytes_per_caller
     }
 
     /// The caller for whom most is held.

@@ -131,9 +131,15 @@ impl<S: Socket> Connections<S> {
         connection.counted_bytes = held;
     }
 
-    /// The connection that holds most of those of the caller that holds most.
-    pub fn hog(&self) -> Option<usize> {
-        let hog = self.callers.hog()?;
+    /// The connection that is to be closed because too much is held: the one that holds most of those of the caller that
+    /// holds most, if it is too much for all together, or else of the caller of this one, if that holds too much and is no
+    /// proxy.
+    pub fn excess(&self, slot: usize, is_proxy: impl Fn(IpAddr) -> bool) -> Option<usize> {
+        let own = self.slab.get(slot).filter(|own| self.callers.holds_too_much(own.account) && !is_proxy(own.peer));
+        let hog = match own {
+            _ if self.stats.buffered_bytes > self.limits.buffered_bytes => self.callers.hog()?,
+            own => own?.account,
+        };
         let of_hog = self.slab.iter().filter(|(_, connection)| connection.account == hog);
         let largest = of_hog.max_by_key(|(_, connection)| connection.counted_bytes);
         largest.filter(|(_, connection)| connection.counted_bytes > 0).map(|(slot, _)| slot)

@@ -28,6 +28,9 @@ pub struct Limits {
     /// Bytes buffered for all connections together. If they are exceeded, the caller that holds most loses the
     /// connection that holds most, an HTTP one with 503 where that is possible.
     pub buffered_bytes: usize,
+    /// The same for all connections of one caller, unless it is exempt. If they are exceeded, it loses the connection that
+    /// holds most. A proxy that passes requests of others on is not bound by it.
+    pub buffered_bytes_per_caller: usize,
     /// Bytes of messages that wait for several websockets at once, each message counted once. If they are exceeded,
     /// the websocket for which most of them is waiting is dropped.
     pub shared_bytes: usize,
@@ -58,6 +61,7 @@ impl Default for Limits {
             output_bytes: 64 * 1024,
             backlog_bytes: 512 * 1024,
             buffered_bytes: 128 * 1024 * 1024,
+            buffered_bytes_per_caller: 32 * 1024 * 1024,
             shared_bytes: 16 * 1024 * 1024,
             keep_alive: Duration::from_secs(30),
             request_time: Duration::from_secs(30),

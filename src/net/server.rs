@@ -333,11 +333,8 @@ impl<S: Socket> Server<S> {
         let input_bytes = self.inputs.get(slot).and_then(Option::as_ref).map_or(0, Input::held_bytes);
         self.connections.count(slot, input_bytes);
         for _ in 0..EVICTED_AT_ONCE {
-            if self.connections.stats.buffered_bytes <= self.connections.limits.buffered_bytes {
-                return;
-            }
-            let Some(hog) = self.connections.hog() else { return };
-            self.evict(hog);
+            let Some(excess) = self.connections.excess(slot, |peer| self.trust.is_trusted(peer)) else { return };
+            self.evict(excess);
         }
     }
 

@@ -17,7 +17,8 @@ impl Node<'_> {
     fn answer_http(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
         let connection = exchange.connection;
         let network_millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
-        let moment = Now { network: self.time(now), network_millis, clock: self.clock_state(now) };
+        let (clock, running) = (self.clock_state(now), now.running);
+        let moment = Now { network: self.time(now), network_millis, clock, running };
         // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
         if !self.may_announce()
             && !exchange.is_refused
@@ -61,22 +62,25 @@ impl Node<'_> {
             partners,
             effects: Some(effects),
             now: present,
+            connection: Some(connection),
             meeting: None,
+            inquiry: None,
             is_to_end: false,
             view,
             time,
         };
         let mut budget = Budget::new(UNITS_PER_SHARE);
         let taken = api.answer(&mut exchange, &view, &mut desk, moment, &mut budget);
-        let (meeting, is_to_end) = (desk.meeting, desk.is_to_end);
-        if let Some(meeting) = meeting.filter(|_| taken == Taken::Parked) {
-            self.partners.wait(meeting, connection);
+        let Desk { meeting, inquiry, is_to_end, .. } = desk;
+        if taken == Taken::Parked {
+            meeting.into_iter().for_each(|meeting| self.partners.wait(meeting, connection));
+            inquiry.into_iter().for_each(|inquiry| self.partners.wait_for_height(inquiry, connection));
         }
         if is_to_end && self.ends_at.is_none() {
             log::info!("told to end by a request");
             self.ends_at = Some(now.running + FAREWELL);
         }
-        self.join_if_told(now);
+        self.join_if_told(now, effects);
         // One that has just joined its network, or is to end, looks anew when it has something to do.
         if (self.status(), self.ends_at.is_some()) != (status, false) {
             effects.wake_at(now.running);

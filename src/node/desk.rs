@@ -14,11 +14,11 @@ use crate::api::views::UnlockedInfo;
 use crate::api::{Actions, BootRequest, ChainView, NodeDescription};
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use crate::model::{Address, Block, Hash256, Timestamp, Transaction};
-use crate::net::machine::Effects;
-use crate::peer::outside::MeetingId;
+use crate::model::{Address, Block, Hash256, Height, Timestamp, Transaction};
+use crate::net::machine::{ConnectionId, Effects};
+use crate::peer::outside::{InquiryId, MeetingId};
 use crate::peer::wire::{Challenge, NodeExperiences, NodeInfo, NodeList};
-use crate::peer::{self, Meeting, Peers};
+use crate::peer::{self, Largest, Meeting, Peers};
 use crate::pool::{Confirmed, ShortId};
 use crate::rules::{ValidationResult, Verdict};
 use crate::store::StoreError;
@@ -35,8 +35,12 @@ pub struct Desk<'a, 's> {
     pub effects: Option<&'a mut dyn Effects>,
     /// The present, as other nodes are concerned.
     pub now: peer::outside::Now,
+    /// The connection of the request in hand, if there is one.
+    pub connection: Option<ConnectionId>,
     /// A node that gives a sign of life waits.
     pub meeting: Option<MeetingId>,
+    /// Somebody waits for the largest height of partners.
+    pub inquiry: Option<InquiryId>,
     /// Somebody asks the node to end.
     pub is_to_end: bool,
     pub view: ChainView<'a>,
@@ -61,7 +65,7 @@ impl Actions for Desk<'_, '_> {
 
     fn push_block(&mut self, block: Block, by: PublicKey) -> Result<bool, StoreError> {
         let confirmed = self.confirmed();
-        let pushed = self.judge.push(block, by, &confirmed, self.identity.is_booted)?;
+        let pushed = self.judge.push(block, by, &confirmed, self.partners.have_joined())?;
         if let Pushed::Ended(result) = pushed {
             self.partners.pushed(&by, result, self.now);
         }
@@ -94,6 +98,21 @@ impl Actions for Desk<'_, '_> {
             self.meeting = Some(*id);
         }
         meeting
+    }
+
+    fn largest_height(&mut self) -> Largest {
+        let ChainView { snapshot, network, .. } = self.view;
+        let Some(effects) = self.effects.as_deref_mut() else { return Largest::Known(Height::NEMESIS) };
+        let means = Means { snapshot, network, pool: &self.unconfirmed.pool, randomness: self.randomness, effects };
+        let asked = self.partners.largest_height(self.now, means);
+        if let Largest::Asked(id) = asked {
+            self.inquiry = Some(id);
+        }
+        asked
+    }
+
+    fn told_height(&mut self) -> Option<Height> {
+        self.partners.told_height(self.connection?)
     }
 
     fn meeting_ended(&mut self, meeting: MeetingId) -> Option<Option<String>> {

@@ -19,7 +19,7 @@ const LEAST_ROWS: u32 = 1_000;
 /// the speed of the machine.
 const COMMIT_TIME: Duration = Duration::from_millis(8);
 /// Units that a step costs: most of them verify a signature or carry out a transaction.
-const UNITS_PER_STEP: u32 = 50;
+pub(super) const UNITS_PER_STEP: u32 = 50;
 
 /// What a slice of the import has come to.
 pub enum Imported {

@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use crate::chain::{ChainPart, PartOutcome, PartProgress, RollbackError, Switch, check_pushed, pushed_part};
 use crate::codec::{Context, Form, ReadError};
 use crate::crypto::{PublicKey, Verifier};
-use crate::model::{Address, Block, Network, Timestamp};
+use crate::model::{Address, Block, Height, Network, Timestamp};
 use crate::peer::outside::Pulled;
 use crate::pool::{Confirmed, PushMemory};
 use crate::rules::{Exception, Refusal, ValidationResult};
-use crate::store::{Store, StoreError, tip};
+use crate::store::{Store, StoreError, stored_header, tip};
 
 #[cfg(test)]
 mod tests;
@@ -216,7 +216,12 @@ impl<'s> Judge<'s> {
         match pulled.blocks.next(Context::of(self.network)) {
             // More blocks than a node may send are too many, however many they are.
             Some(Ok(block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
-                read.push(block);
+                // The other node may have come over to our chain since they were compared. What both have is left alone:
+                // nobody is to be told of a block twice.
+                match read.is_empty() && self.has(&block, pulled.common.next())? {
+                    true => pulled.common = pulled.common.next(),
+                    false => read.push(block),
+                }
                 self.work = Work::Reading(pulled, read);
                 return Ok(None);
             }
@@ -239,6 +244,12 @@ impl<'s> Judge<'s> {
                 Ok(Some(Judged::of(sender, Outcome::Result(ValidationResult::Neutral))))
             }
         }
+    }
+
+    /// Whether a block is ours at a height.
+    fn has(&self, block: &Block, height: Height) -> Result<bool, StoreError> {
+        let ours = stored_header(&self.store.snapshot()?, height)?;
+        Ok(ours.is_some_and(|ours| ours.hash == block.hash()))
     }
 
     fn judge(

@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`Node`] | hands events to the rooms, and what they want to the loop |
+//! | [`Beginning`] | a node that waits for the nemesis block |
 //! | `unconfirmed` | the pool and its upkeep |
 //! | `harvester` | blocks of accounts that harvest on this node |
 //! | [`Import`] | blocks of files, taken in while the node runs |
@@ -16,6 +17,7 @@
 //! simulation and under a fuzzer.
 
 mod answering;
+mod beginning;
 mod catching_up;
 mod clock_watch;
 mod desk;
@@ -33,6 +35,7 @@ mod unconfirmed;
 
 use std::time::Duration;
 
+pub use self::beginning::Beginning;
 pub use self::import::{BATCH, Import};
 pub use crate::peer::KnownPeer;
 
@@ -55,7 +58,7 @@ use crate::crypto::PrivateKey;
 use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
-use crate::peer::{IpDetection, PeerSettings};
+use crate::peer::{IpDetection, PeerSettings, wire};
 use crate::pool::Confirmed;
 use crate::push::{self, Broker, Present};
 use crate::store::{Reader, Store, StoreError, tip};
@@ -113,6 +116,8 @@ pub struct Node<'s> {
     clock_watch: ClockWatch,
     /// When the operator is told again that the chain is ahead of the clock.
     tell_ahead_at: Duration,
+    /// When the operator is told again that other nodes have another time.
+    tell_difference_at: Duration,
     /// The store fails to show what is committed.
     reading: Trouble,
     /// It fails to take more.
@@ -167,6 +172,7 @@ impl<'s> Node<'s> {
             waiting: Vec::new(),
             clock_watch: ClockWatch::new(now),
             tell_ahead_at: Duration::ZERO,
+            tell_difference_at: Duration::ZERO,
             reading: Trouble::default(),
             writing: Trouble::default(),
             most_body_bytes: settings.limits.body_size,
@@ -215,6 +221,7 @@ impl<'s> Node<'s> {
     fn status(&self) -> NodeStatus {
         match self.partners.peers() {
             _ if !self.identity.is_booted => NodeStatus::Running,
+            _ if !self.partners.have_joined() => NodeStatus::Booting,
             Some(peers) if peers.has_active_node() && peers.is_synchronised() => NodeStatus::Synchronized,
             Some(peers) if peers.has_active_node() => NodeStatus::Booted,
             _ => NodeStatus::NoRemoteNode,
@@ -289,6 +296,8 @@ fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
         host_names: settings.host_names.clone(),
         allowed_harvesters: settings.allowed_harvesters.clone(),
         forgets_hashes: settings.forgets_hashes,
+        unaudited_paths: settings.peers.unaudited_paths.clone(),
+        pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
     }
 }
 

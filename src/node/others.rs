@@ -17,14 +17,17 @@ impl Node<'_> {
         Now { running: now.running, time: self.time(now), millis }
     }
 
-    /// Joins the network, if the node was told to and has not.
-    pub(super) fn join_if_told(&mut self, now: Moment) {
+    /// Begins to join the network, if the node was told to and has not. It has joined at once if nobody is to be asked for
+    /// its address.
+    pub(super) fn join_if_told(&mut self, now: Moment, effects: &mut dyn Effects) {
         if !self.identity.is_booted || self.partners.peers().is_some() {
             return;
         }
         let known = std::mem::take(&mut self.known);
-        let (local, now) = (self.identity.description.info.clone(), self.peer_now(now));
-        self.partners.join(local, self.identity.keys(), peer_settings(self.settings, known), now);
+        let (local, present) = (self.identity.description.info.clone(), self.peer_now(now));
+        self.partners.join(local, self.identity.keys(), peer_settings(self.settings, known), present);
+        let done = self.with_partners(now, effects, |partners, now, means| partners.turn(now, means));
+        self.note_reading(done, now);
     }
 
     /// Takes what came of a request to another node.
@@ -42,7 +45,7 @@ impl Node<'_> {
 
     /// Does what is due with other nodes, and what they have brought about.
     pub(super) fn work_with_others(&mut self, now: Moment, effects: &mut dyn Effects) {
-        self.join_if_told(now);
+        self.join_if_told(now, effects);
         if self.partners.peers().is_none() || now.running < self.reading.until() {
             return;
         }

@@ -17,7 +17,7 @@ use crate::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
 use crate::peer::wire::{Endpoint, NodeInfo, Outgoing, TransactionList};
-use crate::peer::{Meeting, Outlook, PeerSettings, Peers, PushResult};
+use crate::peer::{Largest, Meeting, Outlook, PeerSettings, Peers, PushResult};
 use crate::pool::{Pool, ShortId};
 use crate::rules::ValidationResult;
 use crate::state;
@@ -49,6 +49,8 @@ pub struct Partners {
     format: Option<Format>,
     /// Senders of signs of life that wait.
     meetings: BTreeMap<MeetingId, Waiting>,
+    /// Callers that want to know the largest height of partners, and what it is once that is clear.
+    inquiries: BTreeMap<ConnectionId, (InquiryId, Option<Height>)>,
     /// Transactions that another node has in its pool, which are still to be read and looked at, and how many of them.
     offered: Option<(TransactionList, usize)>,
     pulled: Option<Pulled>,
@@ -112,8 +114,28 @@ impl Partners {
         self.meetings.remove(&meeting)?.ended
     }
 
+    /// Somebody wants to know the largest height of partners.
+    pub fn largest_height(&mut self, now: Now, means: Means<'_>) -> Largest {
+        let asked = self.with(means, |peers, outside| peers.largest_height(now, outside));
+        asked.unwrap_or(Largest::Known(Height::NEMESIS))
+    }
+
+    /// Who wants to know it waits on this connection.
+    pub fn wait_for_height(&mut self, inquiry: InquiryId, connection: ConnectionId) {
+        self.inquiries.insert(connection, (inquiry, None));
+    }
+
+    /// What it is, once that is known for a connection; it is told once.
+    pub fn told_height(&mut self, connection: ConnectionId) -> Option<Height> {
+        let (_, told) = self.inquiries.get(&connection)?;
+        let height = (*told)?;
+        self.inquiries.remove(&connection);
+        Some(height)
+    }
+
     /// A connection is gone.
     pub fn gone(&mut self, connection: ConnectionId) {
+        self.inquiries.remove(&connection);
         self.meetings.retain(|_, waiting| waiting.connection != connection);
     }
 
@@ -222,19 +244,7 @@ struct Outer<'a, 'm> {
 
 impl Outside for Outer<'_, '_> {
     fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
-        let Outgoing { path, body, answer_limit, is_idempotent } = request;
-        let (host, port) = to.to_connect().unwrap_or(("", 0));
-        let fetch = self.means.effects.fetch(Fetch {
-            endpoint: fetch::Endpoint { host: host.to_owned(), port },
-            method: Method::Post,
-            target: path.to_owned(),
-            media_type: self.partners.format().media_type(),
-            body: body.into(),
-            body_limit: answer_limit,
-            time: TIME,
-            silence: SILENCE,
-            is_idempotent,
-        });
+        let fetch = self.means.effects.fetch(fetch_of(to, request, self.partners.format(), TIME, SILENCE));
         let call = CallId(fetch.0);
         self.partners.calls.insert(fetch, call);
         call
@@ -307,8 +317,14 @@ impl Outside for Outer<'_, '_> {
         }
     }
 
-    /// Nobody asks for it yet.
-    fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
+    fn tell_largest_height(&mut self, inquiry: InquiryId, height: Height) {
+        for (connection, (awaited, told)) in &mut self.partners.inquiries {
+            if *awaited == inquiry {
+                *told = Some(height);
+                self.means.effects.resume(*connection);
+            }
+        }
+    }
 
     fn shift_clock(&mut self, millis: i64) {
         self.partners.shift += millis;
@@ -320,7 +336,25 @@ fn unreadable(error: StoreError) -> Unreadable {
     Unreadable
 }
 
-fn reply_of(result: Result<Answer, FetchError>) -> Reply {
+/// A request to another node in the words of the loop.
+pub(super) fn fetch_of(to: &Endpoint, request: Outgoing, format: Format, time: Duration, silence: Duration) -> Fetch {
+    let Outgoing { path, body, answer_limit, is_idempotent } = request;
+    let (host, port) = to.to_connect().unwrap_or(("", 0));
+    Fetch {
+        endpoint: fetch::Endpoint { host: host.to_owned(), port },
+        method: Method::Post,
+        target: path.to_owned(),
+        media_type: format.media_type(),
+        body: body.into(),
+        body_limit: answer_limit,
+        time,
+        silence,
+        is_idempotent,
+    }
+}
+
+/// What a request has come to, in the words of the room of other nodes.
+pub(super) fn reply_of(result: Result<Answer, FetchError>) -> Reply {
     match result {
         Ok(Answer { from, response: Response { status: 200, body } }) => Reply::Answer { body, from },
         Ok(Answer { response: Response { status, body }, .. }) => Reply::Refused { status, body },

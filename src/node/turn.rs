@@ -16,8 +16,8 @@ use crate::store::{Reader, StoreError, tip};
 
 /// How far the last block may be ahead of the clock, in seconds, as blocks may be by the rules of the network.
 const MOST_AHEAD: i32 = 10;
-/// How often the operator is told of a chain that is ahead.
-const TELL_AHEAD_EVERY: Duration = Duration::from_secs(600);
+/// How often the operator is told of a chain that is ahead, or of other clocks that differ.
+const TELL_OF_CLOCK_EVERY: Duration = Duration::from_secs(600);
 /// Units that a step of harvesting costs.
 pub(super) const UNITS_PER_STEP: u32 = 50;
 
@@ -196,7 +196,9 @@ impl Node<'_> {
             partners,
             effects: None,
             now: present,
+            connection: None,
             meeting: None,
+            inquiry: None,
             is_to_end: false,
             view,
             time,
@@ -240,11 +242,17 @@ impl Node<'_> {
         }
         let ahead = self.seconds_ahead(now);
         if ahead > MOST_AHEAD && now.running >= self.tell_ahead_at {
-            self.tell_ahead_at = now.running + TELL_AHEAD_EVERY;
+            self.tell_ahead_at = now.running + TELL_OF_CLOCK_EVERY;
             log::warn!(
                 "the last block is {ahead} s ahead of this machine's clock, and none can follow it before; is the clock \
                  right?"
             );
+        }
+        let difference = self.partners.peers().and_then(|peers| peers.time().clock_difference());
+        if let Some(millis) = difference.filter(|_| follows && now.running >= self.tell_difference_at) {
+            self.tell_difference_at = now.running + TELL_OF_CLOCK_EVERY;
+            let seconds = millis as f64 / 1000.0;
+            log::warn!("the clocks of other nodes are ahead of this machine's by {seconds:+.1} s; is the clock right?");
         }
     }
 

@@ -22,7 +22,7 @@ mod catching_up;
 pub mod contacts;
 mod inquiries;
 pub mod meetings;
-mod mishap;
+pub(super) mod mishap;
 pub mod own_address;
 pub mod refresh;
 mod round;
@@ -190,6 +190,7 @@ impl Peers {
             self.begin(task, now, outside);
         }
         self.calculate_trust(rows, now, outside);
+        self.end_slow_inquiry(now, outside);
         self.ask_ahead(now, outside);
         self.calls.send(now, outside);
     }
@@ -202,8 +203,8 @@ impl Peers {
             Phase::Running(schedule) => schedule.next_due(),
         };
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
-        let ahead = self.next_ask_due();
-        [phase, trust, ahead, self.calls.next_due()].into_iter().flatten().min()
+        let (ahead, inquiry) = (self.next_ask_due(), self.inquiry.as_ref().and_then(Inquiry::end));
+        [phase, trust, ahead, inquiry, self.calls.next_due()].into_iter().flatten().min()
     }
 
     /// A request has ended.
@@ -215,7 +216,7 @@ impl Peers {
             Purpose::SignOfLife => self.sign_of_life_ended(now),
             Purpose::FirstAddress => self.first_address_ended(reply, now),
             Purpose::Address => self.address_ended(reply, now),
-            Purpose::LargestHeight => self.largest_height_ended(ended, reply, outside),
+            Purpose::LargestHeight(id) => self.largest_height_ended(id, ended, reply, now, outside),
             Purpose::Height(node) => self.height_ended(node, ended, reply, now, outside),
             Purpose::Time(node) => self.time_ended(node, ended, reply, now, outside),
             Purpose::Experiences(node) => self.experiences_ended(node, ended, reply, now),

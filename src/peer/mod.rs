@@ -11,6 +11,7 @@
 //! | [`attempt`] | comparing the chain with that of one node |
 //! | [`catch_up`] | fetching the blocks of a chain that is far ahead from several nodes |
 //! | [`machine`] | what is done with all of that; [`outside`] is what it is driven through |
+//! | [`nemesis_search`] | asks others for the nemesis block, before there is anything else to do with them |
 //! | [`wire`] | what nodes tell each other, in bytes and JSON |
 //! | [`random`] | chance, which is handed in |
 //!
@@ -21,6 +22,7 @@ pub mod catch_up;
 pub mod experiences;
 pub mod height_check;
 pub mod machine;
+pub mod nemesis_search;
 pub mod nodes;
 pub mod outside;
 pub mod random;
@@ -34,5 +36,9 @@ mod samples;
 #[cfg(test)]
 mod testing;
 
+pub use machine::calls::AuditEntry;
 pub use machine::meetings::Meeting;
-pub use machine::{IpDetection, Joined, KnownPeer, Outlook, PeerSettings, Peers, PushResult};
+pub use machine::{
+    About, IpDetection, Joined, KnownPeer, Largest, Outlook, PeerSettings, PeerView, Peers, PushResult, Unpinned,
+};
+pub use nemesis_search::NemesisSearch;

@@ -135,6 +135,11 @@ impl<T> Node<T> {
         }
     }
 
+    /// When one that has failed is looked at again of its own accord.
+    pub fn asked_again(&self) -> Option<Duration> {
+        (!matches!(self.state, State::Untried | State::Active)).then_some(self.look_again)
+    }
+
     fn has_answered(&mut self, now: Duration) {
         self.state = State::Active;
         self.last_contact = Some(now);

@@ -134,9 +134,9 @@ pub enum Behaviour {
     Status(u16, Option<&'static str>),
     SignedByAnother,
     OtherIdentity,
-    /// It is good, but says that it is on its own machine.
-    SaysLoopback,
     Garbage,
+    /// It is good, and believes to be on the loopback.
+    KnowsNoAddress,
     /// It is good, but does not answer to one path.
     SilentAt(&'static str),
 }
@@ -340,7 +340,7 @@ impl Scene {
     fn good_answer(&self, other: &Other, request: &Outgoing) -> Vec<u8> {
         let info = match other.behaviour {
             Behaviour::OtherIdentity => info(5_555),
-            Behaviour::SaysLoopback => NodeInfo { endpoint: Endpoint::http("127.0.0.1", 7890), ..other.info.clone() },
+            Behaviour::KnowsNoAddress => NodeInfo { endpoint: Endpoint::http("127.0.0.1", 7890), ..other.info.clone() },
             _ => other.info.clone(),
         };
         let remote = at(self.now).millis + other.ahead;

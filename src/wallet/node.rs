@@ -18,6 +18,8 @@ use crate::state::MosaicEntry;
 
 /// Port of a node's interface unless another is named.
 const DEFAULT_PORT: u16 = 7890;
+/// The route that tells what a node knows of others.
+const PEERS: &str = "/local/peers";
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Characters of a node's own words that are shown.
@@ -34,6 +36,8 @@ pub struct NodeError {
 enum Problem {
     /// There is no answer.
     NoAnswer(FetchError),
+    /// It does not know the route.
+    NoRoute { route: &'static str },
     /// It refused.
     Refused { route: &'static str, status: u16, words: String },
     /// The answer makes no sense.
@@ -46,7 +50,7 @@ impl NodeError {
         match &self.problem {
             Problem::NoAnswer(_) => true,
             Problem::Refused { status, .. } => matches!(status, 429 | 503),
-            Problem::Nonsense { .. } => false,
+            Problem::NoRoute { .. } | Problem::Nonsense { .. } => false,
         }
     }
 }
@@ -64,6 +68,16 @@ impl fmt::Display for NodeError {
             Problem::Refused { status: 503, words, .. } => {
                 write!(f, "the node {node} is not ready ({words}); try again when it has started")
             }
+            Problem::NoRoute { route } => write!(
+                f,
+                "the node {node} knows nothing of {route}: is it a nisd of this version, and is this the port of its HTTP \
+                 interface?"
+            ),
+            Problem::Refused { route, status: 401, words } => write!(
+                f,
+                "the node {node} answers {route} only to callers from its own machine, who name it by an address of that \
+                 ({words}); nis.additionalLocalIps and nisd.hostNames allow others"
+            ),
             Problem::Refused { route, status, words } => {
                 write!(f, "the node {node} refused {route} with status {status}: {words}")
             }
@@ -207,6 +221,16 @@ impl Node {
         Ok(Announced { code: answer.code, name: printable(&answer.message), hash, inner_hash })
     }
 
+    /// What it knows of other nodes, in its own JSON, at the path `context` in front of all others.
+    pub fn peers(&self, context: &str) -> Result<Vec<u8>, NodeError> {
+        self.successful(PEERS, self.client.get(&format!("{context}{PEERS}")))
+    }
+
+    /// What it says of other nodes makes no sense.
+    pub fn misunderstood_peers(&self, reason: &impl fmt::Display) -> NodeError {
+        self.nonsense(PEERS, reason)
+    }
+
     /// Height of the block that a transaction is in, if it is in one.
     pub fn height_of(&self, hash: &Hash256) -> Result<Option<Height>, NodeError> {
         const ROUTE: &str = "/transaction/get";
@@ -238,10 +262,12 @@ impl Node {
         }
         let failure = serde_json::from_slice::<Failure>(&answer.body).ok();
         let words = failure.and_then(|failure| failure.message).map(|words| printable(&words));
-        Err(self.error(Problem::Refused {
-            route,
-            status,
-            words: words.unwrap_or_else(|| "no reason given".to_owned()),
+        Err(self.error(match words {
+            None if status == 404 => Problem::NoRoute { route },
+            words => {
+                let words = words.unwrap_or_else(|| "no reason given".to_owned());
+                Problem::Refused { route, status, words }
+            }
         }))
     }
 

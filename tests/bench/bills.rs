@@ -44,7 +44,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
     Attack { name, about, run }
 }
 
-const ATTACKS: [Attack; 24] = [
+const ATTACKS: [Attack; 28] = [
     attack("peace", "nobody attacks", peace),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
@@ -69,6 +69,10 @@ const ATTACKS: [Attack; 24] = [
     attack("keys-largest", "JSON of keys to /transaction/announce, as large as it takes", |binary| {
         requests::keys(binary, "/transaction/announce")
     }),
+    attack("keys-pushed", "JSON of keys to /push/block, as large as it reads", |binary| {
+        requests::keys(binary, "/push/block")
+    }),
+    attack("blocks-pushed", "10 strangers push the largest block, 50 a second", requests::pushed_blocks),
     attack("big-block", "a block of 2,500 transactions is made", requests::big_block),
     attack("big-block-asked", "10 attackers ask for a block of 2,500 transactions", requests::big_block_asked),
     attack("pipeline-2000", "2,000 connections of one stranger pipeline requests", |binary| {
@@ -84,9 +88,17 @@ const ATTACKS: [Attack; 24] = [
         connections::few_files(binary, "ulimit -n 1024")
     }),
     attack("unfinished", "bodies that lack their last byte, twice as much as is buffered", |binary| {
-        connections::unfinished(binary, 1)
+        connections::unfinished(binary, "/transaction/announce", 1)
     }),
-    attack("unfinished-many", "the same from eight addresses", |binary| connections::unfinished(binary, 8)),
+    attack("unfinished-many", "the same from eight addresses", |binary| {
+        connections::unfinished(binary, "/transaction/announce", 8)
+    }),
+    attack("unfinished-block", "the same with blocks, from one address", |binary| {
+        connections::unfinished(binary, "/push/block", 1)
+    }),
+    attack("unfinished-blocks", "the same with blocks, from sixty addresses", |binary| {
+        connections::unfinished(binary, "/push/block", 60)
+    }),
 ];
 
 fn main() {

@@ -1,20 +1,20 @@
 //! Whole nodes in virtual time: the machine itself, with function calls where a running one has sockets.
 #![allow(dead_code)] // not every test uses everything
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use nisd::config::Settings;
-use nisd::model::Timestamp;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
+use nisd::model::{Height, Timestamp};
 use nisd::net::SharedPool;
-use nisd::net::fetch::{Fetch, FetchId};
+use nisd::net::fetch::{Answer, Fetch, FetchError, FetchId};
 use nisd::net::http::{Gzip, Reply, RequestReader};
 use nisd::net::machine::{
     Caller, ConnectionId, Dropped, Effects, Event, Exchange, ListenerId, Machine, Message, Moment, Taken,
 };
-use nisd::node::{HTTP, Node, Start, WEBSOCKET};
+use nisd::node::{HTTP, KnownPeer, Node, Start, WEBSOCKET};
 use nisd::store::Store;
 use sha2::{Digest, Sha256};
 
@@ -22,6 +22,8 @@ use sha2::{Digest, Sha256};
 const BUDGET: u32 = 500;
 /// Turns at one moment after which a node that still wants another one is taken to go round in circles.
 const MOST_TURNS: usize = 1_000_000;
+/// A caller on the machine of the node.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// What a node brings about, recorded.
 pub struct World {
@@ -31,6 +33,11 @@ pub struct World {
     resumed: BTreeSet<ConnectionId>,
     /// What websockets were sent, the oldest first.
     pub sent: VecDeque<(ConnectionId, Vec<u8>)>,
+    /// Requests to other nodes, the oldest first; none if nobody is there to be asked.
+    pub asked: Option<VecDeque<(FetchId, Fetch)>>,
+    /// Requests to other nodes that were given up.
+    pub given_up: Vec<FetchId>,
+    last_fetch: u64,
     /// Of all effects in order, byte for byte.
     digest: Sha256,
     /// How many there were.
@@ -78,15 +85,31 @@ impl Effects for World {
         self.record(4, connection.0, &[&units.to_le_bytes()]);
     }
 
-    fn fetch(&mut self, _: Fetch) -> FetchId {
-        panic!("nobody is there to be asked")
+    fn fetch(&mut self, fetch: Fetch) -> FetchId {
+        self.last_fetch += 1;
+        let id = FetchId(self.last_fetch);
+        self.record(6, id.0, &[fetch.target.as_bytes(), &fetch.body]);
+        self.asked.as_mut().expect("nobody is there to be asked").push_back((id, fetch));
+        id
     }
 
-    fn cancel(&mut self, _: FetchId) {}
+    fn cancel(&mut self, fetch: FetchId) {
+        self.record(7, fetch.0, &[]);
+        self.given_up.push(fetch);
+    }
 
     fn wake_at(&mut self, running: Duration) {
         self.wake_at = Some(self.wake_at.map_or(running, |at| at.min(running)));
     }
+}
+
+/// The clock of a machine, which people set and which is never quite right.
+#[derive(Clone, Copy, Debug)]
+pub struct WallClock {
+    /// Unix time when the node is started, in milliseconds.
+    pub started: i64,
+    /// Microseconds that it gains in a second.
+    pub drift: i64,
 }
 
 /// A node and its world.
@@ -94,8 +117,21 @@ pub struct SimulatedNode<'s> {
     machine: Node<'s>,
     pub world: World,
     next_connection: u64,
-    /// Unix time when the node was started, in milliseconds.
-    started: i64,
+    clock: WallClock,
+    /// Requests that are not answered yet.
+    open_requests: BTreeMap<ConnectionId, OpenRequest>,
+    /// Answers that nobody has fetched yet.
+    answered: BTreeMap<ConnectionId, Answered>,
+}
+
+/// A request and its answer in the making.
+struct OpenRequest {
+    reader: RequestReader,
+    caller: Caller,
+    is_refused: bool,
+    reply: Reply,
+    is_resumed: bool,
+    body: Vec<u8>,
 }
 
 /// Status and body of an answer.
@@ -107,16 +143,39 @@ pub struct Answered {
 impl<'s> SimulatedNode<'s> {
     /// Starts a node at a moment of network time.
     pub fn start(store: &'s Store, settings: &'s Settings, time: Timestamp, seed: u8) -> SimulatedNode<'s> {
-        let started = EPOCH_UNIX_MILLIS + i64::from(time.0) * 1000;
-        let now = Moment { unix_millis: started, running: Duration::ZERO };
-        let (local, shared) = (settings.local.clone(), SharedPool::default());
-        let start = Start { now, seed: &[seed; 32], local, shared, import: None, known: Vec::new() };
-        let machine = Node::new(store, settings, start).expect("a node");
-        let (open, resumed, digest) = (BTreeSet::new(), BTreeSet::new(), Sha256::new());
-        let world = World { now, wake_at: None, open, resumed, sent: VecDeque::new(), digest, effects: 0 };
-        let mut node = SimulatedNode { machine, world, next_connection: 1, started };
+        let clock = WallClock { started: EPOCH_UNIX_MILLIS + i64::from(time.0) * 1000, drift: 0 };
+        let mut node = SimulatedNode::new(store, settings, clock, [seed; 32], None);
         node.turn();
         node
+    }
+
+    /// A node that has not had its first turn; among others, if some are known to it.
+    pub fn new(
+        store: &'s Store,
+        settings: &'s Settings,
+        clock: WallClock,
+        seed: [u8; 32],
+        known: Option<Vec<KnownPeer>>,
+    ) -> SimulatedNode<'s> {
+        let now = Moment { unix_millis: clock.started, running: Duration::ZERO };
+        let (local, shared) = (settings.local.clone(), SharedPool::default());
+        let asked = known.is_some().then(VecDeque::new);
+        let start = Start { now, seed: &seed, local, shared, import: None, known: known.unwrap_or_default() };
+        let machine = Node::new(store, settings, start).expect("a node");
+        let world = World {
+            now,
+            wake_at: None,
+            open: BTreeSet::new(),
+            resumed: BTreeSet::new(),
+            sent: VecDeque::new(),
+            asked,
+            given_up: Vec::new(),
+            last_fetch: 0,
+            digest: Sha256::new(),
+            effects: 0,
+        };
+        let (open_requests, answered) = (BTreeMap::new(), BTreeMap::new());
+        SimulatedNode { machine, world, next_connection: 1, clock, open_requests, answered }
     }
 
     /// Network time.
@@ -136,7 +195,7 @@ impl<'s> SimulatedNode<'s> {
 
     /// Sets the system's clock forwards or backwards, as somebody may do by mistake.
     pub fn shift_clock(&mut self, seconds: i64) {
-        self.started += 1000 * seconds;
+        self.clock.started += 1000 * seconds;
         self.set_time(self.world.now.running);
     }
 
@@ -147,15 +206,39 @@ impl<'s> SimulatedNode<'s> {
 
     /// Sends a request from 127.0.0.1 and waits for the answer.
     pub fn request(&mut self, bytes: &[u8]) -> Answered {
-        let connection = self.connect();
-        let mut reader = RequestReader::new(1 << 20);
-        reader.receive(bytes);
-        let (mut reply, mut is_resumed, mut body) = (Reply::new(), false, Vec::new());
+        let connection = self.receive(HERE, bytes, false).expect("a whole request");
         loop {
-            let request = reader.next_request().expect("a request").expect("a whole one");
-            let caller = caller(HTTP);
+            if let Some(answered) = self.take_answer(connection) {
+                return answered;
+            }
+            self.turn();
+            assert!(self.world.resumed.contains(&connection), "a parked request is resumed");
+            self.resume();
+        }
+    }
+
+    /// Takes a request and works on it, until it is answered or waits for something. Fails with the status of the answer
+    /// if it is refused before the node has seen it.
+    pub fn receive(&mut self, from: IpAddr, bytes: &[u8], is_refused: bool) -> Result<ConnectionId, u16> {
+        let mut reader = RequestReader::new(0);
+        reader.receive(bytes);
+        let whole = reader.advance(|method, path| self.machine.body_limit(HTTP, method, path));
+        assert!(whole.map_err(|error| error.status())?, "a part of a request");
+        let connection = self.connect();
+        let caller = caller(HTTP, from);
+        let (reply, body) = (Reply::new(), Vec::new());
+        let request = OpenRequest { reader, caller, is_refused, reply, is_resumed: false, body };
+        self.work_on(connection, request);
+        Ok(connection)
+    }
+
+    fn work_on(&mut self, connection: ConnectionId, mut open: OpenRequest) {
+        loop {
+            let OpenRequest { reader, caller, is_refused, reply, is_resumed, body } = &mut open;
+            let request = reader.whole().expect("a whole request");
+            let (caller, is_refused) = (*caller, *is_refused);
             let exchange =
-                Exchange { connection, caller, request: &request, reply: &mut reply, is_resumed, is_refused: false };
+                Exchange { connection, caller, request: &request, reply, is_resumed: *is_resumed, is_refused };
             let taken = self.machine.handle(Event::Request(exchange), self.world.now, &mut self.world);
             if reply.pieces {
                 body.append(&mut reply.body);
@@ -163,17 +246,66 @@ impl<'s> SimulatedNode<'s> {
             if taken == Taken::Done {
                 let mut out = Vec::new();
                 reply.write(&request, &mut Gzip::default(), &mut out);
-                self.world.record(5, connection.0, &[&out, &body]);
+                self.world.record(5, connection.0, &[&out, body]);
                 body.append(&mut reply.body);
-                return Answered { status: reply.status, body };
+                self.answered.insert(connection, Answered { status: reply.status, body: std::mem::take(body) });
+                return;
             }
-            is_resumed = true;
+            *is_resumed = true;
             reader.put_back();
-            if taken == Taken::Parked {
-                self.turn();
-                assert!(self.world.resumed.remove(&connection), "a parked request is resumed");
+            if matches!(taken, Taken::Parked | Taken::Held) {
+                self.open_requests.insert(connection, open);
+                return;
             }
         }
+    }
+
+    /// Goes on with requests that need not wait any more.
+    pub fn resume(&mut self) {
+        for connection in std::mem::take(&mut self.world.resumed) {
+            if let Some(request) = self.open_requests.remove(&connection) {
+                self.work_on(connection, request);
+            }
+        }
+    }
+
+    /// The answer to a request, once it is there.
+    pub fn take_answer(&mut self, connection: ConnectionId) -> Option<Answered> {
+        self.answered.remove(&connection)
+    }
+
+    /// Whoever waits for an answer is gone.
+    pub fn hang_up(&mut self, connection: ConnectionId) {
+        self.answered.remove(&connection);
+        if self.open_requests.remove(&connection).is_some() {
+            self.machine.handle(Event::Gone { connection }, self.world.now, &mut self.world);
+        }
+    }
+
+    /// A request to another node has come to its end.
+    pub fn fetched(&mut self, fetch: FetchId, result: Result<Answer, FetchError>) {
+        self.machine.handle(Event::Fetched { fetch, result }, self.world.now, &mut self.world);
+    }
+
+    /// Its last block, as it knows it.
+    pub fn height(&self) -> Height {
+        self.machine.height()
+    }
+
+    /// When it wants a turn, since it was started.
+    pub fn wake_at(&self) -> Option<Duration> {
+        self.world.wake_at
+    }
+
+    /// Sets how long it has been running.
+    pub fn set_running(&mut self, running: Duration) {
+        self.set_time(running);
+    }
+
+    /// Gives it one turn; the last one took so long.
+    pub fn turn_once(&mut self, took: Duration) {
+        self.world.wake_at = None;
+        self.machine.handle(Event::Turn { budget: BUDGET, took }, self.world.now, &mut self.world);
     }
 
     /// Sends JSON by POST.
@@ -192,7 +324,7 @@ impl<'s> SimulatedNode<'s> {
     pub fn open(&mut self) -> ConnectionId {
         let socket = self.connect();
         self.world.open.insert(socket);
-        let opened = Event::Opened { socket, caller: caller(WEBSOCKET) };
+        let opened = Event::Opened { socket, caller: caller(WEBSOCKET, HERE) };
         self.machine.handle(opened, self.world.now, &mut self.world);
         socket
     }
@@ -214,15 +346,15 @@ impl<'s> SimulatedNode<'s> {
     }
 
     fn set_time(&mut self, running: Duration) {
-        self.world.now = Moment { unix_millis: self.started + running.as_millis() as i64, running };
+        let gained = running.as_millis() as i64 * self.clock.drift / 1_000_000;
+        let unix_millis = self.clock.started + running.as_millis() as i64 + gained;
+        self.world.now = Moment { unix_millis, running };
     }
 
     /// Gives the node turns until it wants none for now.
     fn turn(&mut self) {
         for _ in 0..MOST_TURNS {
-            self.world.wake_at = None;
-            let turn = Event::Turn { budget: BUDGET, took: Duration::ZERO };
-            self.machine.handle(turn, self.world.now, &mut self.world);
+            self.turn_once(Duration::ZERO);
             if self.world.wake_at.is_none_or(|at| at > self.world.now.running) {
                 return;
             }
@@ -231,6 +363,6 @@ impl<'s> SimulatedNode<'s> {
     }
 }
 
-fn caller(listener: ListenerId) -> Caller {
-    Caller { listener, address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_forwarded: false }
+fn caller(listener: ListenerId, address: IpAddr) -> Caller {
+    Caller { listener, address, is_forwarded: false }
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use self::operations::{OPERATIONS, Operation};
 use self::shapes::{SHAPES, schema};
 use super::route::{Access, Method, Route};
+use crate::peer::wire::limits;
 
 /// The description of the interface with these routes.
 pub fn text(routes: &'static [Route]) -> String {
@@ -68,7 +69,7 @@ fn operation(route: &Route) -> Value {
         operation["requestBody"] = json!({
             "required": true,
             "content": { "application/json": { "schema": schema(line.body) } },
-            "x-most-bytes": route.body_limit,
+            "x-most-bytes": route.body_limit.bytes(limits::PUSHED),
         });
     }
     operation

@@ -166,6 +166,7 @@ pub const OPERATIONS: &[Operation] = &[
     post("/local/block/at", "The block at a height, with hashes and fees", HEIGHT, "ExplorerBlock"),
     post("/local/chain/blocks-after", "The ten blocks after a height", HEIGHT, "{data: [ExplorerBlock]}"),
     get("/time-sync/network-time", "Network time in milliseconds", "", "TimeStamps"),
+    get("/local/peers", "All that the node knows of other nodes", "", "Peers"),
     get("/debug/timers", "What the node does from time to time", "", "{data: [Timer]}"),
     get("/debug/connections/incoming", "Requests that came", "", "Audits"),
     get("/debug/connections/outgoing", "Requests that were sent", "", "Audits"),

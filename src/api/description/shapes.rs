@@ -143,6 +143,21 @@ pub const SHAPES: &[(&str, &str)] = &[
     ("Audit", "{id: int32, host: text, path: text, start-time: int32, elapsed-time: int32}"),
     ("Audits", "{outstanding: [Audit], most-recent: [Audit]}"),
     ("TimeSynchronization", "{dateTime: text, currentTimeOffset: int64, change: int64}"),
+    ("SecondsAgo", "{secondsAgo: int64}"),
+    ("Trouble", "{} | {state: text, reason: text, secondsAgo: int64}"),
+    (
+        "Peer",
+        "{address: address, node: Node, ip: text?, state: text, isPreTrusted: int32, height: {} | Height, \
+         score: {} | Score, lastContact: {} | SecondsAgo, trust: {} | {share: double}, successes: int64, \
+         failures: int64, synchronisations: int32, lastTrouble: Trouble, askedAgain: {} | {inSeconds: int64}}",
+    ),
+    ("UnpinnedPeer", "{endpoint: Endpoint, lastTrouble: Trouble}"),
+    ("DroppedPeer", "{address: address, node: Node, why: text, secondsAgo: int64, lastTrouble: Trouble}"),
+    (
+        "Peers",
+        "{status: int32, address: address, node: Node, height: int64, score: Score, failuresToJoin: int32, \
+         clockDifference: int64, peers: [Peer], unpinned: [UnpinnedPeer], dropped: [DroppedPeer]}",
+    ),
     ("PrivateKey", "{value: text}"),
     ("Accounts", "{data: [{account: text}]}"),
 ];

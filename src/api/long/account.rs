@@ -157,7 +157,13 @@ impl AccountBatch {
 }
 
 impl LongView for AccountBatch {
-    fn look(&mut self, view: &ChainView<'_>, actions: &mut dyn Actions, budget: &mut Budget) -> Result<(), Failure> {
+    fn look(
+        &mut self,
+        _: &[u8],
+        view: &ChainView<'_>,
+        actions: &mut dyn Actions,
+        budget: &mut Budget,
+    ) -> Result<(), Failure> {
         self.check(view, actions, budget)?;
         if self.names.len() == 0 {
             while self.read.is_empty() || (self.read.len() < READ_AHEAD && !budget.is_spent()) {

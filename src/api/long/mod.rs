@@ -54,8 +54,9 @@ pub trait LongView {
     /// made with any budget. After a failure it must not be called again, and what is on the sheet is worthless.
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure>;
 
-    /// Looks at what only the node's memory knows, before each step, for as long as the budget lasts.
-    fn look(&mut self, _: &ChainView<'_>, _: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
+    /// Looks at what only the node's memory knows, before each step, for as long as the budget lasts. `asked` is the body
+    /// of the request, the same each time.
+    fn look(&mut self, _asked: &[u8], _: &ChainView<'_>, _: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
         Ok(())
     }
 

@@ -1,15 +1,21 @@
 //! The node about itself and its life.
 
-use crate::api::actions::BootRequest;
-use crate::api::budget::cost;
+use crate::api::actions::{Actions, BootRequest};
+use crate::api::budget::{Budget, cost};
 use crate::api::call::{Call, Readable};
+use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
-use crate::api::views::{AuditedRequests, ExtendedInfo, NewKey, NoData, NodeClock, NodeDescription, Timers};
+use crate::api::long::{LongView, Sheet};
+use crate::api::views::{
+    Audit, AuditedRequests, ExtendedInfo, NewKey, NodeClock, NodeDescription, NodeStatus, PeersReport,
+    TimeSynchronisations, Timers,
+};
 use crate::codec::{ReadError, Source, limits};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Height;
-use crate::peer::Peers;
+use crate::net::machine::Taken;
 use crate::peer::wire::{CommunicationTimeStamps, Endpoint, List};
+use crate::peer::{AuditEntry, Largest, Peers};
 
 /// Who the node is to be, in a request to boot it.
 struct PrivateIdentity {
@@ -40,7 +46,7 @@ impl Readable for BootRequest {
 /// `POST /node/boot`
 pub fn boot(call: &mut Call<'_>) -> Result<(), Failure> {
     let request: BootRequest = call.body()?;
-    if call.view.is_booted() {
+    if call.view.status != NodeStatus::Running {
         return Err(Failure::ALREADY_BOOTED);
     }
     call.budget.spend(cost::KEY);
@@ -124,16 +130,47 @@ pub fn experiences(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&List(entries))
 }
 
-/// Any list of what a node knows that has joined its network, and that this one does not yet.
-pub fn nothing_in_network(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    call.send(&NoData)
-}
-
-/// `GET /node/active-peers/max-chain-height`: 1 if there is nobody to ask.
+/// `GET /node/active-peers/max-chain-height`: answered once partners have told their heights.
 pub fn most_height(call: &mut Call<'_>) -> Result<(), Failure> {
     call.need_network()?;
-    call.send(&Height::NEMESIS)
+    match call.actions.largest_height() {
+        Largest::Known(height) => call.send(&height),
+        Largest::Asked(_) => call.send_long(LargestHeight(None)),
+    }
+}
+
+/// The largest height of partners, which are being asked.
+struct LargestHeight(Option<Height>);
+
+impl LongView for LargestHeight {
+    fn look(&mut self, _: &[u8], _: &ChainView<'_>, actions: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
+        self.0 = actions.told_height();
+        Ok(())
+    }
+
+    fn write_on(&mut self, _: &ChainView<'_>, sheet: &mut Sheet<'_>, _: &mut Budget) -> Result<Taken, Failure> {
+        let Some(height) = self.0 else { return Ok(Taken::Parked) };
+        sheet.write(&height);
+        Ok(Taken::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<LargestHeight>()
+    }
+}
+
+/// `GET /local/peers`, which NIS1 does not have: all that the node knows of others, whether it has joined its network or
+/// not.
+pub fn peers(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (height, score, now) = (call.view.height, call.view.score()?, call.now.running);
+    let node = call.actions.node();
+    let address = call.address_of(&node.info.identity.key);
+    let peers = call.actions.peers();
+    let known = peers.map_or(0, |peers| peers.known().len());
+    let report = PeersReport { status: call.view.status, node: &node.info, address, height, score, peers, now };
+    call.writer.view(&report);
+    call.budget.spend(cost::PEER.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));
+    Ok(())
 }
 
 /// `GET /debug/timers`
@@ -142,7 +179,30 @@ pub fn timers(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&Timers(&timers))
 }
 
-/// `GET /debug/connections/incoming` and `outgoing`
-pub fn connections(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send(&AuditedRequests)
+/// `GET /debug/connections/incoming`
+pub fn incoming_requests(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (outstanding, latest) = (call.audits.outstanding(), call.audits.latest());
+    call.send(&AuditedRequests { outstanding, latest, now: call.now.network })
+}
+
+/// `GET /debug/connections/outgoing`
+pub fn outgoing_requests(call: &mut Call<'_>) -> Result<(), Failure> {
+    let audit = |entry: &AuditEntry| Audit {
+        number: entry.number,
+        host: entry.host.clone(),
+        path: entry.path.to_owned(),
+        started: entry.started,
+    };
+    let peers = call.actions.peers();
+    let outstanding = peers.map(|peers| peers.outstanding_calls().into_iter().map(audit).collect());
+    let latest = peers.map(|peers| peers.latest_calls().map(audit).collect());
+    let (outstanding, latest) = (outstanding.unwrap_or_default(), latest.unwrap_or_default());
+    call.send(&AuditedRequests { outstanding, latest, now: call.now.network })
+}
+
+/// `GET /debug/time-synchronization`
+pub fn time_synchronisation(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.need_network()?;
+    let rounds = call.actions.peers().map(|peers| peers.time().rounds().copied().collect());
+    call.send(&TimeSynchronisations(rounds.unwrap_or_default()))
 }

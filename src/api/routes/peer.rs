@@ -157,7 +157,7 @@ struct Met {
 }
 
 impl LongView for Met {
-    fn look(&mut self, _: &ChainView<'_>, actions: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
+    fn look(&mut self, _: &[u8], _: &ChainView<'_>, actions: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
         self.ended = actions.meeting_ended(self.meeting);
         Ok(())
     }

@@ -9,11 +9,17 @@ use crate::api::call::Call;
 use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
 use crate::api::long::{LongView, Sheet};
+use crate::api::media::Format;
 use crate::api::views::View;
+use crate::codec::binary::BinarySource;
+use crate::codec::{Context, ReadError, Readable, Source};
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Transaction};
 use crate::net::machine::Taken;
 use crate::peer::wire::{List, SecureEntity};
+
+/// A transaction that another node passes on.
+type Pushed = SecureEntity<Transaction>;
 
 /// Memory that a pushed transaction takes, roughly.
 const TRANSACTION_BYTES: usize = 2048;
@@ -26,11 +32,59 @@ fn verified<T: View>(pushed: SecureEntity<T>, budget: &mut Budget) -> Result<T, 
 }
 
 /// Takes pushed transactions in, one after the other.
-struct Intake(vec::IntoIter<SecureEntity<Transaction>>);
+enum Intake {
+    /// They are read as they are taken in: `left` of them, from a place in the body on.
+    Binary { at: usize, left: usize },
+    /// They are read. JSON cannot be taken apart without being read as a whole.
+    Read(vec::IntoIter<Pushed>),
+}
+
+impl Intake {
+    /// The list in a body of the binary format.
+    fn of_binary(body: &[u8], context: Context) -> Result<Intake, ReadError> {
+        let mut source = BinarySource::new(body, context);
+        let left = match source.need_i32("data")? {
+            -1 => return Err(ReadError::Missing("data")),
+            count => usize::try_from(count).unwrap_or(0),
+        };
+        Ok(Intake::Binary { at: body.len() - source.rest().len(), left })
+    }
+
+    /// The next one.
+    fn next(&mut self, body: &[u8], context: Context, budget: &mut Budget) -> Option<Result<Pushed, ReadError>> {
+        match self {
+            Intake::Read(pushed) => pushed.next().map(Ok),
+            Intake::Binary { left: 0, .. } => None,
+            Intake::Binary { at, left } => {
+                let rest = body.get(*at..).unwrap_or_default();
+                let mut source = BinarySource::new(rest, context);
+                let read = source.need_object("data", Pushed::read);
+                let taken = rest.len() - source.rest().len();
+                budget.spend(cost::bytes(taken));
+                (*at, *left) = (*at + taken, *left - 1);
+                Some(read)
+            }
+        }
+    }
+
+    fn left(&self) -> usize {
+        match self {
+            Intake::Read(pushed) => pushed.len(),
+            Intake::Binary { left, .. } => *left,
+        }
+    }
+}
 
 impl LongView for Intake {
-    fn look(&mut self, view: &ChainView<'_>, actions: &mut dyn Actions, budget: &mut Budget) -> Result<(), Failure> {
-        for pushed in self.0.by_ref() {
+    fn look(
+        &mut self,
+        asked: &[u8],
+        view: &ChainView<'_>,
+        actions: &mut dyn Actions,
+        budget: &mut Budget,
+    ) -> Result<(), Failure> {
+        while let Some(pushed) = self.next(asked, view.context(), budget) {
+            let pushed = pushed?;
             let by = pushed.identity.key;
             let transaction = verified(pushed, budget)?;
             let result = take_in(transaction, view, actions, budget)?;
@@ -43,24 +97,33 @@ impl LongView for Intake {
     }
 
     fn write_on(&mut self, _: &ChainView<'_>, _: &mut Sheet<'_>, _: &mut Budget) -> Result<Taken, Failure> {
-        Ok(if self.0.len() == 0 { Taken::Done } else { Taken::Unfinished })
+        Ok(if self.left() == 0 { Taken::Done } else { Taken::Unfinished })
     }
 
     fn held_bytes(&self) -> usize {
-        self.0.len() * TRANSACTION_BYTES
+        match self {
+            Intake::Read(pushed) => pushed.len() * TRANSACTION_BYTES,
+            Intake::Binary { .. } => size_of::<Intake>(),
+        }
     }
 }
 
 /// `POST /push/transaction`
 pub fn transaction(call: &mut Call<'_>) -> Result<(), Failure> {
     let pushed = call.body()?;
-    call.do_long(Intake(vec![pushed].into_iter()))
+    call.do_long(Intake::Read(vec![pushed].into_iter()))
 }
 
 /// `POST /push/transactions`
 pub fn transactions(call: &mut Call<'_>) -> Result<(), Failure> {
-    let List(pushed) = call.body()?;
-    call.do_long(Intake(pushed.into_iter()))
+    let intake = match call.raw_body()? {
+        (Format::Binary, body) => Intake::of_binary(body, call.view.context())?,
+        (Format::Json, _) => {
+            let List(pushed) = call.body()?;
+            Intake::Read(pushed.into_iter())
+        }
+    };
+    call.do_long(intake)
 }
 
 /// `POST /push/block`: a block is judged after this is answered.
@@ -71,7 +134,8 @@ pub fn block(call: &mut Call<'_>) -> Result<(), Failure> {
     if wire_network(block.version) != call.view.network.byte {
         return Ok(());
     }
-    call.budget.spend(cost::VERIFICATION);
+    // Its own hash and signature.
+    call.budget.spend(cost::VERIFICATION + 2 * cost::bytes(call.request.body.len()));
     match call.actions.push_block(block, by)? {
         true => Ok(()),
         false => Err(Failure::NOT_BOOTED),

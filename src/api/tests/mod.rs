@@ -4,6 +4,7 @@ mod acting;
 mod form;
 mod long;
 mod objects;
+mod others;
 mod scene;
 mod secrets;
 mod transfers;

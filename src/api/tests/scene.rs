@@ -4,12 +4,14 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::api::views::ClockState;
 use crate::api::{
-    Actions, Api, BootRequest, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo,
+    Actions, Api, BootRequest, Budget, ChainView, Features, LoadingApi, NodeDescription, NodeStatus, Now, Settings,
+    UnlockedInfo,
 };
 use crate::chain::apply;
 use crate::chain::harvest::UnlockResult;
@@ -24,7 +26,9 @@ use crate::model::{
 };
 use crate::net::http::{Reply, RequestReader};
 use crate::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
+use crate::peer::outside::InquiryId;
 use crate::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, Version};
+use crate::peer::{Largest, Peers};
 use crate::pool::ShortId;
 use crate::rules::{self, Refusal, ValidationResult};
 use crate::state::{
@@ -41,6 +45,7 @@ pub const NOW: Now = Now {
     network: Timestamp(3240),
     network_millis: 3_240_001,
     clock: ClockState { chain_ahead: 3, jumps: 2, is_distrusted: true },
+    running: Duration::from_secs(240),
 };
 /// Far more than any answer of these tests takes.
 pub const PLENTY: u32 = 10_000_000;
@@ -339,6 +344,11 @@ pub struct TestNode {
     pub limit: Cell<usize>,
     pub description: NodeDescription,
     pub is_shut_down: bool,
+    pub peers: Option<Peers>,
+    /// The largest height of partners, if they have told it.
+    pub told_height: Option<Height>,
+    /// Results of what other nodes have pushed.
+    pub pushed: Vec<(PublicKey, ValidationResult)>,
 }
 
 impl TestNode {
@@ -352,6 +362,9 @@ impl TestNode {
             limit: Cell::new(0),
             description: description(),
             is_shut_down: false,
+            peers: None,
+            told_height: Some(Height::NEMESIS),
+            pushed: Vec::new(),
         }
     }
 }
@@ -374,6 +387,22 @@ impl Actions for TestNode {
 
     fn push_block(&mut self, _: Block, _: PublicKey) -> Result<bool, StoreError> {
         Ok(true)
+    }
+
+    fn peers(&self) -> Option<&Peers> {
+        self.peers.as_ref()
+    }
+
+    fn largest_height(&mut self) -> Largest {
+        self.told_height.map_or(Largest::Asked(InquiryId(1)), Largest::Known)
+    }
+
+    fn told_height(&mut self) -> Option<Height> {
+        self.told_height
+    }
+
+    fn pushed(&mut self, by: &PublicKey, result: ValidationResult) {
+        self.pushed.push((*by, result));
     }
 
     fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {
@@ -467,6 +496,8 @@ pub fn settings() -> Settings {
         host_names: Vec::new(),
         allowed_harvesters: Vec::new(),
         forgets_hashes: false,
+        unaudited_paths: vec!["/Quiet".to_owned(), "/heartbeat".to_owned()],
+        pushed_bytes: 100_000,
     }
 }
 
@@ -567,6 +598,19 @@ impl<'a> Sent<'a> {
 
     pub fn of(&self, scene: &Scene) -> Reply {
         self.to(&mut Api::new(settings()), scene)
+    }
+
+    /// The answer of a node without a chain.
+    pub fn while_loading(&self) -> Reply {
+        let (mut reader, mut reply) = (RequestReader::new(1 << 20), Reply::new());
+        reader.receive(&self.bytes());
+        let request = reader.next_request().expect(self.line).expect("all of it");
+        let (connection, caller, is_refused) = (self.connection, self.caller, self.is_refused);
+        let reply_to = &mut reply;
+        let mut exchange =
+            Exchange { connection, caller, request: &request, reply: reply_to, is_resumed: false, is_refused };
+        LoadingApi::new(settings()).answer(&mut exchange, NOW.network);
+        reply
     }
 
     /// Status and body.

@@ -266,8 +266,6 @@ fn what_there_is_not_is_an_empty_list() {
     }
     let lists = "{\"inactive\":[],\"failure\":[],\"busy\":[],\"active\":[]}\r\n".to_owned();
     assert_eq!(Sent::new("GET /node/peer-list/all").says(&scene), (200, lists));
-    let requests = "{\"outstanding\":[],\"most-recent\":[]}\r\n".to_owned();
-    assert_eq!(Sent::new("GET /debug/connections/incoming").says(&scene), (200, requests));
     let most = "{\"height\":1}\r\n".to_owned();
     assert_eq!(Sent::new("GET /node/active-peers/max-chain-height").says(&scene), (200, most));
 }

@@ -5,6 +5,7 @@ mod explorer;
 mod history;
 mod mosaic;
 mod node;
+mod peers;
 mod transaction;
 
 pub use account::{
@@ -15,7 +16,11 @@ pub use history::{HarvestInfo, HistoryPoint, ImportanceEntry};
 pub use mosaic::{
     DefinitionAndSupply, ExpiredBalance, ExpiredWithGap, ExpiringDefinition, MosaicSupply, Namespace, Numbered,
 };
-pub use node::{AuditedRequests, ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus, Timers};
+pub use node::{
+    Audit, AuditedRequests, ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus, TimeSynchronisations,
+    Timers,
+};
+pub use peers::PeersReport;
 pub use transaction::{AnnounceResult, BlockWithGap, TransactionMeta, TransactionPair, Unconfirmed};
 
 use crate::codec::Sink;
@@ -67,16 +72,6 @@ pub struct Data<'a>(pub &'a [u8]);
 impl View for Data<'_> {
     fn write(&self, sink: &mut impl Sink) {
         sink.bytes("data", Some(self.0));
-    }
-}
-
-/// `{"data": []}`.
-#[derive(Clone, Copy, Debug)]
-pub struct NoData;
-
-impl View for NoData {
-    fn write(&self, sink: &mut impl Sink) {
-        sink.list::<()>("data", &[], |_, ()| {});
     }
 }
 

@@ -1,9 +1,13 @@
 //! The node about itself.
 
+use time::OffsetDateTime;
+
 use super::View;
 use crate::codec::Sink;
 use crate::model::Timestamp;
+use crate::model::units::EPOCH_UNIX_MILLIS;
 use crate::peer::schedule::Timer;
+use crate::peer::time_sync::Round;
 use crate::peer::wire::NodeInfo;
 
 /// What the node tells of itself.
@@ -43,19 +47,64 @@ impl NodeStatus {
     }
 }
 
-/// Requests that are being answered, and the last ones that were. None are noted yet.
-#[derive(Clone, Copy, Debug)]
-pub struct AuditedRequests;
+/// A request that has come in, or that was sent to another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audit {
+    /// Counts from 1.
+    pub number: u64,
+    /// Who sent it, or to whom it was sent.
+    pub host: String,
+    /// Its path.
+    pub path: String,
+    /// Network time at which it began.
+    pub started: Timestamp,
+}
+
+/// Requests that have not been answered, the oldest first, and the last ones, the newest first.
+#[derive(Clone, Debug)]
+pub struct AuditedRequests {
+    /// Those that have not been answered.
+    pub outstanding: Vec<Audit>,
+    /// The last ones, answered or not.
+    pub latest: Vec<Audit>,
+    /// Network time.
+    pub now: Timestamp,
+}
 
 impl View for AuditedRequests {
     fn write(&self, sink: &mut impl Sink) {
-        no_list(sink, "outstanding");
-        no_list(sink, "most-recent");
+        for (label, audits) in [("outstanding", &self.outstanding), ("most-recent", &self.latest)] {
+            sink.list(label, audits, |sink, audit| {
+                sink.i32("id", audit.number as i32);
+                sink.string("host", Some(&audit.host));
+                sink.string("path", Some(&audit.path));
+                sink.i32("start-time", audit.started.0);
+                sink.i32("elapsed-time", self.now.0.saturating_sub(audit.started.0));
+            });
+        }
     }
 }
 
-fn no_list(sink: &mut impl Sink, label: &'static str) {
-    sink.list::<()>(label, &[], |_, ()| {});
+/// Rounds in which the clock was compared with those of other nodes, the oldest first.
+#[derive(Clone, Debug)]
+pub struct TimeSynchronisations(pub Vec<Round>);
+
+impl View for TimeSynchronisations {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.list("data", &self.0, |sink, round| {
+            sink.string("dateTime", Some(&date_and_time(round.time)));
+            sink.i64("currentTimeOffset", round.offset);
+            sink.i64("change", round.change);
+        });
+    }
+}
+
+/// A time as people write it, in UTC.
+fn date_and_time(time: Timestamp) -> String {
+    let unix = EPOCH_UNIX_MILLIS / 1000 + i64::from(time.0);
+    let at = OffsetDateTime::from_unix_timestamp(unix).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", at.hour(), at.minute(), at.second())
 }
 
 /// The tasks that recur, and how they have gone.
@@ -129,5 +178,20 @@ impl View for NodeClock {
             "harvesting",
             Some(if self.state.is_distrusted { "waits for the clock" } else { "follows the clock" }),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::json::JsonSink;
+
+    #[test]
+    fn rounds_of_time_synchronisation_are_told_with_the_time_of_day() {
+        let rounds = vec![Round { time: Timestamp(86_400), offset: -3, change: 4 }];
+        let text = JsonSink::document(|sink| TimeSynchronisations(rounds.clone()).write(sink));
+        let expected = r#"{"data":[{"dateTime":"2015-03-30 00:06:25","currentTimeOffset":-3,"change":4}]}"#;
+        assert_eq!(String::from_utf8_lossy(&text).trim_end(), expected);
+        assert_eq!(date_and_time(Timestamp(i32::MAX)), "2083-04-16 03:20:32");
     }
 }

@@ -107,6 +107,22 @@ fn blocks_that_were_pulled_make_the_chain_that_an_import_makes() {
 }
 
 #[test]
+fn blocks_that_both_chains_have_are_left_alone() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let mut judge = Judge::new(&store, network);
+    judge.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
+    let judged = run(&mut judge);
+    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::Success));
+    let switch = judged[0].switch.as_ref().unwrap();
+    assert_eq!((switch.common, switch.last), (Height(20), Height(31)));
+    judge.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
+    let judged = run(&mut judge);
+    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::FailureChainScoreInferior), "nothing is new");
+    assert_eq!(tip(&store.snapshot().unwrap()).unwrap().unwrap().height, Height(31));
+}
+
+#[test]
 fn blocks_that_were_compared_with_an_older_end_of_our_chain_are_dropped_and_nobody_is_blamed() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);

@@ -5,19 +5,23 @@
 
 use std::collections::BTreeSet;
 
-use super::Peers;
 use super::calls::{Purpose, Request};
 use super::round::Round;
-use crate::codec::Format;
+use super::{PeerSettings, Peers};
 use crate::model::{Block, Hash256, Transaction};
 use crate::peer::outside::{Now, Outside};
 use crate::peer::schedule::Task;
-use crate::peer::wire::{Endpoint, List, Message, Outgoing, SecureEntity};
+use crate::peer::wire::{Endpoint, List, Message, Outgoing, SecureEntity, limits};
 
 /// Most transactions that wait for the next list.
 pub const MAX_BUFFERED: usize = 2_000;
-/// Most bytes of them in the binary format.
-pub const MAX_BUFFERED_BYTES: usize = 1 << 20;
+/// Bytes that a transaction takes in a list besides its own, at most.
+const LISTED: usize = 4;
+
+/// Most bytes of them: a list is no longer than a node like this one takes.
+pub fn most_buffered_bytes(settings: &PeerSettings) -> usize {
+    limits::pushed(&settings.chain, settings.format) - limits::ENVELOPE
+}
 
 /// Transactions that wait to be passed on.
 #[derive(Debug)]
@@ -45,16 +49,18 @@ impl Peers {
     /// Takes a transaction that is to be passed on, `hash` being its own. It is signed at once. Returns whether it will be
     /// passed on; one that waits already is not taken twice.
     pub fn queue_transaction(&mut self, transaction: Transaction, hash: Hash256) -> bool {
-        let bytes = Format::Binary.to_bytes(&transaction).len();
         let buffer = &mut self.buffer;
-        let has_room = buffer.hashes.len() < MAX_BUFFERED && buffer.bytes + bytes <= MAX_BUFFERED_BYTES;
-        if !self.phase.is_booted() || buffer.hashes.contains(&hash) || !has_room {
+        if !self.phase.is_booted() || buffer.hashes.len() >= MAX_BUFFERED || buffer.hashes.contains(&hash) {
+            return false;
+        }
+        let signed = SecureEntity::sign(transaction, &self.keys, self.local.identity.name.clone());
+        let bytes = self.settings.format.to_bytes(&signed).len() + LISTED;
+        if buffer.bytes + bytes > most_buffered_bytes(&self.settings) {
             return false;
         }
         buffer.bytes += bytes;
         buffer.hashes.insert(hash);
-        let name = self.local.identity.name.clone();
-        buffer.transactions.0.push(SecureEntity::sign(transaction, &self.keys, name));
+        buffer.transactions.0.push(signed);
         true
     }
 

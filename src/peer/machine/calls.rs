@@ -19,7 +19,7 @@ use super::contacts::ContactId;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Timestamp};
 use crate::peer::catch_up::{AskId, Question};
-use crate::peer::outside::{CallId, MeetingId, Now, Outside};
+use crate::peer::outside::{CallId, InquiryId, MeetingId, Now, Outside};
 use crate::peer::wire::{Challenge, Endpoint, Outgoing};
 
 /// Most requests under way.
@@ -59,7 +59,7 @@ pub enum Purpose {
     /// Asks for the height of a chain.
     Height(Address),
     /// Asks for the height of a chain because somebody wants to know the largest.
-    LargestHeight,
+    LargestHeight(InquiryId),
     /// Asks for a clock.
     Time(Address),
     /// Asks what a partner thinks of others.

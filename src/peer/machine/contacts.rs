@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::calls::{Ended, Proof, Purpose, Request};
-use super::meetings::at_address;
 use super::mishap::Mishap;
 use super::{About, Peers, describe};
 use crate::crypto::PublicKey;
@@ -38,17 +37,27 @@ pub struct Contact {
     pub way: Way,
     /// What it has said of itself.
     told: Option<NodeInfo>,
+    /// Where it said so, if it says that it is elsewhere.
+    answered_at: Option<Endpoint>,
 }
 
 impl Contact {
     /// A contact with a node whose key is known.
     pub fn with(node: &NodeInfo, way: Way) -> Contact {
-        Contact { endpoint: node.endpoint.clone(), key: Some(node.identity.key), way, told: None }
+        Contact { endpoint: node.endpoint.clone(), key: Some(node.identity.key), way, told: None, answered_at: None }
     }
 
     /// A contact with a node of the operator's list whose key is not known yet.
     pub fn with_unknown(endpoint: Endpoint) -> Contact {
-        Contact { endpoint, key: None, way: Way::Drawn, told: None }
+        Contact { endpoint, key: None, way: Way::Drawn, told: None, answered_at: None }
+    }
+
+    /// The same once more where the node has answered, if it is not reached where it says that it is: somebody may have
+    /// told it a wrong address.
+    fn where_it_answered(&self) -> Option<Contact> {
+        let (endpoint, told) = (self.answered_at.clone()?, self.told.clone()?);
+        let told = NodeInfo { endpoint: endpoint.clone(), ..told };
+        Some(Contact { endpoint, told: Some(told), answered_at: None, ..*self })
     }
 }
 
@@ -122,15 +131,17 @@ impl Peers {
             }
         };
         if contact.way == Way::Hearsay {
-            self.has_answered(told, ip, true, now);
+            // Nobody has looked whether it is where it says.
+            self.has_answered(NodeInfo { endpoint: contact.endpoint, ..told }, ip, true, now);
             return false;
         }
         if contact.key.is_none() && !self.pin(&contact.endpoint, &told, now) {
             return false;
         }
-        // From now on it is reached where it says.
+        // From now on it is reached where it says, if it is.
         let (endpoint, key) = (told.endpoint.clone(), Some(told.identity.key));
-        let second = Contact { endpoint, key, way: contact.way, told: Some(told) };
+        let answered_at = Some(contact.endpoint).filter(|place| *place != endpoint);
+        let second = Contact { endpoint, key, way: contact.way, told: Some(told), answered_at };
         if !self.contact(second.clone(), outside) {
             self.contact_failed(&second, &Mishap::failure("it is not reached where it says"), now);
             return false;
@@ -147,7 +158,12 @@ impl Peers {
         outside: &mut impl Outside,
     ) {
         match self.read_answer::<NodeList>(ended.proof, reply) {
-            Err(mishap) => self.contact_failed(&contact, &mishap, now),
+            Err(mishap) => {
+                let again = contact.where_it_answered().is_some_and(|again| self.contact(again, outside));
+                if !again {
+                    self.contact_failed(&contact, &mishap, now);
+                }
+            }
             Ok((NodeList(others), ip)) => {
                 if contact.way == Way::Drawn {
                     self.hear_of(others, ip, now, outside);
@@ -176,7 +192,7 @@ impl Peers {
             (_, reply) => return Err(Mishap::of(reply, self.settings.format, self.settings.context)),
         };
         match self.local.meta_data.is_compatible(&told.meta_data) {
-            true => Ok((where_it_is(told, ip), ip)),
+            true => Ok((NodeInfo { endpoint: told.endpoint.seen_at(ip), ..told }, ip)),
             false => Err(Mishap::failure("it is of another network, or its version does not go with this one")),
         }
     }
@@ -222,15 +238,5 @@ impl Peers {
                 self.nodes.failed(&address, mishap.trouble, &mishap.reason, now.running);
             }
         }
-    }
-}
-
-/// A node that nobody has told its address may say that it is on its own machine. From another machine it is reached
-/// where it has answered.
-fn where_it_is(told: NodeInfo, answered_at: IpAddr) -> NodeInfo {
-    let says_loopback = told.endpoint.address().is_some_and(|ip| ip.to_canonical().is_loopback());
-    match says_loopback && !answered_at.to_canonical().is_loopback() {
-        true => NodeInfo { endpoint: at_address(&told.endpoint, answered_at), ..told },
-        false => told,
     }
 }

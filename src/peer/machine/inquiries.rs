@@ -1,6 +1,7 @@
 //! What partners are asked from time to time: how high their chains are, what time it is, and what they think of others.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::Peers;
 use super::calls::{Ended, Purpose};
@@ -15,17 +16,39 @@ use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences
 /// Importance of an account from which on its node is asked for the time.
 pub const LEAST_IMPORTANCE: f64 = 0.000_25;
 
+/// How long the largest height that partners have told may be told again, so that those who want to know it cannot make
+/// this node ask without end.
+pub const FRESH: Duration = Duration::from_secs(1);
+/// How long partners have to tell their heights; who is slower is left out.
+pub const LONGEST_INQUIRY: Duration = Duration::from_secs(15);
+
 /// A question for the largest height of partners.
 #[derive(Debug)]
 pub struct Inquiry {
     id: InquiryId,
     round: Round<Height>,
+    asked: Duration,
+    /// What partners have told, and when that was clear.
+    told: Option<(Height, Duration)>,
+}
+
+impl Inquiry {
+    /// When it ends whoever has not answered; `None` if it has ended.
+    pub fn end(&self) -> Option<Duration> {
+        self.told.is_none().then_some(self.asked + LONGEST_INQUIRY)
+    }
+
+    fn tell(&mut self, heights: &[Height], now: Now, outside: &mut impl Outside) {
+        let largest = heights.iter().max().copied().unwrap_or(Height::NEMESIS);
+        self.told = Some((largest, now.running));
+        outside.tell_largest_height(self.id, largest);
+    }
 }
 
 /// The largest height of partners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Largest {
-    /// Nobody is there to be asked.
+    /// They were asked just before, or nobody is there to be asked.
     Known(Height),
     /// They were asked.
     Asked(InquiryId),
@@ -72,25 +95,44 @@ impl Peers {
     /// Somebody wants to know the largest height of partners. [`Outside::tell_largest_height`] tells it, later and once.
     /// Whoever asks while others wait waits with them, so that callers cannot make this node ask more.
     pub fn largest_height(&mut self, now: Now, outside: &mut impl Outside) -> Largest {
-        if let Some(inquiry) = &self.inquiry
-            && !inquiry.round.is_over()
-        {
-            return Largest::Asked(inquiry.id);
+        match &self.inquiry {
+            Some(Inquiry { id, told: None, .. }) => return Largest::Asked(*id),
+            Some(Inquiry { told: Some((height, at)), .. }) if now.running < *at + FRESH => {
+                return Largest::Known(*height);
+            }
+            _ => {}
         }
         let id = InquiryId(self.inquiry.as_ref().map_or(1, |former| former.id.0 + 1));
         let partners = self.draw_partners(outside);
-        let asked = self.ask_all(&partners, &Query::Height, |_| Purpose::LargestHeight, outside);
-        self.inquiry = Some(Inquiry { id, round: Round::new(asked) });
+        let asked = self.ask_all(&partners, &Query::Height, |_| Purpose::LargestHeight(id), outside);
+        let told = (asked == 0).then_some((Height::NEMESIS, now.running));
+        self.inquiry = Some(Inquiry { id, round: Round::new(asked), asked: now.running, told });
         self.calls.send(now, outside);
-        if asked == 0 { Largest::Known(Height::NEMESIS) } else { Largest::Asked(id) }
+        told.map_or(Largest::Asked(id), |(height, _)| Largest::Known(height))
     }
 
-    pub(super) fn largest_height_ended(&mut self, ended: Ended, reply: Reply, outside: &mut impl Outside) {
+    /// A partner has told the height of its chain for an inquiry, or has failed.
+    pub(super) fn largest_height_ended(
+        &mut self,
+        id: InquiryId,
+        ended: Ended,
+        reply: Reply,
+        now: Now,
+        outside: &mut impl Outside,
+    ) {
         let height = self.read_answer::<Height>(ended.proof, reply).ok().map(|(height, _)| height);
-        if let Some(Inquiry { id, round }) = &mut self.inquiry
-            && let Some(heights) = round.hear(height)
-        {
-            outside.tell_largest_height(*id, heights.into_iter().max().unwrap_or(Height::NEMESIS));
+        let Some(inquiry) = self.inquiry.as_mut().filter(|inquiry| inquiry.id == id) else { return };
+        if let Some(heights) = inquiry.round.hear(height) {
+            inquiry.tell(&heights, now, outside);
+        }
+    }
+
+    /// Leaves out partners that take too long to tell their heights.
+    pub(super) fn end_slow_inquiry(&mut self, now: Now, outside: &mut impl Outside) {
+        let is_slow = |inquiry: &Inquiry| inquiry.end().is_some_and(|end| end <= now.running);
+        if let Some(inquiry) = self.inquiry.as_mut().filter(|inquiry| is_slow(inquiry)) {
+            let heights = inquiry.round.cut_short();
+            inquiry.tell(&heights, now, outside);
         }
     }
 

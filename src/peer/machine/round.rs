@@ -31,6 +31,12 @@ impl<T> Round<T> {
         self.heard.extend(answer);
         self.is_over().then(|| std::mem::take(&mut self.heard))
     }
+
+    /// Ends the round, with the answers that have come.
+    pub fn cut_short(&mut self) -> Vec<T> {
+        self.outstanding = 0;
+        std::mem::take(&mut self.heard)
+    }
 }
 
 #[cfg(test)]
@@ -44,5 +50,7 @@ mod tests {
         assert_eq!(round.hear(Some(2)), Some(vec![1, 2]));
         assert_eq!((round.hear(Some(3)), round.is_over()), (None, true));
         assert!(Round::<()>::new(0).is_over());
+        let mut round = Round::new(2);
+        assert_eq!((round.hear(Some(1)), round.cut_short(), round.hear(Some(2))), (None, vec![1], None));
     }
 }

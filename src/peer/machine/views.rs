@@ -44,6 +44,8 @@ pub struct PeerView<'p> {
     pub synchronisations: u32,
     /// Its last failure.
     pub last_trouble: Option<&'p LastTrouble>,
+    /// When it is asked again of its own accord, since the start of this node, if it has failed.
+    pub asked_again: Option<Duration>,
 }
 
 /// Whether the node has joined its network.
@@ -181,6 +183,7 @@ impl Peers {
             experience: self.experiences.between(&self.address, address),
             synchronisations: node.synchronisations,
             last_trouble: node.last_trouble.as_ref(),
+            asked_again: node.asked_again(),
         };
         self.nodes.iter().map(view).collect()
     }

@@ -4,16 +4,25 @@ use std::collections::BTreeSet;
 
 use super::values::{Candidates, TrustValues};
 use crate::model::Address;
-use crate::peer::nodes::Nodes;
+use crate::peer::nodes::{Nodes, State};
 use crate::peer::random::RandomSource;
+
+/// In so many draws of one, a node is drawn once without regard to trust.
+pub const ANY_ONE_IN: usize = 4;
 
 /// Draws partners: some by trust, and in each draw of several one at least of the operator's list, so that a node that
 /// has met only false friends still hears of the network.
+///
+/// Trust alone would leave nodes out for good: one that was met often, and of whose own experiences nobody has told, is
+/// not trusted at all, and is therefore never asked for them, nor for its chain, which may be the best. So now and then
+/// any active node is drawn.
 ///
 /// It is made after each refresh and stays as it is until the next.
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
     candidates: Candidates,
+    /// Nodes that are active.
+    active: Vec<Address>,
     /// Nodes of the operator's list.
     supplement: Vec<Address>,
     /// Whether all of them take part in each draw of several, or one by chance.
@@ -36,10 +45,12 @@ impl Selector {
         let local = nodes.local();
         let listed: Vec<_> = nodes.pre_trusted().iter().copied().filter(|node| *node != local).collect();
         let active: Vec<_> = listed.iter().copied().filter(|node| nodes.is_active(node)).collect();
-        match active.is_empty() {
-            true => Selector { candidates, supplement: listed, takes_all: true },
-            false => Selector { candidates, supplement: active, takes_all: nodes.pre_trusted().contains(&local) },
-        }
+        let (supplement, takes_all) = match active.is_empty() {
+            true => (listed, true),
+            false => (active, nodes.pre_trusted().contains(&local)),
+        };
+        let active = nodes.in_state(State::Active).map(|(node, _)| *node).collect();
+        Selector { candidates, active, supplement, takes_all }
     }
 
     /// Several nodes: at most `most` by trust, and of the operator's list all that are active if this node is on it,
@@ -55,8 +66,13 @@ impl Selector {
         drawn
     }
 
-    /// One node by trust, or if there is none one of the operator's list.
+    /// One node by trust, or if there is none one of the operator's list; now and then any that is active.
     pub fn one(&self, random: &mut impl RandomSource) -> Option<Address> {
+        if random.below(ANY_ONE_IN) == 0
+            && let Some(any) = self.active.get(random.below(self.active.len()))
+        {
+            return Some(*any);
+        }
         let by_trust = self.candidates.draw(1, random).pop();
         by_trust.or_else(|| self.one_of_list(random).copied())
     }

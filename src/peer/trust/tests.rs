@@ -331,6 +331,15 @@ fn one_partner_is_drawn_by_trust_and_from_the_list_only_if_there_is_none() {
 }
 
 #[test]
+fn a_node_that_is_not_trusted_at_all_is_drawn_now_and_then() {
+    let values = TrustValues::new(&addresses(0..3), &[0.0, 0.7, 0.3]);
+    let selector = Selector::of_partners(&values, &nodes(3, 0, &[0, 1, 2]));
+    let mut random = seeded(1);
+    let drawn = (0..1_200).filter(|_| selector.one(&mut random) == Some(address(0))).count();
+    assert!((60..140).contains(&drawn), "{drawn} of 1,200: one in four is drawn of three without regard to trust");
+}
+
+#[test]
 fn sources_of_time_are_drawn_by_trust_alone_among_those_that_are_admitted() {
     let nodes = nodes(30, 2, &(0..30).collect::<Vec<_>>());
     let selector = Selector::of_partners(&equal_trust(30), &nodes);

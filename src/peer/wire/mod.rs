@@ -12,7 +12,7 @@
 //! | [`Experience`], [`NodeExperiences`] | what a node thinks of others |
 //! | [`CommunicationTimeStamps`] | its clock |
 //! | [`ErrorBody`] | why a request failed |
-//! | [`Query`], [`Message`] | all requests to another node, with their paths and limits |
+//! | [`Query`], [`Message`], [`nemesis_request`] | all requests to another node, with their paths and limits |
 //! | [`limits`] | how long answers may be |
 
 mod authentication;
@@ -38,7 +38,7 @@ pub use error_body::ErrorBody;
 pub use experiences::{Experience, ExperienceEntry, ExperiencePair, NodeExperiences, SignOfLife};
 pub use list::List;
 pub use node::{Identity, MetaData, NodeCollection, NodeInfo, NodeList};
-pub use request::{Message, Outgoing, Query};
+pub use request::{Message, Outgoing, Query, nemesis_request};
 pub use secure::SecureEntity;
 pub use time::CommunicationTimeStamps;
 pub use version::{BadVersion, Version};

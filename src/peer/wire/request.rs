@@ -102,6 +102,17 @@ impl Query {
     }
 }
 
+/// Asks for the nemesis block: a [`Block`] without an envelope. Nobody has to prove who he is, as the block tells by
+/// itself whether it is right; so a node that has not joined its network answers as well.
+pub fn nemesis_request(format: Format) -> Outgoing {
+    Outgoing {
+        path: "/block/at/public",
+        body: format.to_bytes(&Height::NEMESIS),
+        answer_limit: answer_limit(limits::NEMESIS, format),
+        is_idempotent: true,
+    }
+}
+
 fn asked(format: Format, entity: &impl Writable, challenge: &Challenge) -> Vec<u8> {
     format.to_bytes(&AuthenticatedRequest { entity, challenge: challenge.clone() })
 }

@@ -97,10 +97,9 @@ fn longest_body(stage: &Stage, path: &str) -> usize {
 
 /// Bodies that are never finished, and two clients that take their time with a small one: one came before, the other
 /// after the attackers.
-pub fn unfinished(binary: &str, addresses: u8) -> Outcome {
-    const PATH: &str = "/transaction/announce";
+pub fn unfinished(binary: &str, path: &str, addresses: u8) -> Outcome {
     let mut stage = Stage::new(binary);
-    let length = longest_body(&stage, PATH);
+    let length = longest_body(&stage, path);
     let mut honest = vec![Slow::begin(stage.node.http)];
     stage.begin();
     let mut swarm = Swarm::new(stage.node.http, 1024);
@@ -110,7 +109,7 @@ pub fn unfinished(binary: &str, addresses: u8) -> Outcome {
     let shorter = std::iter::successors(Some(length / 4), |length| (*length > 64).then_some(length / 4));
     let waves = std::iter::once((length, (2 * BUFFERED / length).min(MOST))).chain(shorter.map(|length| (length, 40)));
     for (length, count) in waves {
-        let mut first = head(PATH, length).into_bytes();
+        let mut first = head(path, length).into_bytes();
         first.resize(first.len() + length - 1, b' ');
         swarm.open(count, from, Part { first, ..Part::default() });
         swarm.run(Duration::from_secs(3), is_said);

@@ -9,8 +9,12 @@ use super::published::{STRANGER, crowd};
 use super::reader::messages_of;
 use super::stage::{Bar, Outcome, Setup, Stage};
 use super::swarm::{Part, Swarm};
-use crate::common::data::private_network::{address, key_pair};
+use crate::common::data::private_network::{address, block, key_pair, now, transfer_with_message};
 use crate::common::quantile;
+use nisd::codec::Format;
+use nisd::model::network::ChainParameters;
+use nisd::model::{Amount, Hash256};
+use nisd::peer::wire::{SecureEntity, limits};
 
 const MIB: usize = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(15);
@@ -30,7 +34,7 @@ impl Asking {
     }
 
     /// Sends a request on each connection once the answer before it has come, so many a second in all, and for so long.
-    fn ask(&mut self, request: &str, per_second: f64, limit: Duration) {
+    fn ask(&mut self, request: impl AsRef<[u8]>, per_second: f64, limit: Duration) {
         let begun = Instant::now();
         let mut asked: Vec<Option<(usize, Instant)>> = vec![None; self.swarm.peers.len()];
         let mut sent = 0;
@@ -49,7 +53,7 @@ impl Asking {
                 if slot.is_none() && (sent as f64) < due && begun.elapsed() < limit && !peer.is_closed {
                     *slot = Some((peer.answers, Instant::now()));
                     sent += 1;
-                    self.swarm.send(index, request.as_bytes());
+                    self.swarm.send(index, request.as_ref());
                     break;
                 }
             }
@@ -110,7 +114,7 @@ pub fn batch(binary: &str, is_largest: bool) -> Outcome {
     };
     let mut asking = Asking::new(&stage, 4, |_| STRANGER);
     stage.begin();
-    asking.ask(&post(PATH, &body), 10.0, Duration::from_secs(4));
+    asking.ask(post(PATH, &body), 10.0, Duration::from_secs(4));
     let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
     stage.end(notes, &[Bar::Others(5.0)])
 }
@@ -137,9 +141,32 @@ pub fn keys(binary: &str, path: &str) -> Outcome {
     };
     let mut asking = Asking::new(&stage, 20, |_| STRANGER);
     stage.begin();
-    asking.ask(&post(path, &body), 45.0, Duration::from_secs(6));
+    asking.ask(post(path, &body), 45.0, Duration::from_secs(6));
     let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
     stage.end(notes, &[Bar::Others(20.0)])
+}
+
+/// Strangers push a block as large as a node takes, which follows none of its own: it is read and hashed all the same.
+pub fn pushed_blocks(binary: &str) -> Outcome {
+    /// Bytes of a transfer with a long message, at least.
+    const TRANSFER: usize = 1_210;
+    let mut stage = Stage::new(binary);
+    let most = limits::pushed(&ChainParameters::after_all_forks(), Format::Binary);
+    let (keys, fee) = (key_pair(RICH), Amount(1));
+    let transfer = |_| transfer_with_message(&keys, address(&keys), fee, &[7; 1_000], fee, now());
+    let transfers: Vec<_> = (0..most / TRANSFER).map(transfer).collect();
+    let block = block(&keys, 2, now(), Hash256([9; 32]), transfers);
+    let body = Format::Binary.to_bytes(&SecureEntity::sign(block, &keys, None));
+    assert!(body.len() <= most, "{} of {most} bytes", body.len());
+    let head = format!(
+        "POST /push/block HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/binary\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut asking = Asking::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
+    stage.begin();
+    asking.ask([head.as_bytes(), &body].concat(), 50.0, Duration::from_secs(6));
+    let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
+    stage.end(notes, &[Bar::Others(20.0), Bar::Memory(32.0)])
 }
 
 /// A node that has so many transfers and does not make blocks yet.
@@ -187,7 +214,7 @@ pub fn big_block_asked(binary: &str) -> Outcome {
     wait_for_blocks(&mut stage, 1);
     let mut asking = Asking::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
     stage.begin();
-    asking.ask(&post("/block/at/public", "{\"height\":2}"), 450.0, Duration::from_secs(6));
+    asking.ask(post("/block/at/public", "{\"height\":2}"), 450.0, Duration::from_secs(6));
     let notes = asking.notes();
     stage.end(notes, &[Bar::Others(20.0)])
 }

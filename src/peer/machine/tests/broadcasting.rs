@@ -1,12 +1,14 @@
 use std::time::Duration;
 
-use super::super::broadcast::{MAX_BUFFERED, MAX_BUFFERED_BYTES};
+use super::super::broadcast::{MAX_BUFFERED, most_buffered_bytes};
 use super::super::calls::MAX_PUSHES_PER_TARGET;
-use crate::codec::{Context, Format};
+use crate::codec::Context;
+use crate::model::network::ChainParameters;
 use crate::model::transaction::{Message, MessageKind, Transfer};
 use crate::model::{Amount, Block, BlockKind, Body, Hash256, Height, Network, Timestamp, Transaction};
+use crate::peer::machine::PeerSettings;
 use crate::peer::testing::{Behaviour, FORMAT, LOCAL, Scene, address_of, info, pair, settings};
-use crate::peer::wire::{List, NodeInfo, SecureEntity};
+use crate::peer::wire::{List, NodeInfo, SecureEntity, limits};
 
 pub fn transaction(number: usize, message_bytes: usize) -> Transaction {
     Transaction {
@@ -69,14 +71,20 @@ fn transactions_of_a_second_go_out_in_one_list_in_the_name_of_this_node_and_none
 
 #[test]
 fn the_buffer_is_bounded_in_number_and_in_bytes() {
-    let mut scene = among(1);
+    let chain = ChainParameters { max_transactions_per_block: 1_000, ..ChainParameters::after_all_forks() };
+    let mut scene = Scene::new(PeerSettings { chain, ..settings(&[0]) }, 1);
+    scene.run_seconds(5);
     let taken = (0..MAX_BUFFERED + 100).filter(|number| queue(&mut scene, *number, 0)).count();
     assert_eq!(taken, MAX_BUFFERED);
     let mut scene = among(1);
     let taken = (0..MAX_BUFFERED).filter(|number| queue(&mut scene, *number, 1_000)).count();
-    let one = Format::Binary.to_bytes(&transaction(0, 1_000)).len();
-    assert_eq!(taken, MAX_BUFFERED_BYTES / one);
-    scene.run_seconds(1);
+    let one = SecureEntity::sign(transaction(0, 1_000), &pair(LOCAL), info(LOCAL).identity.name);
+    assert_eq!(taken, most_buffered_bytes(&settings(&[])) / (FORMAT.to_bytes(&one).len() + 4));
+    scene.now += Duration::from_secs(1);
+    scene.turn();
+    let sent = scene.fake.waiting.iter().find(|sent| sent.request.path == "/push/transactions").expect("a push");
+    let (length, limit) = (sent.request.body.len(), limits::pushed(&settings(&[]).chain, FORMAT));
+    assert!((limit - 3 * limits::ENVELOPE..=limit).contains(&length), "{length} bytes of {limit} that a node takes");
     assert!(queue(&mut scene, 0, 1_000), "there is room again");
 }
 

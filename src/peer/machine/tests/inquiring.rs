@@ -1,9 +1,10 @@
 use crate::model::{Address, Height};
 use crate::peer::experiences::LIFE;
+use crate::peer::machine::inquiries::{FRESH, LONGEST_INQUIRY};
 use crate::peer::machine::{Largest, PeerSettings, PushResult};
-use crate::peer::outside::InquiryId;
+use crate::peer::outside::{InquiryId, Now, Reply};
 use crate::peer::schedule::{Task, Timer};
-use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, pair, settings};
+use crate::peer::testing::{Behaviour, LOCAL, Scene, Sent, address_of, info, pair, settings};
 use crate::peer::wire::{Experience, ExperiencePair};
 
 fn timer(scene: &Scene, task: Task) -> &Timer {
@@ -43,12 +44,36 @@ fn the_largest_height_of_partners_is_asked_once_for_all_who_want_to_know_it() {
     assert_eq!([ask(&mut scene), ask(&mut scene)], [Largest::Asked(InquiryId(1)); 2]);
     scene.answer_all();
     assert_eq!((scene.asked("/chain/height").len(), &scene.fake.heights[..]), (3, &[(InquiryId(1), Height(7))][..]));
-    assert_eq!(ask(&mut scene), Largest::Asked(InquiryId(2)));
+    assert_eq!(ask(&mut scene), Largest::Known(Height(7)), "it was told just now");
+    let later = Now { running: now.running + FRESH, ..now };
+    assert_eq!(scene.peers.largest_height(later, &mut scene.fake), Largest::Asked(InquiryId(2)));
     scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Broken);
     scene.answer_all();
     assert_eq!(scene.fake.heights[1], (InquiryId(2), Height(1)));
     let mut alone = Scene::new(settings(&[]), 0);
     assert_eq!(ask(&mut alone), Largest::Known(Height(1)));
+}
+
+#[test]
+fn a_partner_that_takes_too_long_to_tell_its_height_is_left_out() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.run_seconds(1);
+    (scene.others[0].height, scene.others[1].height) = (7, 9);
+    scene.others[1].behaviour = Behaviour::SilentAt("/chain/height");
+    let now = scene.now();
+    assert_eq!(scene.peers.largest_height(now, &mut scene.fake), Largest::Asked(InquiryId(1)));
+    scene.answer_all();
+    scene.now += LONGEST_INQUIRY;
+    assert!(scene.fake.heights.is_empty() && scene.peers.next_due().is_some_and(|due| due <= scene.now));
+    scene.turn();
+    assert_eq!(scene.fake.heights, [(InquiryId(1), Height(7))]);
+    let is_late = |sent: &&Sent| sent.at == now.running && sent.request.path == "/chain/height";
+    let late = scene.fake.waiting.iter().find(is_late).expect("the call").call;
+    scene.end(late, Reply::Silent);
+    scene.now += FRESH;
+    let now = scene.now();
+    assert_eq!(scene.peers.largest_height(now, &mut scene.fake), Largest::Asked(InquiryId(2)));
+    assert_eq!(scene.fake.heights.len(), 1, "what comes late counts for nothing");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::broadcast::{MAX_BUFFERED, MAX_BUFFERED_BYTES};
+use super::super::broadcast::{MAX_BUFFERED, most_buffered_bytes};
 use super::super::calls::{MAX_BYTES, MAX_TARGETS, MAX_UNDER_WAY, MAX_WAITING};
 use super::super::contacts::Way;
 use super::super::meetings::{MAX_MEETINGS, MAX_REVIVALS};
@@ -180,7 +180,7 @@ fn check_limits(scene: &Scene) {
     assert!(peers.calls.targets() <= MAX_TARGETS);
     assert_eq!(under_way, scene.fake.waiting.len(), "what is under way is what was sent");
     let (buffered, buffered_bytes) = peers.buffer.load();
-    assert!(buffered <= MAX_BUFFERED && buffered_bytes <= MAX_BUFFERED_BYTES);
+    assert!(buffered <= MAX_BUFFERED && buffered_bytes <= most_buffered_bytes(&settings(&[])));
     assert!(peers.meetings.count() <= MAX_MEETINGS);
     assert!(peers.contacts.count(Way::Revival) <= MAX_REVIVALS);
     assert!(peers.contacts.count(Way::Drawn) + peers.contacts.count(Way::Hearsay) <= CONTACTS_AT_ONCE);

@@ -56,6 +56,14 @@ fn the_state_of_a_drawn_node_follows_from_how_it_answers() {
 }
 
 #[test]
+fn a_node_that_does_not_know_its_address_is_worked_with_where_it_has_answered() {
+    let mut scene = refreshed(1, 1, |others| others[0].behaviour = Behaviour::KnowsNoAddress);
+    scene.run_seconds(200);
+    assert_eq!(scene.state(0), Some(State::Active));
+    assert_eq!(scene.peers.collection().active, [info(0)]);
+}
+
+#[test]
 fn nodes_of_another_network_or_of_a_version_that_does_not_go_with_ours_are_not_worked_with() {
     let of = |network, version: &str| MetaData {
         network_id: MetaData::network_id_of(network),
@@ -107,12 +115,6 @@ fn this_node_and_those_met_already_are_not_contacted_by_hearsay() {
     let mut asked = scene.asked("/node/info");
     asked.sort_unstable();
     assert_eq!(asked, [0, 1, 2]);
-}
-
-#[test]
-fn a_node_that_says_it_is_on_its_own_machine_is_reached_where_it_has_answered() {
-    let scene = refreshed(1, 1, |others| others[0].behaviour = Behaviour::SaysLoopback);
-    assert_eq!(scene.peers.collection().active, [info(0)]);
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
 }
 
 #[test]
-fn a_node_is_reached_where_it_says_from_its_first_answer_on() {
+fn a_node_is_reached_where_it_says_or_else_where_it_has_answered() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run(Duration::from_millis(100));
     scene.now = Duration::from_millis(200);
@@ -181,7 +183,25 @@ fn a_node_is_reached_where_it_says_from_its_first_answer_on() {
     scene.end(sent.call, Reply::Answer { body, from: ip_of(0) });
     assert_eq!(scene.fake.waiting[0].to.host, "99.9.9.9");
     scene.answer_all();
-    assert_eq!(scene.state(0), Some(State::Inactive));
+    assert_eq!(scene.state(0), Some(State::Active));
+    assert_eq!(scene.peers.active().0, [info(0)], "somebody has told it a wrong address");
+}
+
+#[test]
+fn a_node_that_others_tell_of_is_taken_where_it_has_answered() {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    scene.others[0].list = vec![info(1)];
+    scene.run(Duration::from_millis(100));
+    scene.now = Duration::from_millis(200);
+    scene.turn();
+    while scene.fake.waiting.front().is_some_and(|sent| sent.to == info(0).endpoint) {
+        scene.answer_one();
+    }
+    let sent = scene.fake.waiting.pop_front().expect("a question");
+    let elsewhere = NodeInfo { endpoint: Endpoint::http("99.9.9.9", 7890), ..info(1) };
+    let body = signed(&scene.others[1], &sent.request, elsewhere);
+    scene.end(sent.call, Reply::Answer { body, from: ip_of(1) });
+    assert_eq!(scene.peers.active().0[1..], [info(1)]);
 }
 
 #[test]

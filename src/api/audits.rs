@@ -1,0 +1,142 @@
+//! Requests that have come in: those that are being answered, and the last ones, as `/debug/connections/incoming` tells
+//! of them.
+//!
+//! Every request whose route was found, and that its caller may make, is noted, but for those to paths that the operator
+//! leaves out. The memory of an entry is that of the one which makes room for it.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use super::views::Audit;
+use crate::model::Timestamp;
+use crate::net::machine::ConnectionId;
+
+/// Last requests that are told of.
+pub const MAX_LATEST: usize = 50;
+/// Bytes of a path that are told, at most. No route is that long.
+pub const MAX_PATH: usize = 128;
+
+/// Requests that have come in.
+#[derive(Debug)]
+pub struct Audits {
+    /// Paths that are left out.
+    unaudited: Vec<String>,
+    begun: u32,
+    /// The newest first.
+    latest: VecDeque<Entry>,
+    /// Requests that take more than one step, the oldest first: as many as there are unfinished answers.
+    outstanding: Vec<(ConnectionId, Entry)>,
+    /// The request in hand is the newest of those that were noted.
+    is_current: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    number: u32,
+    address: IpAddr,
+    path: String,
+    started: Timestamp,
+}
+
+impl Audits {
+    /// None yet. Requests to `unaudited` paths, in letters of any case, are not noted.
+    pub fn new(unaudited: Vec<String>) -> Audits {
+        Audits { unaudited, begun: 0, latest: VecDeque::new(), outstanding: Vec::new(), is_current: false }
+    }
+
+    /// A request is looked at, for the first time or again.
+    pub fn look(&mut self) {
+        self.is_current = false;
+    }
+
+    /// The request in hand is to be answered by a route.
+    pub fn begin(&mut self, path: &str, address: IpAddr, now: Timestamp) {
+        if self.unaudited.iter().any(|unaudited| unaudited.eq_ignore_ascii_case(path)) {
+            return;
+        }
+        self.begun = self.begun.wrapping_add(1);
+        let oldest = if self.latest.len() == MAX_LATEST { self.latest.pop_back() } else { None };
+        let mut text = oldest.map_or_else(|| String::with_capacity(MAX_PATH), |oldest| oldest.path);
+        text.clear();
+        text.push_str(&path[..path.floor_char_boundary(MAX_PATH)]);
+        self.latest.push_front(Entry { number: self.begun, address, path: text, started: now });
+        self.is_current = true;
+    }
+
+    /// The request in hand, of this connection, takes another step.
+    pub fn wait(&mut self, connection: ConnectionId) {
+        if let Some(entry) = self.latest.front().filter(|_| self.is_current) {
+            self.outstanding.push((connection, entry.clone()));
+        }
+    }
+
+    /// A request of this connection is answered, or nobody waits for its answer any more.
+    pub fn end(&mut self, connection: ConnectionId) {
+        self.outstanding.retain(|(waiting, _)| *waiting != connection);
+    }
+
+    /// Requests that are being answered, the one in hand included, the oldest first.
+    pub fn outstanding(&self) -> Vec<Audit> {
+        let current = self.latest.front().filter(|_| self.is_current);
+        self.outstanding.iter().map(|(_, entry)| entry).chain(current).map(Audit::from).collect()
+    }
+
+    /// The last requests, the newest first.
+    pub fn latest(&self) -> Vec<Audit> {
+        self.latest.iter().map(Audit::from).collect()
+    }
+}
+
+impl From<&Entry> for Audit {
+    fn from(entry: &Entry) -> Audit {
+        let Entry { number, address, path, started } = entry;
+        Audit { number: u64::from(*number), host: address.to_string(), path: path.clone(), started: *started }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn numbers(audits: &[Audit]) -> Vec<u64> {
+        audits.iter().map(|audit| audit.number).collect()
+    }
+
+    #[test]
+    fn the_last_requests_are_told_of_and_take_no_further_memory() {
+        let mut audits = Audits::new(vec!["/Status".to_owned()]);
+        for path in ["/a", "/status", "/b"] {
+            audits.begin(path, HOST, Timestamp(1));
+        }
+        assert_eq!(numbers(&audits.latest()), [2, 1]);
+        let long = "é".repeat(MAX_PATH);
+        for _ in 0..2 * MAX_LATEST {
+            audits.begin(&long, HOST, Timestamp(2));
+        }
+        let latest = audits.latest();
+        assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST, 102, 53));
+        assert!(audits.latest.iter().all(|entry| entry.path.len() <= MAX_PATH && entry.path.capacity() == MAX_PATH));
+    }
+
+    #[test]
+    fn a_request_is_outstanding_until_it_is_answered_or_its_connection_is_gone() {
+        let mut audits = Audits::new(vec!["/quiet".to_owned()]);
+        audits.begin("/a", HOST, Timestamp(1));
+        assert_eq!(numbers(&audits.outstanding()), [1]);
+        audits.wait(ConnectionId(7));
+        audits.look();
+        audits.begin("/quiet", HOST, Timestamp(1));
+        audits.wait(ConnectionId(8));
+        assert_eq!(numbers(&audits.outstanding()), [1], "one that is left out waits unseen");
+        audits.look();
+        audits.wait(ConnectionId(7));
+        audits.begin("/b", HOST, Timestamp(2));
+        assert_eq!(numbers(&audits.outstanding()), [1, 2]);
+        audits.look();
+        audits.end(ConnectionId(7));
+        assert!(audits.outstanding().is_empty());
+        assert_eq!(numbers(&audits.latest()), [2, 1]);
+    }
+}

@@ -1,0 +1,43 @@
+//! What a node answers that has no chain yet.
+
+use super::failure::Failure;
+use super::media::Wanted;
+use super::reply::Writer;
+use super::settings::Settings;
+use super::views::{RequestResult, ResultKind};
+use crate::codec::json::JsonSink;
+use crate::model::Timestamp;
+use crate::net::machine::Exchange;
+
+/// The status on the wire of a node that loads its chain.
+const LOADING: i32 = 8;
+
+/// The interface of a node without a chain: only how far it is can be asked.
+pub struct LoadingApi {
+    settings: Settings,
+    json: JsonSink,
+}
+
+impl LoadingApi {
+    /// The interface with these settings.
+    pub fn new(settings: Settings) -> LoadingApi {
+        LoadingApi { settings, json: JsonSink::default() }
+    }
+
+    /// Answers a request, on whichever port.
+    pub fn answer(&mut self, exchange: &mut Exchange<'_>, now: Timestamp) {
+        let request = exchange.request;
+        let wanted = Wanted::by_accept(request.header("Accept"));
+        let mut writer = Writer { reply: exchange.reply, json: &mut self.json, wanted, now };
+        writer.reply.reset();
+        if exchange.is_refused {
+            return writer.too_many_requests();
+        }
+        if self.settings.inner_path(request.path) == "/status" {
+            writer.common_headers();
+            writer.view(&RequestResult { kind: ResultKind::Status, code: LOADING, message: "status" });
+        } else {
+            writer.failure(&Failure::LOADING_CHAIN);
+        }
+    }
+}

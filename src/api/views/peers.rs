@@ -1,0 +1,118 @@
+//! What the node knows of others, for its operator.
+
+use std::time::Duration;
+
+use super::{NodeStatus, View};
+use crate::codec::Sink;
+use crate::model::{Address, Height};
+use crate::peer::nodes::{Dropped, LastTrouble, State, Trouble, Why};
+use crate::peer::wire::{NodeInfo, Score};
+use crate::peer::{About, Joined, PeerView, Peers, Unpinned};
+
+/// All that the node knows of others, and how far it is itself.
+pub struct PeersReport<'a> {
+    /// How far the node is.
+    pub status: NodeStatus,
+    /// The node as others know it.
+    pub node: &'a NodeInfo,
+    /// Its address on the network.
+    pub address: Address,
+    /// The height of its chain.
+    pub height: Height,
+    /// The score of its chain.
+    pub score: i128,
+    /// What it knows of others, unless it was not told to join its network.
+    pub peers: Option<&'a Peers>,
+    /// The present, since the start of the node.
+    pub now: Duration,
+}
+
+impl View for PeersReport<'_> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.i32("status", self.status.code());
+        sink.string("address", Some(self.address.as_str()));
+        sink.object("node", |sink| self.node.write(sink));
+        sink.u64("height", self.height.0);
+        sink.object("score", |sink| Score(self.score).write(sink));
+        // How often nobody has said yet under which address it is seen.
+        let failures = match self.peers.map(Peers::joined) {
+            Some(Joined::NotYet { failures }) => failures,
+            Some(Joined::Yes) | None => 0,
+        };
+        sink.i32("failuresToJoin", i32::try_from(failures).unwrap_or(i32::MAX));
+        sink.i64("clockDifference", self.peers.and_then(|peers| peers.time().clock_difference()).unwrap_or(0));
+        let known = self.peers.map(Peers::known).unwrap_or_default();
+        sink.list("peers", &known, |sink, peer| self.write_known(sink, peer));
+        let unpinned = self.peers.map(Peers::unpinned).unwrap_or_default();
+        sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_trouble }| {
+            sink.object("endpoint", |sink| endpoint.write(sink));
+            self.write_trouble(sink, last_trouble.as_ref());
+        });
+        let dropped: Vec<_> = self.peers.into_iter().flat_map(Peers::dropped).collect();
+        sink.list("dropped", &dropped, |sink, dropped| self.write_dropped(sink, dropped));
+    }
+}
+
+impl PeersReport<'_> {
+    fn write_known(&self, sink: &mut impl Sink, peer: &PeerView<'_>) {
+        sink.string("address", Some(peer.address.as_str()));
+        sink.object("node", |sink| peer.info.write(sink));
+        sink.string("ip", peer.ip.map(|ip| ip.to_string()).as_deref());
+        sink.string("state", Some(state(peer.state)));
+        sink.i32("isPreTrusted", i32::from(peer.is_pre_trusted));
+        sink.optional("height", peer.height, |sink, height| height.write(sink));
+        sink.optional("score", peer.score, |sink, score| Score(score).write(sink));
+        sink.optional("lastContact", peer.last_contact, |sink, at| self.write_ago(sink, at));
+        sink.optional("trust", peer.trust, |sink, share| sink.f64("share", share));
+        sink.u64("successes", peer.experience.successes());
+        sink.u64("failures", peer.experience.failures());
+        sink.i32("synchronisations", i32::try_from(peer.synchronisations).unwrap_or(i32::MAX));
+        self.write_trouble(sink, peer.last_trouble);
+        sink.optional("askedAgain", peer.asked_again, |sink, at| {
+            sink.u64("inSeconds", at.saturating_sub(self.now).as_secs());
+        });
+    }
+
+    fn write_dropped(&self, sink: &mut impl Sink, dropped: &Dropped<About>) {
+        sink.string("address", Some(dropped.address.as_str()));
+        sink.object("node", |sink| dropped.node.about.info.write(sink));
+        sink.string(
+            "why",
+            Some(match dropped.why {
+                Why::Silent => "silent",
+                Why::Displaced => "displaced",
+            }),
+        );
+        self.write_ago(sink, dropped.at);
+        self.write_trouble(sink, dropped.node.last_trouble.as_ref());
+    }
+
+    fn write_trouble(&self, sink: &mut impl Sink, trouble: Option<&LastTrouble>) {
+        sink.optional("lastTrouble", trouble, |sink, LastTrouble { at, trouble, reason }| {
+            sink.string(
+                "state",
+                Some(state(match trouble {
+                    Trouble::Busy => State::Busy,
+                    Trouble::Inactive => State::Inactive,
+                    Trouble::Failure => State::Failure,
+                })),
+            );
+            sink.string("reason", Some(reason));
+            self.write_ago(sink, *at);
+        });
+    }
+
+    fn write_ago(&self, sink: &mut impl Sink, at: Duration) {
+        sink.u64("secondsAgo", self.now.saturating_sub(at).as_secs());
+    }
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Untried => "untried",
+        State::Active => "active",
+        State::Busy => "busy",
+        State::Inactive => "inactive",
+        State::Failure => "failure",
+    }
+}

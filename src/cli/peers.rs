@@ -1,0 +1,44 @@
+//! The command that asks a running node what it knows of others.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Common;
+
+/// Shown below the help of the command.
+pub const NOTE: &str = "\
+Examples:
+  nisd peers
+      Asks the node of this machine on port 7890.
+  nisd peers --config ~/nem/nisd/devnet/devnet.properties
+      Asks the node that runs on these settings.
+  nisd peers --node http://127.0.0.1:8000 --json | jq '.peers[].state'
+
+A node answers callers from its own machine only, and those of nis.additionalLocalIps.
+
+A table on a terminal, without addresses; for other programs lines with tabs between the columns, or JSON.
+  STATE   active: it answers; busy: it is slow, or starts; inactive: it is not reached;
+          failure: it answers wrongly; untried: it is on the list and was not asked yet;
+          unknown: it is on the list and has not said who it is; dropped: no longer known
+  LISTED  whether it is on the operator's list (peers-config_NETWORK.json, --peer)
+  SEEN    when it last answered
+  TRUST   its share of the trust in all nodes, by which partners are drawn
+  GOOD, BAD  blocks and transactions of use that it was the first to bring, and useless ones
+  NOTE    why it failed, and when it is asked again";
+
+/// `nisd peers`.
+#[derive(Args, Debug)]
+pub struct Peers {
+    /// Settings of the node to ask, which say where it answers
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The node to ask [default: the one of the settings, or http://127.0.0.1:7890]
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub node: Option<String>,
+    /// Print all that the node says, as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
+}

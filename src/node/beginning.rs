@@ -1,0 +1,136 @@
+//! A node without a chain: it asks others for the nemesis block, and takes it in.
+
+use std::time::Duration;
+
+use super::api_settings;
+use super::import::{BATCH, UNITS_PER_STEP};
+use super::partners::{fetch_of, reply_of};
+use crate::api::{Budget, LoadingApi};
+use crate::chain::{BlockError, Intake, IntakeError, IntakeOptions, IntakeProgress};
+use crate::clock::NetworkClock;
+use crate::config::Settings;
+use crate::model::{Height, Timestamp};
+use crate::net::fetch::FetchId;
+use crate::net::machine::{Effects, Event, ListenerId, Machine, Moment, Taken};
+use crate::peer::nemesis_search::FORMAT;
+use crate::peer::outside::CallId;
+use crate::peer::{KnownPeer, NemesisSearch};
+use crate::store::Store;
+
+/// Time for a whole answer, and for silence in it.
+const TIME: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(10);
+/// Bytes of a request's body; it is not looked at.
+const MOST_BODY_BYTES: usize = 8 << 10;
+/// The nemesis block and nothing behind it, from whomever it comes.
+const ONE_BLOCK: IntakeOptions = IntakeOptions { stop_at: Some(Height::NEMESIS), ..BATCH };
+
+/// The machine until the store holds the nemesis block.
+pub struct Beginning<'s> {
+    store: &'s Store,
+    settings: &'s Settings,
+    clock: NetworkClock,
+    api: LoadingApi,
+    search: NemesisSearch,
+    /// A block that is being taken in.
+    intake: Option<Intake<'s>>,
+    /// What it has come to, once it is over.
+    outcome: Option<Result<(), BlockError>>,
+}
+
+impl<'s> Beginning<'s> {
+    /// A node on an empty store that knows these nodes.
+    pub fn new(store: &'s Store, settings: &'s Settings, known: &[KnownPeer], now: Moment) -> Beginning<'s> {
+        let endpoint = |peer: &KnownPeer| match peer {
+            KnownPeer::Node(node) => node.endpoint.clone(),
+            KnownPeer::Endpoint(endpoint) => endpoint.clone(),
+        };
+        let known = known.iter().map(endpoint).collect();
+        Beginning {
+            store,
+            settings,
+            clock: NetworkClock::new(settings.clock, now.running.as_millis() as u64),
+            api: LoadingApi::new(api_settings(settings, settings.local.clone())),
+            search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.running),
+            intake: None,
+            outcome: None,
+        }
+    }
+
+    /// Whether the store holds the nemesis block, or never will because it failed.
+    pub fn is_over(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// Why the store failed, if it did.
+    pub fn outcome(self) -> Result<(), BlockError> {
+        self.outcome.unwrap_or(Ok(()))
+    }
+
+    fn time(&self, now: Moment) -> Timestamp {
+        self.clock.now(now.unix_millis, now.running.as_millis() as u64)
+    }
+
+    fn turn(&mut self, budget: u32, now: Moment, effects: &mut dyn Effects) {
+        self.take_in(Budget::new(budget), now);
+        if self.is_over() {
+            self.search.outstanding().for_each(|call| effects.cancel(FetchId(call.0)));
+            return;
+        }
+        self.search
+            .turn(now.running, |node, request| CallId(effects.fetch(fetch_of(node, request, FORMAT, TIME, SILENCE)).0));
+        let next = if self.intake.is_some() { Some(now.running) } else { self.search.next_due() };
+        next.into_iter().for_each(|due| effects.wake_at(due));
+    }
+
+    /// Works on the block that has come. It is checked by all that holds for one of a file.
+    fn take_in(&mut self, mut budget: Budget, now: Moment) {
+        let time = self.time(now);
+        while let Some(intake) = &mut self.intake
+            && !budget.is_spent()
+        {
+            budget.spend(UNITS_PER_STEP);
+            match intake.step(time) {
+                Ok(IntakeProgress::Done) => return self.outcome = Some(Ok(())),
+                Ok(_) => {}
+                Err(IntakeError::Block(_, error @ BlockError::Store(_))) => return self.outcome = Some(Err(error)),
+                Err(error) => {
+                    self.intake = None;
+                    self.search.refused(&error.to_string(), now.running);
+                }
+            }
+        }
+    }
+
+    fn begin_to_take_in(&mut self, nemesis: Vec<u8>) {
+        match Intake::new(self.store, &self.settings.network, nemesis, Vec::new(), ONE_BLOCK) {
+            Ok(intake) => self.intake = Some(intake),
+            Err(error) => self.outcome = Some(Err(error.into())),
+        }
+    }
+}
+
+impl Machine for Beginning<'_> {
+    fn handle(&mut self, event: Event<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+        match event {
+            Event::Request(mut exchange) => {
+                let time = self.time(now);
+                self.api.answer(&mut exchange, time);
+            }
+            Event::Fetched { fetch, result } => {
+                if let Some(nemesis) = self.search.ended(CallId(fetch.0), reply_of(result), now.running) {
+                    self.begin_to_take_in(nemesis);
+                }
+                effects.wake_at(now.running);
+            }
+            Event::Turn { budget, .. } => self.turn(budget, now, effects),
+            // No answer makes a websocket, and none is left unfinished.
+            Event::Opened { .. } | Event::Heard { .. } | Event::Resumed { .. } | Event::Gone { .. } => {}
+        }
+        Taken::Done
+    }
+
+    fn body_limit(&self, _: ListenerId, _: &str, _: &str) -> usize {
+        MOST_BODY_BYTES
+    }
+}

@@ -1,0 +1,258 @@
+//! Everything that can go wrong in a simulated network, and how often it did.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+macro_rules! faults {
+    ($($(#[$meta:meta])* $name:ident,)*) => {
+        /// Something that goes wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $($(#[$meta])* $name,)*
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+        }
+    };
+}
+
+faults! {
+    // Of the network.
+    /// A message takes seconds.
+    SlowMessage,
+    /// A message overtakes one that was sent before.
+    Overtaken,
+    /// No connection: refused at once.
+    Refused,
+    /// No connection: nothing answers.
+    NoRoute,
+    /// The connection breaks before the request has arrived, or after.
+    ResetBefore,
+    ResetAfter,
+    /// The request, or its answer, is never heard of again.
+    LostRequest,
+    LostAnswer,
+    /// Some members cannot reach others, for a while.
+    Partition,
+    /// Longer than others are patient.
+    LongPartition,
+    /// A fork of exactly the rewrite limit, and of one block more.
+    ForkAtLimit,
+    ForkBeyondLimit,
+    // Of members.
+    /// Stopped and started with all that it had committed, or without what it had committed last.
+    RestartWithAll,
+    RestartWithoutLast,
+    /// Starts late.
+    LateStart,
+    /// A clock that is off, one that drifts, one that somebody sets wrongly for a while.
+    ClockOff,
+    ClockDrift,
+    ClockJump,
+    /// Turns that take long.
+    SlowDisk,
+    // Answers of liars while chains are compared.
+    LiedAboutScore,
+    LowScore,
+    ForgedLastBlock,
+    TooFarBehind,
+    TooManyHashes,
+    NoHashes,
+    OtherHashes,
+    ForgedBlockAt,
+    NoBlocks,
+    ForgedBlock,
+    UnentitledBlock,
+    OverspendingBlock,
+    FutureBlock,
+    GapInBlocks,
+    TooManyBlocks,
+    InferiorBlocks,
+    // Answers of liars to anything.
+    OtherChallengeSigned,
+    OtherKey,
+    ShortSignature,
+    CutShort,
+    Garbage,
+    HugeCount,
+    EmptyBody,
+    Status204,
+    Status302,
+    Status404,
+    Status429,
+    Status500,
+    Status503,
+    Silence,
+    SlowAnswer,
+    EndlessDrip,
+    Closed,
+    Oversized,
+    OtherFormat,
+    Surplus,
+    // Answers of liars to certain questions.
+    OtherIdentity,
+    OtherNetwork,
+    InventedPeers,
+    MisplacedPeers,
+    LongPeerList,
+    TooManyExperiences,
+    ExperiencesOfAnother,
+    WrongTime,
+    HugeHeight,
+    WrongAddress,
+    BadUnconfirmed,
+    ManyUnconfirmed,
+    // What liars push.
+    PushedForgedBlock,
+    PushedUnentitledBlock,
+    PushedOldBlock,
+    PushedKnownBlock,
+    PushedFutureBlock,
+    PushedBlockOfOtherNetwork,
+    PushedInAnothersName,
+    PushedForgedTransaction,
+    PushedOverspending,
+    PushedExpired,
+    PushedKnownTransaction,
+    PushedManyTransactions,
+    PushedGarbage,
+    PushedOversized,
+    PushedTooOften,
+    SignInAnothersName,
+    SignFromElsewhere,
+    ManyFaces,
+}
+
+/// What liars answer while chains are compared.
+pub const OF_COMPARISON: &[Fault] = &[
+    Fault::LiedAboutScore,
+    Fault::LowScore,
+    Fault::ForgedLastBlock,
+    Fault::TooFarBehind,
+    Fault::TooManyHashes,
+    Fault::NoHashes,
+    Fault::OtherHashes,
+    Fault::ForgedBlockAt,
+    Fault::NoBlocks,
+    Fault::ForgedBlock,
+    Fault::UnentitledBlock,
+    Fault::OverspendingBlock,
+    Fault::FutureBlock,
+    Fault::GapInBlocks,
+    Fault::TooManyBlocks,
+    Fault::InferiorBlocks,
+];
+
+/// What liars answer to anything.
+pub const OF_ANSWERS: &[Fault] = &[
+    Fault::OtherChallengeSigned,
+    Fault::OtherKey,
+    Fault::ShortSignature,
+    Fault::CutShort,
+    Fault::Garbage,
+    Fault::HugeCount,
+    Fault::EmptyBody,
+    Fault::Status204,
+    Fault::Status302,
+    Fault::Status404,
+    Fault::Status429,
+    Fault::Status500,
+    Fault::Status503,
+    Fault::Silence,
+    Fault::SlowAnswer,
+    Fault::EndlessDrip,
+    Fault::Closed,
+    Fault::Oversized,
+    Fault::OtherFormat,
+    Fault::Surplus,
+];
+
+/// What liars answer to certain questions.
+pub const OF_QUESTIONS: &[Fault] = &[
+    Fault::OtherIdentity,
+    Fault::OtherNetwork,
+    Fault::InventedPeers,
+    Fault::MisplacedPeers,
+    Fault::LongPeerList,
+    Fault::TooManyExperiences,
+    Fault::ExperiencesOfAnother,
+    Fault::WrongTime,
+    Fault::HugeHeight,
+    Fault::WrongAddress,
+    Fault::BadUnconfirmed,
+    Fault::ManyUnconfirmed,
+];
+
+/// What liars push.
+pub const OF_PUSHES: &[Fault] = &[
+    Fault::PushedForgedBlock,
+    Fault::PushedUnentitledBlock,
+    Fault::PushedOldBlock,
+    Fault::PushedKnownBlock,
+    Fault::PushedFutureBlock,
+    Fault::PushedBlockOfOtherNetwork,
+    Fault::PushedInAnothersName,
+    Fault::PushedForgedTransaction,
+    Fault::PushedOverspending,
+    Fault::PushedExpired,
+    Fault::PushedKnownTransaction,
+    Fault::PushedManyTransactions,
+    Fault::PushedGarbage,
+    Fault::PushedOversized,
+    Fault::PushedTooOften,
+    Fault::SignInAnothersName,
+    Fault::SignFromElsewhere,
+    Fault::ManyFaces,
+];
+
+impl Fault {
+    /// Whether a node counts a failure for a liar that answers so.
+    pub fn is_blamed(self) -> bool {
+        OF_COMPARISON.contains(&self) && self != Fault::LowScore
+    }
+}
+
+/// How often each happened, and how often somebody was blamed for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    counts: BTreeMap<Fault, (u64, u64)>,
+}
+
+impl Tally {
+    pub fn add(&mut self, fault: Fault) {
+        self.counts.entry(fault).or_default().0 += 1;
+    }
+
+    pub fn blame(&mut self, fault: Fault) {
+        self.counts.entry(fault).or_default().1 += 1;
+    }
+
+    pub fn count(&self, fault: Fault) -> u64 {
+        self.counts.get(&fault).map_or(0, |(count, _)| *count)
+    }
+
+    /// How often somebody was blamed.
+    pub fn blamed(&self, fault: Fault) -> u64 {
+        self.counts.get(&fault).map_or(0, |(_, blamed)| *blamed)
+    }
+
+    pub fn merge(&mut self, other: &Tally) {
+        for (fault, (count, blamed)) in &other.counts {
+            let entry = self.counts.entry(*fault).or_default();
+            *entry = (entry.0 + count, entry.1 + blamed);
+        }
+    }
+
+    /// A table for people.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        for fault in Fault::ALL {
+            let name = format!("{fault:?}");
+            let blamed = if fault.is_blamed() { format!(", blamed {}", self.blamed(*fault)) } else { String::new() };
+            let _ = writeln!(text, "  {name:<26} {:>8}{blamed}", self.count(*fault));
+        }
+        text
+    }
+}

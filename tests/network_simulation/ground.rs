@@ -1,0 +1,233 @@
+//! What a simulated network stands on: keys, the nemesis block, settings, and stores in folders that are thrown away.
+
+use std::cell::{Cell, OnceCell};
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use nisd::chain::{BlockSource, Intake, IntakeOptions, IntakeProgress};
+use nisd::codec::Context;
+use nisd::codec::block_file::BlockFiles;
+use nisd::config::{self, IpDetection, PeerSettings, Secret, Settings};
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
+use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
+use nisd::model::{Address, Amount, Hash256, Height, Network, Timestamp};
+use nisd::peer::wire::{Endpoint, Identity, MetaData, NodeInfo, Version};
+use nisd::store::{ChainIdentity, Options, Store};
+use tempfile::TempDir;
+
+use super::common::Random;
+use super::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, private_key};
+use super::plan::{MemberPlan, Plan};
+
+/// Network time when the simulation begins.
+pub const START: Timestamp = Timestamp(300_000_000);
+/// Seconds from the nemesis block to then.
+const AGE: i32 = 10;
+/// Bytes of address space for a store.
+const MAP_SIZE: usize = 256 << 20;
+/// Most stores of one simulation: a restart takes a new one.
+const MAX_STORES: usize = 32;
+/// What each of the people has in the beginning, and each liar that has anything, in whole units.
+const OF_PEOPLE: u64 = 10_000_000;
+const OF_LIARS: u64 = 400_000_000;
+/// How many people there are, and liars with a key of their own.
+pub const PEOPLE: u64 = 6;
+pub const LIARS: u64 = 3;
+/// The port of every node.
+pub const PORT: u16 = 7890;
+
+/// The key that a member is known by and harvests with.
+pub fn member_key(member: usize) -> PrivateKey {
+    private_key(1 + member as u64)
+}
+
+/// The name of a member.
+pub fn member_name(member: usize) -> String {
+    format!("member {member}")
+}
+
+/// The keys of somebody who sends transactions.
+pub fn person(number: u64) -> KeyPair {
+    key_pair(101 + number)
+}
+
+/// The keys of a liar, under each of its names.
+pub fn liar_keys(liar: usize, face: usize) -> KeyPair {
+    key_pair(201 + 100 * liar as u64 + face as u64)
+}
+
+/// The keys of somebody who has nothing.
+pub fn stranger() -> KeyPair {
+    key_pair(999)
+}
+
+/// What a node says of itself.
+pub fn node_info(key: PublicKey, name: String, ip: IpAddr, port: u16) -> NodeInfo {
+    NodeInfo {
+        identity: Identity { key, name: Some(name) },
+        endpoint: Endpoint::http(ip.to_string(), port),
+        meta_data: MetaData {
+            version: Version::OWN,
+            network_id: MetaData::network_id_of(NETWORK),
+            ..MetaData::default()
+        },
+    }
+}
+
+/// What a network stands on.
+pub struct Ground {
+    pub network: Network,
+    base: Settings,
+    nemesis: Vec<u8>,
+    folder: TempDir,
+    stores: [OnceCell<Store>; MAX_STORES],
+    folders: Cell<usize>,
+}
+
+impl Ground {
+    /// The ground of a plan, with a store that holds the nemesis block.
+    pub fn new(plan: &Plan) -> Ground {
+        let nemesis = Genesis::new(Timestamp(START.0 - AGE), &shares(plan));
+        let network = network(plan);
+        let base = settings(&network);
+        let ground = Ground {
+            network,
+            base,
+            nemesis: nemesis.block,
+            folder: folder(),
+            stores: [const { OnceCell::new() }; MAX_STORES],
+            folders: Cell::new(0),
+        };
+        let template = Store::open(&ground.path("template"), &ground.identity(), options()).expect("a store");
+        ground.take_in(&template, Box::new(BlockFiles::new(Vec::new())));
+        ground
+    }
+
+    /// Takes blocks in behind the nemesis block, all of which are judged.
+    pub fn take_in(&self, store: &Store, blocks: Box<dyn BlockSource + '_>) {
+        let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
+        let mut intake = Intake::of(store, &self.network, self.nemesis.clone(), blocks, options).expect("an intake");
+        while intake.step(Timestamp(i32::MAX - 100)).expect("valid blocks") != IntakeProgress::Done {}
+    }
+
+    pub fn context(&self) -> Context {
+        Context::of(&self.network)
+    }
+
+    fn identity(&self) -> ChainIdentity {
+        ChainIdentity::of(&self.network)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A folder that holds only the nemesis block.
+    pub fn new_folder(&self) -> PathBuf {
+        self.copy(&self.path("template"))
+    }
+
+    /// A copy of a folder as it is now: what is on the disk.
+    pub fn copy(&self, from: &Path) -> PathBuf {
+        self.folders.set(self.folders.get() + 1);
+        let to = self.path(&format!("store-{}", self.folders.get()));
+        fs::create_dir(&to).expect("a folder");
+        for file in fs::read_dir(from).expect("a folder") {
+            let file = file.expect("a file");
+            // What LMDB keeps of its readers is of no use to others.
+            if file.file_name() != "lock.mdb" {
+                fs::copy(file.path(), to.join(file.file_name())).expect("a copy");
+            }
+        }
+        to
+    }
+
+    /// The store in a folder.
+    pub fn open(&self, folder: &Path) -> &Store {
+        let place = self.stores.iter().find(|place| place.get().is_none()).expect("room for one more store");
+        place.get_or_init(|| Store::open(folder, &self.identity(), options()).expect("a store"))
+    }
+
+    /// The settings of a member.
+    pub fn settings(&self, index: usize, member: &MemberPlan) -> Settings {
+        let mut settings = self.base.clone();
+        settings.endpoint = Endpoint::http(member.ip.to_string(), PORT);
+        settings.boot.auto = true;
+        settings.boot.key = Secret::from_hex(&member_key(index).printed());
+        settings.boot.name = Some(member_name(index));
+        settings.boot.auto_harvest = member.harvests;
+        settings.peers = PeerSettings {
+            node_limit: member.node_limit,
+            binary_transport: member.is_binary,
+            use_network_time: member.uses_network_time,
+            ip_detection: member.ip_detection,
+            ..settings.peers
+        };
+        settings
+    }
+}
+
+/// Who has what in the beginning: members by their weights, people and liars the same each.
+fn shares(plan: &Plan) -> Vec<(Address, Amount)> {
+    let people = (0..PEOPLE).map(|number| (address(&person(number)), Amount::whole(OF_PEOPLE)));
+    let liars = (0..LIARS as usize).map(|liar| (address(&liar_keys(liar, 0)), Amount::whole(OF_LIARS)));
+    let rest = TOTAL - PEOPLE * OF_PEOPLE - LIARS * OF_LIARS;
+    let weights: u64 = plan.members.iter().map(|member| member.weight).sum();
+    let member = |(index, member): (usize, &MemberPlan)| {
+        let key = KeyPair::new(&member_key(index));
+        (address(&key), Amount::whole(rest / weights * member.weight))
+    };
+    let mut shares: Vec<_> = plan.members.iter().enumerate().map(member).chain(people).chain(liars).collect();
+    let given: u64 = shares.iter().map(|(_, amount)| amount.0).sum();
+    // What cannot be shared equally.
+    shares[0].1.0 += Amount::whole(TOTAL).0 - given;
+    shares
+}
+
+fn network(plan: &Plan) -> Network {
+    let mut generation_hash = Hash256::default();
+    let mut random = Random(plan.seed);
+    generation_hash.0.as_chunks_mut().0.iter_mut().for_each(|part| *part = random.next().to_le_bytes());
+    Network {
+        name: "simulated".to_owned(),
+        byte: NETWORK,
+        generation_hash,
+        nemesis_signer: address(&key_pair(0)),
+        total_amount: Amount::whole(TOTAL),
+        chain: ChainParameters {
+            target_time: plan.target_time,
+            rewrite_limit: plan.rewrite_limit,
+            importance: ImportanceScheme::ProofOfStake,
+            vesting: Vesting::Immediate,
+            stabilize_block_times: plan.is_stabilized,
+            ..ChainParameters::after_all_forks()
+        },
+    }
+}
+
+fn settings(network: &Network) -> Settings {
+    let flag = |(key, value): (&str, &str)| config::Override {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+        flag: "--set",
+    };
+    let flags = [("nem.network", "testnet"), ("nem.network.nemesisFilePath", "unread")];
+    let settings = config::load(None, flags.map(flag).into(), Some(Path::new("unused"))).expect("settings");
+    Settings { network: network.clone(), ..settings }
+}
+
+fn options() -> Options {
+    Options { map_size: MAP_SIZE }
+}
+
+/// A folder in memory, where there is one.
+fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a folder")
+}
+
+/// What a member does about its own address.
+pub const IP_DETECTION: [IpDetection; 3] =
+    [IpDetection::Disabled, IpDetection::AutoOptional, IpDetection::AutoRequired];

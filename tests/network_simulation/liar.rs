@@ -1,0 +1,530 @@
+//! Nodes that lie when they are asked. They know the chain of whoever asks, and go as far along the comparison of chains
+//! as their lie needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use nisd::codec::{Context, Format, Sink, Writable};
+use nisd::crypto::{KeyPair, Signature};
+use nisd::model::{Amount, Block, Hash256, Height, Timestamp, Transaction};
+use nisd::net::fetch::{Fetch, FetchError};
+use nisd::peer::wire::{
+    AuthenticatedRequest, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint, Experience, ExperiencePair,
+    HashChain, Identity, List, NodeExperiences, NodeInfo, NodeList, Score, ShortIds,
+};
+use nisd::store::{Store, StoredBlock, stored_block, stored_header, tip};
+
+use super::common::Random;
+use super::common::private_network::{address, block, key_pair, transfer};
+use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON};
+use super::ground::{Ground, PORT, liar_keys, node_info, person, stranger};
+use super::plan::LiarPlan;
+
+/// By how much a liar says that its chain is better.
+const BETTER: i128 = 1 << 50;
+/// How slow an answer is that still counts, and silence and dripping that do not.
+const SLOW: Duration = Duration::from_secs(8);
+const SILENT: Duration = Duration::from_secs(10);
+const ENDLESS: Duration = Duration::from_secs(180);
+
+/// What is asked one after the other by whoever compares chains.
+const SYNCHRONISATION: [&str; 6] = [
+    "/chain/score",
+    "/chain/last-block",
+    "/chain/hashes-from",
+    "/block/at",
+    "/chain/blocks-after",
+    "/transactions/unconfirmed",
+];
+
+/// What a liar knows.
+pub struct Scene<'a> {
+    pub ground: &'a Ground,
+    /// The chain of the node in question.
+    pub store: &'a Store,
+    /// The honest nodes.
+    pub members: &'a [NodeInfo],
+    /// What people have sent.
+    pub sent: &'a [Transaction],
+    pub now: Timestamp,
+    pub random: &'a mut Random,
+}
+
+impl Scene<'_> {
+    pub fn tip(&self) -> StoredBlock {
+        tip(&self.store.snapshot().expect("a snapshot")).expect("a store").expect("a tip")
+    }
+
+    pub fn block(&self, height: u64) -> Option<Block> {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        stored_block(&snapshot, Height(height), self.ground.context()).expect("a store").map(|(_, block)| block)
+    }
+
+    fn hashes(&self, from: Height, most: u64) -> Vec<Hash256> {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        let header = |height| stored_header(&snapshot, Height(height)).expect("a store");
+        (from.0..from.0 + most).map_while(header).map(|header| header.hash).collect()
+    }
+
+    pub fn hash(&mut self) -> Hash256 {
+        let mut hash = Hash256::default();
+        hash.0.as_chunks_mut().0.iter_mut().for_each(|part| *part = self.random.next().to_le_bytes());
+        hash
+    }
+
+    /// A transaction that its sender cannot pay.
+    pub fn overspending(&mut self) -> Transaction {
+        let (from, to) = (person(0), address(&person(1)));
+        let amount = Amount::whole(5_000_000_000 + self.random.below(1_000) as u64);
+        transfer(&from, to, amount, Amount::whole(30), self.now)
+    }
+}
+
+/// What a liar answers, and when.
+pub struct Told {
+    pub after: Duration,
+    pub result: Result<(u16, Vec<u8>), FetchError>,
+    /// The lie, once all of it is told.
+    pub fault: Option<Fault>,
+}
+
+/// A node that lies.
+pub struct Liar {
+    number: usize,
+    plan: LiarPlan,
+    keys: Vec<KeyPair>,
+    /// What it is about to make of a comparison of chains, for each member that asks.
+    intents: BTreeMap<usize, Fault>,
+    /// Members that it has not proved to who it is when they compared chains.
+    unproven: BTreeSet<usize>,
+}
+
+/// What is said in reply to a question.
+enum Entity {
+    Node(NodeInfo),
+    Nodes(NodeList),
+    Experiences(NodeExperiences),
+    Time(CommunicationTimeStamps),
+    Height(Height),
+    Score(Score),
+    Block(Box<Block>),
+    Hashes(HashChain),
+    Blocks(List<Block>),
+    Transactions(List<Transaction>),
+}
+
+impl Writable for Entity {
+    fn write(&self, sink: &mut impl Sink) {
+        match self {
+            Entity::Node(node) => node.write(sink),
+            Entity::Nodes(nodes) => nodes.write(sink),
+            Entity::Experiences(experiences) => experiences.write(sink),
+            Entity::Time(time) => time.write(sink),
+            Entity::Height(height) => height.write(sink),
+            Entity::Score(score) => score.write(sink),
+            Entity::Block(block) => block.write(sink),
+            Entity::Hashes(hashes) => hashes.write(sink),
+            Entity::Blocks(blocks) => blocks.write(sink),
+            Entity::Transactions(transactions) => transactions.write(sink),
+        }
+    }
+}
+
+/// The same with a signature, which need not be one.
+struct Signed {
+    entity: Entity,
+    signature: Vec<u8>,
+}
+
+impl Writable for Signed {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("entity", |sink| self.entity.write(sink));
+        sink.bytes("signature", Some(&self.signature));
+    }
+}
+
+/// A question as a liar understands it.
+struct Question {
+    format: Format,
+    path: String,
+    challenge: Option<Challenge>,
+    height: Height,
+}
+
+impl Question {
+    fn of(fetch: &Fetch, context: Context) -> Question {
+        let format = if fetch.media_type.ends_with("json") { Format::Json } else { Format::Binary };
+        let (path, body) = (fetch.target.clone(), &fetch.body);
+        let (challenge, height) = match path.as_str() {
+            "/chain/hashes-from" | "/block/at" => {
+                let read = format.read::<AuthenticatedRequest<Height>>(body, context).expect("a request");
+                (Some(read.challenge), read.entity)
+            }
+            "/chain/blocks-after" => {
+                let read = format.read::<AuthenticatedRequest<ChainRequest>>(body, context).expect("a request");
+                (Some(read.challenge), read.entity.after)
+            }
+            "/transactions/unconfirmed" => {
+                let read = format.read::<AuthenticatedRequest<ShortIds>>(body, context).expect("a request");
+                (Some(read.challenge), Height(1))
+            }
+            _ => (format.read(body, context).ok(), Height(1)),
+        };
+        Question { format, path, challenge, height }
+    }
+}
+
+impl Liar {
+    pub fn new(number: usize, plan: LiarPlan, faces: usize) -> Liar {
+        let keys = (0..faces).map(|face| liar_keys(number, face)).collect();
+        Liar { number, plan, keys, intents: BTreeMap::new(), unproven: BTreeSet::new() }
+    }
+
+    pub fn keys(&self, face: usize) -> &KeyPair {
+        &self.keys[face]
+    }
+
+    pub fn faces(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// What it says of itself.
+    pub fn info(&self, face: usize) -> NodeInfo {
+        let name = format!("liar {} {face}", self.number);
+        node_info(self.keys[face].public(), name, self.plan.ip, PORT + face as u16)
+    }
+
+    fn is_eager(&self, random: &mut Random) -> bool {
+        random.below(100) < self.plan.eagerness
+    }
+
+    /// What it does instead of answering a question truly.
+    fn choose(&mut self, asker: usize, path: &str, scene: &mut Scene<'_>) -> Option<Fault> {
+        if path == "/chain/score" {
+            self.intents.remove(&asker);
+            let height = scene.tip().height.0;
+            let limit = scene.ground.network.chain.rewrite_limit;
+            let can = |fault: &Fault| match fault {
+                Fault::TooFarBehind => height > limit + 2,
+                Fault::ForgedBlockAt | Fault::InferiorBlocks => height > 2,
+                other => OF_COMPARISON.contains(other),
+            };
+            let could: Vec<_> = self.plan.habits.iter().copied().filter(can).collect();
+            if !could.is_empty() && self.is_eager(scene.random) {
+                self.intents.insert(asker, could[scene.random.below(could.len())]);
+            }
+        }
+        if SYNCHRONISATION[..5].contains(&path)
+            && let Some(intent) = self.intents.get(&asker)
+        {
+            return Some(*intent);
+        }
+        let fits = |fault: &Fault| OF_ANSWERS.contains(fault) || question(*fault) == Some(path);
+        let could: Vec<_> = self.plan.habits.iter().copied().filter(fits).collect();
+        (!could.is_empty() && self.is_eager(scene.random)).then(|| could[scene.random.below(could.len())])
+    }
+
+    /// Answers a member, under one of its names.
+    pub fn answer(&mut self, asker: usize, face: usize, fetch: &Fetch, scene: &mut Scene<'_>) -> Told {
+        let question = Question::of(fetch, scene.ground.context());
+        let fault = self.choose(asker, &question.path, scene);
+        self.check_trust(asker, &question.path, fault);
+        let of_answer = fault.filter(|fault| OF_ANSWERS.contains(fault));
+        let format = match (of_answer, question.format) {
+            (Some(Fault::OtherFormat), Format::Binary) => Format::Json,
+            (Some(Fault::OtherFormat), Format::Json) => Format::Binary,
+            (_, format) => format,
+        };
+        let body = match self.entity(asker, face, &question, fault, scene) {
+            Some(entity) => {
+                let signature = self.signature(face, &question, fault);
+                format.to_bytes(&Signed { entity, signature })
+            }
+            None if question.path == "/node/cysm" => seen(fault, format, &fetch.body, asker, scene),
+            None => Vec::new(),
+        };
+        let (after, result) = spoilt(of_answer, body, scene.random);
+        Told { after, result, fault: fault.filter(|fault| is_told(*fault, &question.path)) }
+    }
+
+    /// Who compares chains does not go on with somebody who has not proved who it is.
+    fn check_trust(&mut self, asker: usize, path: &str, fault: Option<Fault>) {
+        if !SYNCHRONISATION.contains(&path) {
+            return;
+        }
+        let was_unproven = self.unproven.remove(&asker);
+        assert!(!was_unproven || path == "/chain/score", "member {asker} trusts the proof of another");
+        if matches!(fault, Some(Fault::OtherChallengeSigned | Fault::OtherKey | Fault::ShortSignature)) {
+            self.unproven.insert(asker);
+        }
+    }
+
+    /// What is signed; `None` if that is nothing.
+    fn entity(
+        &self,
+        asker: usize,
+        face: usize,
+        question: &Question,
+        fault: Option<Fault>,
+        scene: &mut Scene<'_>,
+    ) -> Option<Entity> {
+        Some(match question.path.as_str() {
+            "/node/info" => Entity::Node(self.introduction(face, fault, scene)),
+            "/node/peer-list/active" => Entity::Nodes(self.peers(fault, scene)),
+            "/node/experiences" => Entity::Experiences(self.experiences(asker, fault, scene)),
+            "/time-sync/network-time" => {
+                let off = if fault == Some(Fault::WrongTime) { 40_000_000 } else { 0 };
+                let millis = i64::from(scene.now.0) * 1000 + off;
+                Entity::Time(CommunicationTimeStamps { send: millis, receive: millis })
+            }
+            "/chain/height" => match fault {
+                Some(Fault::HugeHeight) => Entity::Height(Height(1 << 62)),
+                _ => Entity::Height(scene.tip().height),
+            },
+            "/chain/score" => Entity::Score(self.score(fault, scene)),
+            "/chain/last-block" => Entity::Block(Box::new(self.last_block(fault, scene))),
+            "/chain/hashes-from" => Entity::Hashes(hashes(question.height, fault, scene)),
+            "/block/at" => Entity::Block(Box::new(self.block_at(question.height, fault, scene))),
+            "/chain/blocks-after" => Entity::Blocks(List(self.blocks(question.height, fault, scene))),
+            "/transactions/unconfirmed" => Entity::Transactions(List(unconfirmed(fault, scene))),
+            _ => return None,
+        })
+    }
+
+    fn signature(&self, face: usize, question: &Question, fault: Option<Fault>) -> Vec<u8> {
+        let Some(challenge) = &question.challenge else { return Vec::new() };
+        let signature = match fault {
+            Some(Fault::OtherChallengeSigned) => Challenge([7; 64]).sign(&self.keys[face]),
+            Some(Fault::OtherKey) => challenge.sign(&person(0)),
+            _ => challenge.sign(&self.keys[face]),
+        };
+        let length = if fault == Some(Fault::ShortSignature) { 63 } else { 64 };
+        signature.0[..length].to_vec()
+    }
+
+    fn introduction(&self, face: usize, fault: Option<Fault>, scene: &mut Scene<'_>) -> NodeInfo {
+        let mut info = self.info(face);
+        match fault {
+            Some(Fault::OtherIdentity) => info.identity = scene.members[0].identity.clone(),
+            Some(Fault::OtherNetwork) => info.meta_data.network_id = 104,
+            _ => {}
+        }
+        info
+    }
+
+    fn peers(&self, fault: Option<Fault>, scene: &mut Scene<'_>) -> NodeList {
+        let members = || scene.members.iter().cloned();
+        NodeList(match fault {
+            Some(Fault::InventedPeers) => (0..30).map(|place| self.invented(place, scene.random)).collect(),
+            Some(Fault::LongPeerList) => (0..1_200).map(|place| self.invented(place, scene.random)).collect(),
+            // Honest nodes, but where there is nobody, or the liar itself.
+            Some(Fault::MisplacedPeers) => {
+                let here = Endpoint::http(self.plan.ip.to_string(), PORT);
+                let nowhere = Endpoint::http("203.0.113.9", PORT);
+                [here, nowhere].iter().flat_map(|place| members().map(|node| at(node, place))).collect()
+            }
+            _ => members().collect(),
+        })
+    }
+
+    fn invented(&self, place: usize, random: &mut Random) -> NodeInfo {
+        let key = key_pair(10_000 + place as u64 % 40).public();
+        let host = format!("198.51.{}.{}", random.below(256), random.below(256));
+        at(
+            NodeInfo { identity: Identity { key, name: Some("nobody".to_owned()) }, ..self.info(0) },
+            &Endpoint::http(host, PORT),
+        )
+    }
+
+    fn experiences(&self, asker: usize, fault: Option<Fault>, scene: &mut Scene<'_>) -> NodeExperiences {
+        let node = match fault {
+            Some(Fault::ExperiencesOfAnother) => scene.members[asker].clone(),
+            _ => self.info(0),
+        };
+        let count = if fault == Some(Fault::TooManyExperiences) { 150 } else { scene.members.len() };
+        let bad = Experience { successes: 0, failures: 1 << 40 };
+        let pair =
+            |place: usize| ExperiencePair { node: scene.members[place % scene.members.len()].clone(), experience: bad };
+        NodeExperiences { node, experiences: (0..count).map(pair).collect() }
+    }
+
+    fn score(&self, fault: Option<Fault>, scene: &mut Scene<'_>) -> Score {
+        let own = scene.tip().score;
+        match fault {
+            Some(Fault::LowScore) => Score(0),
+            Some(fault) if OF_COMPARISON.contains(&fault) => Score(own + BETTER),
+            _ => Score(own),
+        }
+    }
+
+    fn last_block(&self, fault: Option<Fault>, scene: &mut Scene<'_>) -> Block {
+        let own = scene.tip();
+        let limit = scene.ground.network.chain.rewrite_limit;
+        let height = if fault == Some(Fault::TooFarBehind) { own.height.0 - limit - 1 } else { own.height.0 + 1 };
+        match fault {
+            Some(fault) if OF_COMPARISON.contains(&fault) => {
+                let parent = scene.hash();
+                let mut block = block(&self.keys[0], height, scene.now, parent, Vec::new());
+                if fault == Fault::ForgedLastBlock {
+                    block.signature = Some(Signature([1; 64]));
+                }
+                block
+            }
+            _ => scene.block(own.height.0).expect("the last block"),
+        }
+    }
+
+    fn block_at(&self, height: Height, fault: Option<Fault>, scene: &mut Scene<'_>) -> Block {
+        let own = scene.block(height.0);
+        match fault {
+            Some(Fault::InferiorBlocks) => own.expect("a block that is replaced"),
+            _ => {
+                let parent = scene.hash();
+                let block = block(&self.keys[0], height.0, scene.now, parent, Vec::new());
+                Block { signature: Some(Signature([2; 64])), ..block }
+            }
+        }
+    }
+
+    fn blocks(&self, common: Height, fault: Option<Fault>, scene: &mut Scene<'_>) -> Vec<Block> {
+        let parent = scene.block(common.0).expect("the node has the block after which it asks").hash();
+        let key = &self.keys[0];
+        let child = |time: Timestamp, transactions| block(key, common.0 + 1, time, parent, transactions);
+        match fault {
+            Some(Fault::ForgedBlock) => {
+                let block = child(scene.now, Vec::new());
+                vec![Block { signer: scene.members[0].identity.key, ..block }]
+            }
+            Some(Fault::UnentitledBlock) => {
+                vec![block(&stranger(), common.0 + 1, scene.now, parent, Vec::new())]
+            }
+            Some(Fault::OverspendingBlock) => vec![child(scene.now, vec![scene.overspending()])],
+            Some(Fault::FutureBlock) => vec![child(Timestamp(scene.now.0 + 3_600), Vec::new())],
+            Some(Fault::GapInBlocks) => {
+                let first = child(scene.now, Vec::new());
+                let third = block(key, common.0 + 3, Timestamp(scene.now.0 + 1), scene.hash(), Vec::new());
+                vec![first, third]
+            }
+            Some(Fault::TooManyBlocks) => {
+                let first = child(scene.now, Vec::new());
+                let most = scene.ground.network.chain.max_blocks_per_sync();
+                let at = |place| Block { height: Height(common.0 + 1 + place), ..first.clone() };
+                (0..most + 4).map(at).collect()
+            }
+            Some(Fault::InferiorBlocks) => scene.block(common.0 + 1).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The question that a lie is an answer to.
+fn question(fault: Fault) -> Option<&'static str> {
+    Some(match fault {
+        Fault::OtherIdentity | Fault::OtherNetwork => "/node/info",
+        Fault::InventedPeers | Fault::MisplacedPeers | Fault::LongPeerList => "/node/peer-list/active",
+        Fault::TooManyExperiences | Fault::ExperiencesOfAnother => "/node/experiences",
+        Fault::WrongTime => "/time-sync/network-time",
+        Fault::HugeHeight => "/chain/height",
+        Fault::WrongAddress => "/node/cysm",
+        Fault::BadUnconfirmed | Fault::ManyUnconfirmed => "/transactions/unconfirmed",
+        _ => return None,
+    })
+}
+
+/// Whether a lie is told to its end with an answer to a question.
+fn is_told(fault: Fault, path: &str) -> bool {
+    match fault {
+        Fault::LowScore => path == "/chain/score",
+        Fault::ForgedLastBlock | Fault::TooFarBehind => path == "/chain/last-block",
+        Fault::LiedAboutScore | Fault::TooManyHashes | Fault::NoHashes | Fault::OtherHashes => {
+            path == "/chain/hashes-from"
+        }
+        Fault::ForgedBlockAt => path == "/block/at",
+        other if OF_COMPARISON.contains(&other) => path == "/chain/blocks-after",
+        _ => true,
+    }
+}
+
+fn at(node: NodeInfo, place: &Endpoint) -> NodeInfo {
+    NodeInfo { endpoint: place.clone(), ..node }
+}
+
+fn hashes(from: Height, fault: Option<Fault>, scene: &mut Scene<'_>) -> HashChain {
+    let most = scene.ground.network.chain.max_blocks_per_sync();
+    let mut hashes = scene.hashes(from, most);
+    match fault {
+        None | Some(Fault::LiedAboutScore) => {}
+        Some(Fault::NoHashes) => hashes.clear(),
+        Some(Fault::OtherHashes) => hashes.iter_mut().for_each(|hash| hash.0[0] ^= 1),
+        Some(Fault::TooManyHashes) => {
+            let more = (most as usize + 1).saturating_sub(hashes.len());
+            hashes.extend((0..more).map(|_| scene.hash()));
+        }
+        Some(Fault::ForgedBlockAt | Fault::InferiorBlocks) => {
+            hashes.pop();
+            hashes.extend([scene.hash(), scene.hash()]);
+        }
+        Some(fault) if OF_COMPARISON.contains(&fault) => hashes.push(scene.hash()),
+        Some(_) => {}
+    }
+    HashChain(hashes)
+}
+
+fn unconfirmed(fault: Option<Fault>, scene: &mut Scene<'_>) -> Vec<Transaction> {
+    match fault {
+        Some(Fault::BadUnconfirmed) => {
+            let good = scene.sent.last().cloned();
+            let forged = good.map(|good| Transaction { signature: Some(Signature([3; 64])), ..good });
+            forged.into_iter().chain([scene.overspending()]).collect()
+        }
+        Some(Fault::ManyUnconfirmed) => {
+            let one = scene.overspending();
+            let other = |place| Transaction { fee: Amount(one.fee.0 + place), ..one.clone() };
+            (0..300).map(other).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Where it sees whoever asks.
+fn seen(fault: Option<Fault>, format: Format, body: &[u8], asker: usize, scene: &mut Scene<'_>) -> Vec<u8> {
+    let Ok(endpoint) = format.read::<Endpoint>(body, scene.ground.context()) else { return Vec::new() };
+    let host = match fault {
+        Some(Fault::WrongAddress) => "203.0.113.77".to_owned(),
+        _ => scene.members[asker].endpoint.host.clone(),
+    };
+    format.to_bytes(&Endpoint { host, ..endpoint })
+}
+
+/// What becomes of an answer on the way, by the liar's doing.
+fn spoilt(
+    fault: Option<Fault>,
+    mut body: Vec<u8>,
+    random: &mut Random,
+) -> (Duration, Result<(u16, Vec<u8>), FetchError>) {
+    let broken = || FetchError::Broken(std::io::ErrorKind::ConnectionReset.into());
+    let (mut after, mut status) = (Duration::ZERO, 200);
+    match fault {
+        Some(Fault::CutShort) => body.truncate(body.len() / 2),
+        Some(Fault::Garbage) => body = (0..200).map(|_| random.next() as u8).collect(),
+        // The length of the entity stands first, then, if it is a list, how many there are.
+        Some(Fault::HugeCount) => {
+            body.iter_mut().skip(4).take(4).zip(i32::MAX.to_le_bytes()).for_each(|(old, new)| *old = new);
+        }
+        Some(Fault::EmptyBody) => body.clear(),
+        Some(Fault::Surplus) => body.extend([b'x'; 100]),
+        Some(Fault::Status204) => status = 204,
+        Some(Fault::Status302) => status = 302,
+        Some(Fault::Status404) => status = 404,
+        Some(Fault::Status429) => status = 429,
+        Some(Fault::Status500) => status = 500,
+        Some(Fault::Status503) => status = 503,
+        Some(Fault::SlowAnswer) => after = SLOW,
+        Some(Fault::Silence) => return (SILENT, Err(FetchError::Silent(SILENT))),
+        Some(Fault::EndlessDrip) => return (ENDLESS, Err(FetchError::TimedOut(ENDLESS))),
+        Some(Fault::Closed) => return (after, Err(broken())),
+        Some(Fault::Oversized) => return (after, Err(FetchError::TooLarge)),
+        _ => {}
+    }
+    (after, Ok((status, body)))
+}

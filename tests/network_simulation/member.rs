@@ -1,0 +1,160 @@
+//! A member: an honest node on its machine, from one start to the next.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nisd::config::Settings;
+use nisd::crypto::KeyPair;
+use nisd::model::units::EPOCH_UNIX_MILLIS;
+use nisd::net::machine::ConnectionId;
+use nisd::node::KnownPeer;
+use nisd::peer::wire::NodeInfo;
+use nisd::store::Store;
+use serde_json::Value;
+
+use super::common::Random;
+use super::ground::{Ground, PORT, START, member_key, member_name, node_info};
+use super::network::Asking;
+use super::plan::MemberPlan;
+use super::simulation::{SimulatedNode, WallClock};
+use super::watch::View;
+
+/// What a node computes in a turn takes so long.
+const TURN: Duration = Duration::from_micros(300);
+/// Requests that an address may make in a second.
+const MOST_REQUESTS: usize = 50;
+
+/// An honest node, running or not.
+pub struct Member<'g> {
+    pub plan: &'g MemberPlan,
+    pub settings: &'g Settings,
+    pub info: NodeInfo,
+    pub folder: PathBuf,
+    /// A copy of its disk.
+    pub copy: Option<PathBuf>,
+    pub running: Option<Running<'g>>,
+    /// How often it was started.
+    pub life: u32,
+    /// How long its disk takes for a commit.
+    pub commit_takes: Duration,
+    /// Milliseconds that somebody has set its clock ahead.
+    pub set_ahead: i64,
+}
+
+/// A node that runs.
+pub struct Running<'g> {
+    pub node: SimulatedNode<'g>,
+    pub store: &'g Store,
+    pub since: Duration,
+    pub busy_until: Duration,
+    /// How long the last turn took.
+    pub took: Duration,
+    /// When it is to be woken.
+    pub wakes_at: Option<Duration>,
+    /// Requests of others that it is about to answer.
+    pub answering: BTreeMap<ConnectionId, Asking>,
+    /// When others have asked, the latest first.
+    asked: BTreeMap<IpAddr, VecDeque<Duration>>,
+    pub view: View,
+}
+
+impl<'g> Member<'g> {
+    /// One that was never started.
+    pub fn new(index: usize, plan: &'g MemberPlan, settings: &'g Settings, ground: &Ground) -> Member<'g> {
+        let key = KeyPair::new(&member_key(index)).public();
+        Member {
+            plan,
+            settings,
+            info: node_info(key, member_name(index), plan.ip, PORT),
+            folder: ground.new_folder(),
+            copy: None,
+            running: None,
+            life: 0,
+            commit_takes: Duration::ZERO,
+            set_ahead: 0,
+        }
+    }
+
+    /// Starts it with what is in its folder.
+    pub fn start(&mut self, ground: &'g Ground, known: Vec<KnownPeer>, now: Duration, random: &mut Random) {
+        self.life += 1;
+        let store = ground.open(&self.folder);
+        let ahead = self.plan.ahead + self.set_ahead + self.drifted(now);
+        let started = EPOCH_UNIX_MILLIS + i64::from(START.0) * 1000 + now.as_millis() as i64 + ahead;
+        let clock = WallClock { started, drift: self.plan.drift };
+        let mut seed = [0; 32];
+        seed.as_chunks_mut().0.iter_mut().for_each(|part| *part = random.next().to_le_bytes());
+        let mut node = SimulatedNode::new(store, self.settings, clock, seed, Some(known));
+        let listener = node.open();
+        node.say(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/blocks/new\n\n\0");
+        node.world.sent.clear();
+        self.running = Some(Running {
+            view: View::of(store),
+            node,
+            store,
+            since: now,
+            busy_until: now,
+            took: Duration::ZERO,
+            wakes_at: None,
+            answering: BTreeMap::new(),
+            asked: BTreeMap::new(),
+        });
+    }
+
+    /// What its clock has gained by itself, in milliseconds.
+    fn drifted(&self, now: Duration) -> i64 {
+        now.as_millis() as i64 * self.plan.drift / 1_000_000
+    }
+}
+
+impl Running<'_> {
+    /// Brings its clocks up to the present.
+    pub fn set_now(&mut self, now: Duration) {
+        self.node.set_running(now - self.since);
+    }
+
+    /// Gives it a turn, if it does nothing else.
+    pub fn turn(&mut self, now: Duration) {
+        self.set_now(now);
+        self.node.turn_once(self.took);
+        self.took = TURN;
+        self.busy_until = now + TURN;
+    }
+
+    /// It has to wait for its disk.
+    pub fn wait_for_disk(&mut self, now: Duration, takes: Duration) {
+        self.took = takes;
+        self.busy_until = now + takes;
+    }
+
+    /// Whether an address asks too often, as the loop would count it.
+    pub fn refuses(&mut self, from: IpAddr, now: Duration) -> bool {
+        let times = self.asked.entry(from).or_default();
+        times.push_front(now);
+        times.truncate(MOST_REQUESTS + 1);
+        times.get(MOST_REQUESTS).is_some_and(|oldest| now - *oldest < Duration::from_secs(1))
+    }
+
+    /// What it says in JSON to somebody on its machine.
+    pub fn get(&mut self, path: &str) -> Option<Value> {
+        let answer = self.node.get(path);
+        (answer.status == 200).then(|| serde_json::from_slice(&answer.body).expect("JSON"))
+    }
+
+    /// How often it says that a node did harm.
+    pub fn failures(&mut self, key: &str) -> u64 {
+        let Some(answer) = self.get("/node/experiences") else { return 0 };
+        let of = answer["data"].as_array().into_iter().flatten();
+        let entry = of.into_iter().find(|entry| entry["node"]["identity"]["public-key"] == key);
+        entry.and_then(|entry| entry["experience"]["f"].as_u64()).unwrap_or(0)
+    }
+
+    /// Keys of the nodes that it does not work with, because they could not be reached or have failed.
+    pub fn shunned(&mut self) -> Vec<String> {
+        let Some(answer) = self.get("/node/peer-list/all") else { return Vec::new() };
+        let nodes = ["inactive", "failure"].iter().flat_map(|state| answer[*state].as_array().into_iter().flatten());
+        nodes.filter_map(|node| node["identity"]["public-key"].as_str()).map(str::to_owned).collect()
+    }
+}

@@ -1,0 +1,670 @@
+//! The network: what members ask of each other, what becomes of it on the way, and the time that it takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use nisd::config::Settings;
+use nisd::crypto::KeyPair;
+use nisd::model::{Amount, Timestamp, Transaction};
+use nisd::net::fetch::{Answer, Endpoint, Fetch, FetchError, FetchId, Method, RequestHead, Response};
+use nisd::node::KnownPeer;
+
+use super::common::Random;
+use super::common::private_network::{address, transfer};
+use super::diary;
+use super::fault::{Fault, OF_COMPARISON, OF_PUSHES, Tally};
+use super::ground::{Ground, LIARS, PEOPLE, PORT, START, person};
+use super::liar::{Liar, Scene};
+use super::member::Member;
+use super::plan::{Act, Known, Plan};
+use super::rumours::{Rumour, rumours};
+use super::watch::Watch;
+
+/// After so long without a connection, or without an answer, a request is given up.
+const CONNECT: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(10);
+/// A message that takes longer is slow.
+const SLOW: Duration = Duration::from_secs(1);
+/// How long it is waited until somebody is blamed for a lie.
+const BLAMED_WITHIN: Duration = Duration::from_millis(2_500);
+/// After so long nothing is left of any disturbance.
+const SETTLED_WITHIN: Duration = Duration::from_secs(25);
+/// When liars first say that they are there, and how long they wait until they do so again.
+const FIRST_SIGN: Duration = Duration::from_secs(3);
+const SIGNS: Duration = Duration::from_secs(45);
+/// Names of a liar that has many: more than one address may have in anybody's table.
+const FACES: usize = 12;
+/// Requests to one node that may be under way, those to all, and those to one in a second, as the node promises.
+const MOST_TO_ONE: usize = nisd::peer::machine::calls::MAX_UNDER_WAY_PER_TARGET;
+const MOST_TO_ALL: usize = nisd::peer::machine::calls::MAX_UNDER_WAY;
+
+/// Who sends something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    Member(usize),
+    Liar(usize),
+}
+
+/// A request on its way, and who waits for the answer.
+pub struct Asking {
+    from: Party,
+    life: u32,
+    id: FetchId,
+    fetch: Fetch,
+    /// The answer gets lost, or the connection breaks before it has come.
+    fate: Fate,
+}
+
+/// What becomes of a request whose server is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrives,
+    Refused,
+    ResetBefore,
+    ResetAfter,
+    LostRequest,
+    LostAnswer,
+}
+
+/// A request that is not answered yet, by who asks.
+type Open = (usize, u32, FetchId);
+
+enum Happening {
+    Wake(usize, u32),
+    Request(Box<Asking>, Party, usize),
+    End(Open, Box<Result<Answer, FetchError>>),
+    /// A member has had so much time to answer that it is given up; whether the answer cannot have been lost.
+    GiveUp(Open, usize, bool),
+    Act(usize),
+    /// A liar gives signs of life.
+    Sign(usize),
+    /// Somebody should have been blamed by then: who by, its life, the liar, what for, and failures before.
+    Blame(usize, u32, usize, Fault, u64),
+}
+
+/// A network and its members in virtual time.
+pub struct Network<'g> {
+    pub ground: &'g Ground,
+    pub plan: &'g Plan,
+    pub now: Duration,
+    pub members: Vec<Member<'g>>,
+    pub watch: Watch,
+    pub tally: Tally,
+    liars: Vec<Liar>,
+    places: BTreeMap<Endpoint, (Party, usize)>,
+    random: Random,
+    queue: BTreeMap<(Duration, u64), Happening>,
+    happened: u64,
+    /// Requests that are not answered yet, and to whom they went.
+    open: BTreeMap<Open, Endpoint>,
+    /// When something last befell members.
+    disturbed_at: Duration,
+    /// Blocks that members have pushed to others.
+    pub pushed_blocks: u64,
+    /// Which parties can reach each other, and how many of a thousand messages are lost.
+    sides: Vec<u8>,
+    lost: usize,
+    /// When the last message between two parties arrives.
+    last_arrival: BTreeMap<(Party, Party), Duration>,
+    /// Who accepted the transactions of people, and when members were stopped.
+    pub accepted: Vec<(usize, Duration, Transaction)>,
+    pub stopped: Vec<(usize, Duration)>,
+    people: Vec<KeyPair>,
+}
+
+fn place(ip: IpAddr, face: usize) -> Endpoint {
+    Endpoint { host: ip.to_string(), port: PORT + face as u16 }
+}
+
+/// Where everybody is, and under which of their names.
+fn places(plan: &Plan, liars: &[Liar]) -> BTreeMap<Endpoint, (Party, usize)> {
+    let members = plan.members.iter().enumerate();
+    let members = members.map(|(index, plan)| (place(plan.ip, 0), (Party::Member(index), 0)));
+    let faces = liars.iter().zip(&plan.liars).enumerate().flat_map(|(number, (liar, plan))| {
+        (0..liar.faces()).map(move |face| (place(plan.ip, face), (Party::Liar(number), face)))
+    });
+    members.chain(faces).collect()
+}
+
+fn broken() -> FetchError {
+    FetchError::Broken(io::ErrorKind::ConnectionReset.into())
+}
+
+fn refused() -> FetchError {
+    FetchError::Unreachable(io::ErrorKind::ConnectionRefused.into())
+}
+
+impl<'g> Network<'g> {
+    /// The network of a plan, none of whose members is started yet.
+    pub fn new(plan: &'g Plan, ground: &'g Ground, settings: &'g [Settings]) -> Network<'g> {
+        let members = plan.members.iter().zip(settings).enumerate();
+        let members: Vec<_> =
+            members.map(|(index, (plan, settings))| Member::new(index, plan, settings, ground)).collect();
+        assert!(plan.liars.len() as u64 <= LIARS);
+        let faces = |habits: &[Fault]| if habits.contains(&Fault::ManyFaces) { FACES } else { 1 };
+        let liars = plan.liars.iter().enumerate();
+        let liars: Vec<_> = liars.map(|(number, plan)| Liar::new(number, plan.clone(), faces(&plan.habits))).collect();
+        let places = places(plan, &liars);
+        let harvesters = members.iter().map(|member: &Member<'_>| member.info.identity.key).collect();
+        let mut network = Network {
+            ground,
+            plan,
+            now: Duration::ZERO,
+            members,
+            watch: Watch::new(harvesters),
+            tally: Tally::default(),
+            liars,
+            places,
+            random: Random(plan.seed ^ 0x0077_6561_7468_6572),
+            queue: BTreeMap::new(),
+            happened: 0,
+            open: BTreeMap::new(),
+            disturbed_at: Duration::ZERO,
+            pushed_blocks: 0,
+            sides: vec![0; plan.members.len() + plan.liars.len()],
+            lost: 0,
+            last_arrival: BTreeMap::new(),
+            accepted: Vec::new(),
+            stopped: Vec::new(),
+            people: (0..PEOPLE).map(person).collect(),
+        };
+        plan.faults.iter().for_each(|fault| network.tally.add(*fault));
+        for (act, (at, _)) in plan.acts.iter().enumerate() {
+            network.schedule(*at, Happening::Act(act));
+        }
+        for liar in 0..network.liars.len() {
+            network.schedule(FIRST_SIGN, Happening::Sign(liar));
+        }
+        network
+    }
+
+    /// Network time, as a good clock shows it.
+    pub fn time(&self) -> Timestamp {
+        Timestamp(START.0 + self.now.as_secs() as i32)
+    }
+
+    fn schedule(&mut self, at: Duration, happening: Happening) {
+        self.happened += 1;
+        self.queue.insert((at.max(self.now), self.happened), happening);
+    }
+
+    /// Lets time go by.
+    pub fn run_until(&mut self, end: Duration) {
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= end) {
+            let ((at, _), happening) = entry.remove_entry();
+            self.now = at;
+            self.happen(happening);
+        }
+        self.now = end;
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        if let Happening::Wake(member, _)
+        | Happening::Request(_, Party::Member(member), _)
+        | Happening::End((member, ..), _) = &happening
+        {
+            diary::turn_to(self.now, *member);
+        }
+        match happening {
+            Happening::Wake(member, life) => self.wake(member, life),
+            Happening::Request(asking, Party::Member(member), _) => self.arrive(asking, member),
+            Happening::Request(asking, Party::Liar(liar), face) => self.be_lied_to(*asking, liar, face),
+            Happening::End(open, result) => self.end(open, *result),
+            Happening::GiveUp(open, by, is_safe) => self.give_up(open, by, is_safe),
+            Happening::Act(act) => {
+                let plan = self.plan;
+                log::info!("{:?}", plan.acts[act].1);
+                self.act(&plan.acts[act].1);
+            }
+            Happening::Sign(liar) => {
+                let sign = Rumour::sign_of_life(&self.liars[liar].info(0));
+                (0..self.members.len()).for_each(|member| self.spread(liar, member, &sign));
+                self.schedule(self.now + SIGNS, Happening::Sign(liar));
+            }
+            Happening::Blame(by, life, liar, fault, before) => {
+                let key = self.liars[liar].keys(0).public().to_string();
+                let is_same = self.members[by].life == life;
+                if let Some(running) = self.members[by].running.as_mut().filter(|_| is_same)
+                    && running.failures(&key) > before
+                {
+                    self.tally.blame(fault);
+                }
+            }
+        }
+    }
+
+    /// Starts a member, with what is in its folder.
+    pub fn start(&mut self, index: usize) {
+        if self.members[index].running.is_some() {
+            return;
+        }
+        let known = self.plan.members[index].known.iter().map(|known| match known {
+            Known::ByKey(other) => KnownPeer::Node(self.members[*other].info.clone()),
+            Known::ByPlace(other) => KnownPeer::Endpoint(self.members[*other].info.endpoint.clone()),
+            Known::Liar(liar) => KnownPeer::Node(self.liars[*liar].info(0)),
+        });
+        let known = known.collect();
+        let (ground, now) = (self.ground, self.now);
+        self.members[index].start(ground, known, now, &mut self.random);
+        self.schedule(self.now, Happening::Wake(index, self.members[index].life));
+        self.members[index].running.iter_mut().for_each(|running| running.wakes_at = Some(now));
+    }
+
+    pub fn stop(&mut self, index: usize) {
+        let Some(running) = self.members[index].running.take() else { return };
+        self.stopped.push((index, self.now));
+        for asking in running.answering.into_values() {
+            self.answer(&asking, Party::Member(index), Duration::ZERO, Err(broken()));
+        }
+        self.open.retain(|(from, ..), _| *from != index);
+    }
+
+    fn wake(&mut self, index: usize, life: u32) {
+        let now = self.now;
+        let member = &mut self.members[index];
+        let Some(running) = member.running.as_mut().filter(|running| running.wakes_at == Some(now)) else { return };
+        if member.life != life {
+            return;
+        }
+        running.wakes_at = None;
+        if running.busy_until <= now {
+            running.turn(now);
+        }
+        self.look_after(index);
+    }
+
+    /// Takes what a member has brought about, and sees to it that it is woken.
+    fn look_after(&mut self, index: usize) {
+        let now = self.now;
+        let member = &mut self.members[index];
+        let Some(running) = &mut member.running else { return };
+        running.node.resume();
+        let time = running.node.time();
+        if self.watch.look(&mut running.view, running.store, self.ground, time) && !member.commit_takes.is_zero() {
+            running.wait_for_disk(now, member.commit_takes);
+        }
+        running.view.hear(running.node.world.sent.drain(..));
+        let asked: Vec<_> = running.node.world.asked.iter_mut().flat_map(|asked| asked.drain(..)).collect();
+        for given_up in running.node.world.given_up.drain(..) {
+            self.open.remove(&(index, member.life, given_up));
+        }
+        let waiting: Vec<_> = running.answering.keys().copied().collect();
+        let mut answered = Vec::new();
+        for connection in waiting {
+            if let Some(answer) = running.node.take_answer(connection) {
+                answered.extend(running.answering.remove(&connection).map(|asking| (asking, answer)));
+            }
+        }
+        if let Some(wake) = running.node.wake_at() {
+            let at = (running.since + wake).max(running.busy_until).max(now);
+            if running.wakes_at.is_none_or(|earlier| at < earlier) {
+                running.wakes_at = Some(at);
+                let life = member.life;
+                self.schedule(at, Happening::Wake(index, life));
+            }
+        }
+        for (asking, answer) in answered {
+            let result = Ok((answer.status, answer.body));
+            self.answer(&asking, Party::Member(index), Duration::ZERO, result);
+        }
+        for (id, fetch) in asked {
+            self.ask(index, id, fetch);
+        }
+    }
+
+    /// How long a message takes.
+    fn latency(&mut self, from: Party, to: Party) -> Duration {
+        let (least, more) = self.plan.latency;
+        let spike = if self.random.below(200) == 0 { self.random.below(3_000) as u64 } else { 0 };
+        let latency = Duration::from_millis(least + self.random.below(more as usize) as u64 + spike);
+        let arrival = self.now + latency;
+        let last = self.last_arrival.entry((from, to)).or_default();
+        if arrival < *last {
+            self.tally.add(Fault::Overtaken);
+        }
+        *last = arrival.max(*last);
+        if latency > SLOW {
+            self.tally.add(Fault::SlowMessage);
+        }
+        latency
+    }
+
+    fn side(&self, party: Party) -> u8 {
+        self.sides[match party {
+            Party::Member(index) => index,
+            Party::Liar(liar) => self.members.len() + liar,
+        }]
+    }
+
+    fn are_apart(&self, one: Party, other: Party) -> bool {
+        self.side(one) != self.side(other)
+    }
+
+    /// Whether two members can talk to each other as they should.
+    pub fn are_in_touch(&self, one: usize, other: usize) -> bool {
+        let run = |index: usize| self.members[index].running.is_some();
+        run(one) && run(other) && self.lost == 0 && !self.are_apart(Party::Member(one), Party::Member(other))
+    }
+
+    /// A member asks somebody.
+    fn ask(&mut self, from: usize, id: FetchId, fetch: Fetch) {
+        let life = self.members[from].life;
+        let open = (from, life, id);
+        self.open.insert(open, fetch.endpoint.clone());
+        self.check_requests(from, &fetch.endpoint);
+        let asker = Party::Member(from);
+        let Some(&(to, face)) = self.places.get(&fetch.endpoint) else {
+            return self.schedule(self.now + CONNECT, Happening::End(open, Box::new(Err(refused()))));
+        };
+        log::debug!("{from} asks {to:?} {}", fetch.target);
+        self.pushed_blocks += u64::from(fetch.target == "/push/block");
+        let latency = self.latency(asker, to);
+        if self.are_apart(asker, to) {
+            self.tally.add(Fault::NoRoute);
+            let error = FetchError::Unreachable(io::ErrorKind::TimedOut.into());
+            return self.schedule(self.now + CONNECT, Happening::End(open, Box::new(Err(error))));
+        }
+        let fate = self.fate();
+        match fate {
+            Fate::Refused => self.schedule(self.now + latency, Happening::End(open, Box::new(Err(refused())))),
+            Fate::ResetBefore => self.schedule(self.now + latency, Happening::End(open, Box::new(Err(broken())))),
+            Fate::LostRequest => {
+                self.schedule(self.now + SILENCE, Happening::End(open, Box::new(Err(FetchError::Silent(SILENCE)))));
+            }
+            Fate::Arrives | Fate::ResetAfter | Fate::LostAnswer => {
+                let asking = Box::new(Asking { from: asker, life, id, fetch, fate });
+                if let Party::Member(to) = to {
+                    let is_safe = fate == Fate::Arrives;
+                    self.schedule(self.now + latency + SILENCE, Happening::GiveUp(open, to, is_safe));
+                }
+                self.schedule(self.now + latency, Happening::Request(asking, to, face));
+            }
+        }
+    }
+
+    /// No node asks others more than it promises to.
+    fn check_requests(&self, from: usize, to: &Endpoint) {
+        let own = |(index, ..): &Open| *index == from;
+        let (all, one) = self
+            .open
+            .iter()
+            .filter(|(open, _)| own(open))
+            .fold((0, 0), |(all, one), (_, endpoint)| (all + 1, one + usize::from(endpoint == to)));
+        assert!(all <= MOST_TO_ALL && one <= MOST_TO_ONE, "{all} requests are under way, {one} of them to {to}");
+    }
+
+    fn fate(&mut self) -> Fate {
+        if self.random.below(1_000) >= self.lost {
+            return Fate::Arrives;
+        }
+        let (fate, fault) = [
+            (Fate::Refused, Fault::Refused),
+            (Fate::ResetBefore, Fault::ResetBefore),
+            (Fate::ResetAfter, Fault::ResetAfter),
+            (Fate::LostRequest, Fault::LostRequest),
+            (Fate::LostAnswer, Fault::LostAnswer),
+        ][self.random.below(5)];
+        self.tally.add(fault);
+        fate
+    }
+
+    /// A request has come to a member.
+    fn arrive(&mut self, asking: Box<Asking>, to: usize) {
+        let now = self.now;
+        let from = match asking.from {
+            Party::Member(index) => self.plan.members[index].ip,
+            Party::Liar(liar) => self.plan.liars[liar].ip,
+        };
+        let Some(running) = &mut self.members[to].running else {
+            return self.answer(&asking, Party::Member(to), Duration::ZERO, Err(refused()));
+        };
+        if running.busy_until > now {
+            let later = running.busy_until;
+            return self.schedule(later, Happening::Request(asking, Party::Member(to), 0));
+        }
+        running.set_now(now);
+        let is_refused = running.refuses(from, now);
+        let bytes = request(&asking);
+        match running.node.receive(from, &bytes, is_refused) {
+            Ok(connection) => drop(running.answering.insert(connection, *asking)),
+            Err(status) => self.answer(&asking, Party::Member(to), Duration::ZERO, Ok((status, Vec::new()))),
+        }
+        self.look_after(to);
+    }
+
+    /// A member asks a liar.
+    fn be_lied_to(&mut self, asking: Asking, liar: usize, face: usize) {
+        let Party::Member(asker) = asking.from else { return };
+        let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
+        let time = self.time();
+        let Some(running) = &mut self.members[asker].running else { return };
+        let mut scene = Scene {
+            ground: self.ground,
+            store: running.store,
+            members: &infos,
+            sent: &self.watch.sent,
+            now: time,
+            random: &mut self.random,
+        };
+        let told = self.liars[liar].answer(asker, face, &asking.fetch, &mut scene);
+        if let Some(fault) = told.fault {
+            self.tally.add(fault);
+            if OF_COMPARISON.contains(&fault) && asking.fate == Fate::Arrives && face == 0 {
+                running.set_now(self.now);
+                let before = running.failures(&self.liars[liar].keys(0).public().to_string());
+                let blame = Happening::Blame(asker, asking.life, liar, fault, before);
+                self.schedule(self.now + BLAMED_WITHIN, blame);
+            }
+        }
+        self.answer(&asking, Party::Liar(liar), told.after, told.result);
+    }
+
+    /// An answer goes back to whoever asked.
+    fn answer(&mut self, asking: &Asking, by: Party, after: Duration, result: Result<(u16, Vec<u8>), FetchError>) {
+        let Party::Member(from) = asking.from else { return };
+        let open = (from, asking.life, asking.id);
+        if asking.fate == Fate::LostAnswer || self.are_apart(asking.from, by) {
+            // Nothing more is heard; a member's silence is noticed anyway.
+            if matches!(by, Party::Liar(_)) {
+                let silent = Box::new(Err(FetchError::Silent(SILENCE)));
+                self.schedule(self.now + SILENCE, Happening::End(open, silent));
+            }
+            return;
+        }
+        let latency = self.latency(by, asking.from);
+        let ip = match by {
+            Party::Member(index) => self.plan.members[index].ip,
+            Party::Liar(liar) => self.plan.liars[liar].ip,
+        };
+        let is_honest = matches!(by, Party::Member(_));
+        let result = match result {
+            _ if asking.fate == Fate::ResetAfter => Err(broken()),
+            Ok((status, body)) => {
+                let path = &asking.fetch.target;
+                assert!(!is_honest || ![413, 429].contains(&status), "honest nodes ask too much: {path} {status}");
+                let is_too_large = body.len() > asking.fetch.body_limit;
+                assert!(!is_honest || !is_too_large, "the answer to {path} is larger than it may be");
+                match is_too_large {
+                    true => Err(FetchError::TooLarge),
+                    false => Ok(Answer { from: ip, response: Response { status, body } }),
+                }
+            }
+            Err(error) => Err(error),
+        };
+        self.schedule(self.now + after + latency, Happening::End(open, Box::new(result)));
+    }
+
+    /// A member has not answered another for so long that it is given up.
+    fn give_up(&mut self, open: Open, by: usize, is_safe: bool) {
+        if !self.open.contains_key(&open) {
+            return;
+        }
+        let is_calm = self.now > self.disturbed_at + SETTLED_WITHIN && self.are_in_touch(open.0, by);
+        assert!(!is_safe || !is_calm, "member {by} leaves member {} without an answer", open.0);
+        self.end(open, Err(FetchError::Silent(SILENCE)));
+    }
+
+    /// A request of a member comes to its end, if it has not before.
+    fn end(&mut self, open: Open, result: Result<Answer, FetchError>) {
+        let (index, life, id) = open;
+        let now = self.now;
+        let member = &mut self.members[index];
+        let Some(running) = member.running.as_mut().filter(|_| member.life == life) else { return };
+        if !self.open.contains_key(&open) {
+            return;
+        }
+        if running.busy_until > now {
+            let later = running.busy_until;
+            return self.schedule(later, Happening::End(open, Box::new(result)));
+        }
+        self.open.remove(&open);
+        let is_silent = matches!(result, Err(FetchError::Silent(_)));
+        log::debug!("{index} hears {result:.80?}");
+        running.set_now(now);
+        running.node.fetched(id, result);
+        self.look_after(index);
+        if is_silent {
+            self.hang_up(open);
+        }
+    }
+
+    /// Whoever has asked does not wait any more.
+    fn hang_up(&mut self, (from, life, id): Open) {
+        for index in 0..self.members.len() {
+            let Some(running) = &mut self.members[index].running else { continue };
+            let is_it = |asking: &Asking| (asking.from, asking.life, asking.id) == (Party::Member(from), life, id);
+            let found = running.answering.iter().find(|(_, asking)| is_it(asking)).map(|(connection, _)| *connection);
+            if let Some(connection) = found {
+                running.answering.remove(&connection);
+                running.set_now(self.now);
+                running.node.hang_up(connection);
+                self.look_after(index);
+            }
+        }
+    }
+
+    /// Something befalls members.
+    pub fn act(&mut self, act: &Act) {
+        if !matches!(act, Act::Announce(_) | Act::Push { .. } | Act::Copy(_)) {
+            self.disturbed_at = self.now;
+        }
+        match act {
+            Act::Divide(sides) => self.sides.clone_from(sides),
+            Act::Lose(lost) => self.lost = *lost,
+            Act::Copy(index) => {
+                let member = &mut self.members[*index];
+                member.copy = member.running.as_ref().map(|_| self.ground.copy(&member.folder)).or(member.copy.take());
+            }
+            Act::Start(index) => self.start(*index),
+            Act::Stop(index) => self.stop(*index),
+            Act::Restart { member, with_all } => self.restart(*member, *with_all),
+            Act::Slow(member, takes) => self.members[*member].commit_takes = *takes,
+            Act::SetClock(member, by) => {
+                self.members[*member].set_ahead += by * 1000;
+                self.members[*member].running.iter_mut().for_each(|running| running.node.shift_clock(*by));
+            }
+            Act::Announce(member) => self.announce(*member),
+            Act::Push { liar, fault, to } => self.push(*liar, *fault, *to),
+        }
+    }
+
+    fn restart(&mut self, index: usize, with_all: bool) {
+        let member = &mut self.members[index];
+        if member.running.is_some() || member.life == 0 {
+            return;
+        }
+        let copy = member.copy.take().filter(|_| !with_all);
+        member.folder = self.ground.copy(copy.as_ref().unwrap_or(&member.folder));
+        self.start(index);
+    }
+
+    /// Somebody sends a transaction by a member.
+    fn announce(&mut self, index: usize) {
+        let (now, time) = (self.now, self.time());
+        let count = self.people.len();
+        let (from, to) = (self.random.below(count), self.random.below(count));
+        let amount = Amount::whole(1 + self.random.below(100) as u64);
+        let fee = Amount::whole(1 + self.random.below(3) as u64);
+        let Some(running) = self.members[index].running.as_mut().filter(|running| running.busy_until <= now) else {
+            return;
+        };
+        let transaction = transfer(&self.people[from], address(&self.people[to]), amount, fee, Timestamp(time.0 - 5));
+        let signature = hex::encode(transaction.signature.expect("a signature").0);
+        let json =
+            format!("{{\"data\":\"{}\",\"signature\":\"{signature}\"}}", hex::encode(transaction.signed_bytes()));
+        running.set_now(now);
+        let answer = running.node.post("/transaction/announce", &json);
+        self.watch.send(transaction.clone());
+        if answer.status == 200 && String::from_utf8_lossy(&answer.body).contains("SUCCESS") {
+            self.accepted.push((index, now, transaction));
+        }
+        self.look_after(index);
+    }
+
+    /// A liar pushes something bad to a member.
+    fn push(&mut self, liar: usize, fault: Fault, to: usize) {
+        assert!(OF_PUSHES.contains(&fault));
+        let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
+        let now = self.time();
+        let Some(running) = &self.members[to].running else { return };
+        let mut scene = Scene {
+            ground: self.ground,
+            store: running.store,
+            members: &infos,
+            sent: &self.watch.sent,
+            now,
+            random: &mut self.random,
+        };
+        let rumours = rumours(&self.liars[liar], fault, &mut scene);
+        if !rumours.is_empty() {
+            self.tally.add(fault);
+        }
+        rumours.iter().for_each(|rumour| self.spread(liar, to, rumour));
+    }
+
+    /// A liar sends a request to a member.
+    fn spread(&mut self, liar: usize, to: usize, rumour: &Rumour) {
+        let (from, to_party) = (Party::Liar(liar), Party::Member(to));
+        if self.are_apart(from, to_party) {
+            return;
+        }
+        let fetch = Fetch {
+            endpoint: place(self.plan.members[to].ip, 0),
+            method: Method::Post,
+            target: rumour.path.to_owned(),
+            media_type: "application/binary",
+            body: rumour.body.clone().into(),
+            body_limit: rumour.length,
+            time: SILENCE,
+            silence: SILENCE,
+            is_idempotent: false,
+        };
+        let asking = Asking { from, life: 0, id: FetchId(0), fetch, fate: Fate::Arrives };
+        let latency = self.latency(from, to_party);
+        self.schedule(self.now + latency, Happening::Request(Box::new(asking), to_party, 0));
+    }
+
+    /// Members that are to have the same chain.
+    pub fn running(&self) -> impl Iterator<Item = usize> {
+        (0..self.members.len()).filter(|index| self.members[*index].running.is_some())
+    }
+
+    /// Hashes of the last blocks of all members that run.
+    pub fn tips(&self) -> BTreeSet<[u8; 32]> {
+        let running = self.members.iter().filter_map(|member| member.running.as_ref());
+        running.map(|running| running.view.tip().hash.0).collect()
+    }
+}
+
+/// A request as it goes over the wire.
+fn request(asking: &Asking) -> Vec<u8> {
+    let Fetch { endpoint, method, target, media_type, body, body_limit, .. } = &asking.fetch;
+    // Liars say that they send more than they do.
+    let length = if matches!(asking.from, Party::Liar(_)) { *body_limit } else { body.len() };
+    let head = RequestHead { endpoint, method: *method, target, media_type, is_kept: true };
+    let mut bytes = head.to_bytes(length).expect("a proper request");
+    bytes.extend_from_slice(body);
+    bytes
+}

@@ -1,0 +1,321 @@
+//! What a seed decides in advance: who takes part, what each is like, and what befalls them when.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use nisd::config::IpDetection;
+
+use super::common::Random;
+use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_QUESTIONS};
+use super::ground::IP_DETECTION;
+
+/// Habits of a liar.
+const HABITS: usize = 4;
+/// Blocks that may be undone, unless the plan is about just that: far more than are found in the longest partition and
+/// the time that a network then needs to come together.
+const WIDE_LIMIT: u64 = 240;
+
+/// How a member knows another from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    ByKey(usize),
+    ByPlace(usize),
+    Liar(usize),
+}
+
+/// A member: an honest node.
+#[derive(Clone, Debug)]
+pub struct MemberPlan {
+    pub ip: IpAddr,
+    /// Its part of what is harvested with.
+    pub weight: u64,
+    pub harvests: bool,
+    pub known: Vec<Known>,
+    pub starts_at: Duration,
+    /// Milliseconds that its clock is ahead.
+    pub ahead: i64,
+    /// Microseconds that its clock gains in a second.
+    pub drift: i64,
+    pub is_binary: bool,
+    pub node_limit: usize,
+    pub ip_detection: IpDetection,
+    pub uses_network_time: bool,
+}
+
+/// A liar: what it does instead of what it should.
+#[derive(Clone, Debug)]
+pub struct LiarPlan {
+    pub ip: IpAddr,
+    pub habits: Vec<Fault>,
+    /// Of 100 occasions to lie, how many it takes.
+    pub eagerness: usize,
+}
+
+/// What befalls members.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Those of different sides cannot reach each other, until the next such act. Members first, then liars.
+    Divide(Vec<u8>),
+    Start(usize),
+    /// A copy of its disk is taken.
+    Copy(usize),
+    Stop(usize),
+    /// With all that it had committed, or with the last copy.
+    Restart {
+        member: usize,
+        with_all: bool,
+    },
+    /// Of a thousand messages so many are lost.
+    Lose(usize),
+    /// Its disk takes so long for a commit.
+    Slow(usize, Duration),
+    /// Its clock is set forwards by so many seconds, or backwards.
+    SetClock(usize, i64),
+    /// Somebody sends a transaction by it.
+    Announce(usize),
+    /// A liar pushes something to it.
+    Push {
+        liar: usize,
+        fault: Fault,
+        to: usize,
+    },
+}
+
+/// Everything that is decided in advance.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub members: Vec<MemberPlan>,
+    pub liars: Vec<LiarPlan>,
+    pub target_time: u32,
+    pub is_stabilized: bool,
+    pub rewrite_limit: u64,
+    /// Milliseconds that a message takes at least, and that it may take in addition. As compared with the time between
+    /// blocks it is much: a comparison of chains takes ten messages, and comes to nothing if a block comes meanwhile.
+    pub latency: (u64, u64),
+    /// What happens when, the earliest first.
+    pub acts: Vec<(Duration, Act)>,
+    /// From then on nothing goes wrong any more, but that liars lie.
+    pub calm_at: Duration,
+    /// Depth of a fork that is brought about in addition, as compared with the rewrite limit.
+    pub fork: Option<ForkPlan>,
+    /// Waits until all members are content with each other.
+    pub is_patient: bool,
+    /// What was planned, to be counted.
+    pub faults: Vec<Fault>,
+}
+
+/// A fork that is as deep as may be undone, or deeper by a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkPlan {
+    AtLimit,
+    BeyondLimit,
+}
+
+fn seconds(seconds: usize) -> Duration {
+    Duration::from_secs(seconds as u64)
+}
+
+impl Plan {
+    /// What a seed decides.
+    pub fn new(seed: u64) -> Plan {
+        let mut random = Random(seed ^ 0x6e69_7364);
+        let r = &mut random;
+        let fork = match r.below(16) {
+            0 => Some(ForkPlan::AtLimit),
+            1 => Some(ForkPlan::BeyondLimit),
+            _ => None,
+        };
+        // Liars alone, where few blocks may be undone.
+        let is_orderly = fork.is_none() && r.below(12) == 0;
+        let members = if fork.is_some() { 2 + r.below(2) } else { 2 + r.below(3) + r.below(2) * r.below(4) };
+        let liars = if fork.is_some() { 0 } else { r.below(3).max(usize::from(is_orderly)) };
+        let is_private = r.coin();
+        let mut plan = Plan {
+            seed,
+            members: (0..members).map(|index| member(index, is_private, liars, r)).collect(),
+            liars: (0..liars).map(|index| liar(index, is_private, r)).collect(),
+            target_time: 4 + r.below(4) as u32,
+            is_stabilized: r.below(4) > 0,
+            rewrite_limit: if fork.is_some() || is_orderly { 10 + r.below(4) as u64 } else { WIDE_LIMIT },
+            latency: [(1, 10), (10, 60), (20, 150), (50, 300)]
+                [r.below(if fork.is_some() || is_orderly { 2 } else { 4 })],
+            acts: Vec::new(),
+            calm_at: seconds(25 + r.below(40)),
+            fork,
+            is_patient: r.below(8) == 0,
+            faults: Vec::new(),
+        };
+        if is_orderly {
+            plan.be_orderly();
+            plan.calm_at = seconds(180);
+            plan.liars[0].habits.push(Fault::TooFarBehind);
+        } else if fork.is_none() {
+            (0..1 + r.below(4)).for_each(|_| plan.trouble(r));
+        } else {
+            plan.be_orderly();
+        }
+        plan.pushes(r);
+        plan.announcements(r);
+        plan.clocks(r);
+        plan.acts.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    /// Where few blocks may be undone, members must not lose each other by themselves.
+    fn be_orderly(&mut self) {
+        self.calm_at = Duration::ZERO;
+        self.target_time = 10;
+        let count = self.members.len();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            member.starts_at = Duration::ZERO;
+            member.node_limit = 5;
+            member.known = (0..count).filter(|other| *other != index).map(Known::ByKey).collect();
+        }
+    }
+
+    /// One kind of trouble, somewhere before the calm.
+    fn trouble(&mut self, r: &mut Random) {
+        let end = self.calm_at.as_secs() as usize;
+        let at = 8 + r.below(end - 12);
+        let until = (at + 3 + r.below(30)).min(end);
+        let member = r.below(self.members.len());
+        match r.below(8) {
+            0 | 1 => self.divide(at, until, r),
+            2 | 3 => self.restart(member, at, until, r),
+            4 => {
+                self.acts.push((seconds(at), Act::Lose(20 + r.below(300))));
+                self.acts.push((seconds(until), Act::Lose(0)));
+            }
+            5 => {
+                let takes = Duration::from_millis(50 + r.below(4_000) as u64);
+                self.acts.push((seconds(at), Act::Slow(member, takes)));
+                self.acts.push((seconds(until), Act::Slow(member, Duration::ZERO)));
+                self.faults.push(Fault::SlowDisk);
+            }
+            6 => {
+                let by = if r.coin() { 10 + r.below(3_000) as i64 } else { -10 - r.below(3_000) as i64 };
+                self.acts.push((seconds(at), Act::SetClock(member, by)));
+                self.acts.push((seconds(until), Act::SetClock(member, -by)));
+                self.faults.push(Fault::ClockJump);
+                // Whoever goes by the clocks of others, goes by a wrong one too.
+                self.members.iter_mut().for_each(|member| member.uses_network_time = false);
+            }
+            _ if r.below(3) == 0 => {
+                // Longer than it takes until others are given up.
+                let long = 70 + r.below(60);
+                self.calm_at = self.calm_at.max(seconds(at + long));
+                self.divide(at, at + long, r);
+                self.faults.push(Fault::LongPartition);
+            }
+            _ => self.divide(at, until, r),
+        }
+    }
+
+    fn divide(&mut self, at: usize, until: usize, r: &mut Random) {
+        let parties = self.members.len() + self.liars.len();
+        let mut sides: Vec<u8> = (0..parties).map(|_| r.below(2) as u8).collect();
+        sides[r.below(self.members.len())] ^= 1;
+        self.acts.push((seconds(at), Act::Divide(sides)));
+        self.acts.push((seconds(until), Act::Divide(vec![0; parties])));
+        self.faults.push(Fault::Partition);
+    }
+
+    fn restart(&mut self, member: usize, at: usize, until: usize, r: &mut Random) {
+        let with_all = r.coin();
+        if !with_all {
+            self.acts.push((seconds(at.saturating_sub(1 + r.below(20)).max(1)), Act::Copy(member)));
+        }
+        let back = at + r.below(until - at + 1);
+        self.acts.push((seconds(at), Act::Stop(member)));
+        self.acts.push((seconds(back), Act::Restart { member, with_all }));
+        self.faults.push(if with_all { Fault::RestartWithAll } else { Fault::RestartWithoutLast });
+    }
+
+    fn pushes(&mut self, r: &mut Random) {
+        for (liar, plan) in self.liars.iter().enumerate() {
+            let pushed: Vec<_> = plan.habits.iter().filter(|habit| OF_PUSHES.contains(habit)).collect();
+            if pushed.is_empty() {
+                continue;
+            }
+            for _ in 0..6 {
+                let at = Duration::from_millis(8_000 + r.below(self.calm_at.as_millis() as usize) as u64);
+                let (fault, to) = (*pushed[r.below(pushed.len())], r.below(self.members.len()));
+                self.acts.push((at, Act::Push { liar, fault, to }));
+            }
+        }
+    }
+
+    fn announcements(&mut self, r: &mut Random) {
+        let end = self.calm_at.max(seconds(20)).as_millis() as usize;
+        for _ in 0..end / 3_000 {
+            let at = Duration::from_millis(6_000 + r.below(end) as u64);
+            self.acts.push((at, Act::Announce(r.below(self.members.len()))));
+        }
+    }
+
+    fn clocks(&mut self, r: &mut Random) {
+        for (index, member) in self.members.iter_mut().enumerate() {
+            self.acts.push((member.starts_at, Act::Start(index)));
+            if r.below(3) == 0 {
+                member.ahead = r.below(6_000) as i64 - 3_000;
+                self.faults.push(Fault::ClockOff);
+            }
+            if r.below(4) == 0 {
+                member.drift = r.below(2_000) as i64 - 1_000;
+                self.faults.push(Fault::ClockDrift);
+            }
+            if !member.starts_at.is_zero() {
+                self.faults.push(Fault::LateStart);
+            }
+        }
+    }
+}
+
+/// A member knows one of those before it at least, so that all are one network.
+fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> MemberPlan {
+    let known =
+        |other: usize, r: &mut Random| if r.below(4) == 0 { Known::ByPlace(other) } else { Known::ByKey(other) };
+    let mut others = Vec::new();
+    // One that knows nobody has to wait until others look for it.
+    if index == 0 && r.below(4) > 0 {
+        others.push(known(1, r));
+    }
+    if index > 0 {
+        let first = r.below(index);
+        others.push(known(first, r));
+        let more: Vec<_> = (0..index).filter(|other| *other != first && r.coin()).collect();
+        others.extend(more.into_iter().map(|other| known(other, r)));
+    }
+    others.extend((0..liars).filter(|_| r.coin()).map(Known::Liar).collect::<Vec<_>>());
+    MemberPlan {
+        ip: ip(is_private, 1 + index as u8),
+        weight: [1, 1, 2, 4][r.below(4)],
+        harvests: index < 2 || r.below(4) > 0,
+        known: others,
+        starts_at: if r.below(4) == 0 { Duration::from_millis(r.below(20_000) as u64) } else { Duration::ZERO },
+        ahead: 0,
+        drift: 0,
+        is_binary: r.below(4) > 0,
+        node_limit: [1, 2, 5, 20][r.below(4)],
+        ip_detection: IP_DETECTION[r.below(3)],
+        uses_network_time: r.coin(),
+    }
+}
+
+fn liar(index: usize, is_private: bool, r: &mut Random) -> LiarPlan {
+    let of = |group: &[Fault], r: &mut Random| group[r.below(group.len())];
+    let is_pusher = r.below(3) == 0;
+    let habit = |_| match r.below(4) {
+        _ if is_pusher => of(OF_PUSHES, r),
+        0 | 1 => of(OF_COMPARISON, r),
+        2 => of(OF_ANSWERS, r),
+        _ => of(OF_QUESTIONS, r),
+    };
+    let habits = (0..HABITS).map(habit).collect();
+    LiarPlan { ip: ip(is_private, 100 + index as u8), habits, eagerness: 30 + r.below(71) }
+}
+
+fn ip(is_private: bool, number: u8) -> IpAddr {
+    IpAddr::V4(if is_private { Ipv4Addr::new(10, 0, 0, number) } else { Ipv4Addr::new(45, number, 7, 1) })
+}

@@ -1,0 +1,121 @@
+//! What liars push, and the signs of life that they give.
+
+use nisd::codec::{Form, Format, Writable};
+use nisd::crypto::{KeyPair, Signature};
+use nisd::model::{Amount, Block, Timestamp, Transaction};
+use nisd::peer::wire::{Identity, List, NodeInfo, SecureEntity};
+
+use super::common::private_network::{address, block, transfer};
+use super::fault::Fault;
+use super::ground::{person, stranger};
+use super::liar::{Liar, Scene};
+
+/// Most bytes of a request that liars claim to send.
+const OVERSIZED: usize = 1 << 30;
+/// How often something is pushed that is pushed too often: more than anybody may ask in a second.
+const TOO_OFTEN: usize = 70;
+/// Transactions in a long list.
+const MANY: u64 = 40;
+/// A network that is not this one, as it stands in the version of an entity.
+const OTHER_NETWORK: i32 = 0x6800_0001;
+
+/// A request of a liar.
+#[derive(Clone)]
+pub struct Rumour {
+    pub path: &'static str,
+    pub body: Vec<u8>,
+    /// How long it says that the body is.
+    pub length: usize,
+}
+
+impl Rumour {
+    fn new(path: &'static str, body: Vec<u8>) -> Rumour {
+        let length = body.len();
+        Rumour { path, body, length }
+    }
+
+    fn signed<T: Writable>(path: &'static str, entity: T, keys: &KeyPair) -> Rumour {
+        Rumour::new(path, Format::Binary.to_bytes(&SecureEntity::sign(entity, keys, None)))
+    }
+
+    fn block(block: Block, keys: &KeyPair) -> Rumour {
+        Rumour::signed("/push/block", block, keys)
+    }
+
+    fn transaction(transaction: Transaction, keys: &KeyPair) -> Rumour {
+        Rumour::signed("/push/transaction", transaction, keys)
+    }
+
+    /// The sign of life of a node.
+    pub fn sign_of_life(node: &NodeInfo) -> Rumour {
+        Rumour::new("/node/sign-of-life", Format::Binary.to_bytes(node))
+    }
+}
+
+/// What a liar sends to a node to do something bad.
+pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> {
+    let keys = liar.keys(0);
+    let now = scene.now;
+    let tip = scene.tip();
+    let last = scene.block(tip.height.0).expect("the last block");
+    let child = |time: Timestamp, signer: &KeyPair| block(signer, tip.height.0 + 1, time, tip.hash, Vec::new());
+    let known = scene.sent.last().cloned();
+    match fault {
+        Fault::PushedForgedBlock => {
+            let block = Block { signer: scene.members[0].identity.key, ..child(now, keys) };
+            vec![Rumour::block(block, keys)]
+        }
+        Fault::PushedUnentitledBlock => vec![Rumour::block(child(now, &stranger()), keys)],
+        Fault::PushedFutureBlock => vec![Rumour::block(child(Timestamp(now.0 + 3_600), keys), keys)],
+        Fault::PushedOldBlock => {
+            let old = scene.block(tip.height.0.saturating_sub(3).max(2));
+            old.into_iter().map(|old| Rumour::block(old, keys)).collect()
+        }
+        Fault::PushedKnownBlock => vec![Rumour::block(last, keys)],
+        Fault::PushedBlockOfOtherNetwork => {
+            let mut block = Block { version: OTHER_NETWORK, ..child(now, keys) };
+            block.signature = Some(keys.sign(&block.to_bytes(Form::NonVerifiable)));
+            vec![Rumour::block(block, keys)]
+        }
+        Fault::PushedInAnothersName => {
+            let mut entity = SecureEntity::sign(last, keys, None);
+            entity.identity = Identity { key: scene.members[0].identity.key, name: None };
+            vec![Rumour::new("/push/block", Format::Binary.to_bytes(&entity))]
+        }
+        Fault::PushedForgedTransaction => {
+            let good = scene.overspending();
+            vec![Rumour::transaction(Transaction { signature: Some(Signature([4; 64])), ..good }, keys)]
+        }
+        Fault::PushedOverspending => vec![Rumour::transaction(scene.overspending(), keys)],
+        Fault::PushedExpired => {
+            let time = Timestamp(now.0 - 2 * 3_600);
+            let old = transfer(&person(3), address(&person(4)), Amount::whole(1), Amount::whole(1), time);
+            vec![Rumour::transaction(old, keys)]
+        }
+        Fault::PushedKnownTransaction => known.into_iter().map(|known| Rumour::transaction(known, keys)).collect(),
+        Fault::PushedManyTransactions => {
+            let one = scene.overspending();
+            let other = |place| Transaction { fee: Amount(one.fee.0 + place), ..one.clone() };
+            let list = (0..MANY).map(|place| SecureEntity::sign(other(place), keys, None)).collect();
+            vec![Rumour::new("/push/transactions", Format::Binary.to_bytes(&List(list)))]
+        }
+        Fault::PushedGarbage => {
+            let bytes = (0..300).map(|_| scene.random.next() as u8).collect();
+            vec![Rumour::new("/push/transactions", bytes)]
+        }
+        Fault::PushedOversized => {
+            vec![Rumour { length: OVERSIZED, ..Rumour::new("/push/transactions", Vec::new()) }]
+        }
+        Fault::PushedTooOften => vec![Rumour::block(last, keys); TOO_OFTEN],
+        Fault::SignInAnothersName => {
+            let info = NodeInfo { identity: scene.members[0].identity.clone(), ..liar.info(0) };
+            vec![Rumour::sign_of_life(&info)]
+        }
+        Fault::SignFromElsewhere => {
+            let info = NodeInfo { endpoint: scene.members[0].endpoint.clone(), ..liar.info(0) };
+            vec![Rumour::sign_of_life(&info)]
+        }
+        Fault::ManyFaces => (0..liar.faces()).map(|face| Rumour::sign_of_life(&liar.info(face))).collect(),
+        other => unreachable!("{other:?} is not pushed"),
+    }
+}

@@ -1,0 +1,311 @@
+//! The story of one network: trouble, then calm, and what must be true in the end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nisd::model::{Address, Height};
+use nisd::state;
+use nisd::store::{Store, block_row, stored_block, tip};
+
+use super::books::Books;
+use super::common::private_network::{NETWORK, address, key_pair};
+use super::fault::{Fault, Tally};
+use super::ground::{Ground, member_key};
+use super::invariants;
+use super::network::Network;
+use super::plan::{Act, ForkPlan, Plan};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// How long a network may take to come together once nothing disturbs it any more, and to confirm what was sent.
+const PATIENCE: Duration = Duration::from_secs(1_200);
+/// How long an honest node may be shunned by another that it could talk to.
+const MOST_SHUNNED: Duration = Duration::from_secs(600);
+/// How often states are looked at as a whole.
+const LOOKS: u64 = 10;
+/// How long a fork may take to become as deep as it is to be.
+const FORKS_WITHIN: u64 = 1_500;
+/// How long it is watched that a fork stays that is too deep.
+const STAYS_FORKED: Duration = Duration::from_secs(150);
+
+/// What came of a network.
+#[derive(Debug, PartialEq)]
+pub struct Outcome {
+    pub tally: Tally,
+    /// From the calm until all had one chain; none if they could not.
+    pub convergence: Option<Duration>,
+    pub virtual_time: Duration,
+    pub blocks: u64,
+    /// Of everything that each member did in its last life.
+    pub digests: Vec<String>,
+}
+
+/// Simulates the network of a seed. Panics if anything is not as it must be.
+pub fn simulate(seed: u64) -> Outcome {
+    let plan = Plan::new(seed);
+    let ground = Ground::new(&plan);
+    let settings: Vec<_> =
+        plan.members.iter().enumerate().map(|(index, member)| ground.settings(index, member)).collect();
+    let mut story = Story {
+        network: Network::new(&plan, &ground, &settings),
+        bans: BTreeMap::new(),
+        convergence: None,
+        seconds: 0,
+    };
+    story.run()
+}
+
+struct Story<'g> {
+    network: Network<'g>,
+    /// Since when a member shuns another that it could talk to.
+    bans: BTreeMap<(usize, usize), Duration>,
+    convergence: Option<Duration>,
+    seconds: u64,
+}
+
+impl Story<'_> {
+    fn run(&mut self) -> Outcome {
+        let plan = self.network.plan;
+        if let Some(fork) = plan.fork {
+            self.bring_about(fork);
+        }
+        while self.network.now < plan.calm_at {
+            self.second();
+        }
+        self.calm();
+        if plan.fork == Some(ForkPlan::BeyondLimit) {
+            self.stay_forked();
+        } else {
+            self.come_together();
+        }
+        let network = &self.network;
+        let running = || network.members.iter().filter_map(|member| member.running.as_ref());
+        Outcome {
+            tally: network.tally.clone(),
+            convergence: self.convergence,
+            virtual_time: network.now,
+            blocks: running().map(|running| running.view.height()).max().unwrap_or(0),
+            digests: running().map(|running| running.node.digest()).collect(),
+        }
+    }
+
+    /// A second goes by, and what must hold is looked at.
+    fn second(&mut self) {
+        self.network.run_until(self.network.now + SECOND);
+        self.seconds += 1;
+        if self.seconds.is_multiple_of(LOOKS) {
+            let running: Vec<_> = self.network.running().collect();
+            if let Some(index) = running.get((self.seconds / LOOKS) as usize % running.len().max(1)) {
+                self.check_state(*index);
+            }
+            self.check_bans();
+        }
+    }
+
+    /// The state of a member is sound, and remembers all transactions of its chain.
+    fn check_state(&self, index: usize) {
+        if let Some(running) = &self.network.members[index].running {
+            let facts = invariants::check(running.store, &self.network.ground.network);
+            let facts = facts.unwrap_or_else(|what| panic!("state of member {index}: {what}"));
+            let confirmed = self.network.watch.confirmed(&running.view.chain).len() as u64;
+            assert!(facts.hashes >= confirmed, "{} of {confirmed} transactions are remembered", facts.hashes);
+        }
+    }
+
+    /// No honest node is shunned for long by another that could talk to it.
+    fn check_bans(&mut self) {
+        let (now, shunned) = (self.network.now, self.shunned());
+        let network = &self.network;
+        let shunned: Vec<_> = shunned.into_iter().filter(|(one, other)| network.are_in_touch(*one, *other)).collect();
+        self.bans.retain(|pair, _| shunned.contains(pair));
+        for pair in shunned {
+            let long = now - *self.bans.entry(pair).or_insert(now);
+            assert!(long < MOST_SHUNNED, "member {} has shunned member {} for {long:?}", pair.0, pair.1);
+        }
+    }
+
+    /// Nothing goes wrong any more.
+    fn calm(&mut self) {
+        let network = &mut self.network;
+        network.act(&Act::Lose(0));
+        let parties = network.plan.members.len() + network.plan.liars.len();
+        network.act(&Act::Divide(vec![0; parties]));
+        for member in 0..network.members.len() {
+            assert!(network.members[member].running.is_some(), "the plan has left member {member} stopped");
+            assert_eq!(network.members[member].set_ahead, 0, "the plan has left the clock of member {member} wrong");
+            network.act(&Act::Slow(member, Duration::ZERO));
+        }
+    }
+
+    /// All come to have one chain, with everything that was sent in it, and go on as one network.
+    fn come_together(&mut self) {
+        let calm = self.network.now;
+        loop {
+            self.second();
+            let is_one = self.network.tips().len() == 1;
+            if is_one && self.convergence.is_none() {
+                self.convergence = Some(self.network.now - calm);
+            }
+            let missing = self.missing();
+            let shunned = if self.network.plan.is_patient { self.shunned() } else { Vec::new() };
+            if is_one && missing.is_empty() && shunned.is_empty() {
+                break;
+            }
+            let waited = self.network.now - calm;
+            assert!(
+                waited < PATIENCE,
+                "after {waited:?} there are {} chains, these transactions are lost: {missing:?}, and these members are \
+                 shunned by others: {shunned:?}",
+                self.network.tips().len()
+            );
+        }
+        self.check_end();
+    }
+
+    /// Transactions that a member has accepted, and that are in no block of one of them. One is excused if the member
+    /// that took it was stopped afterwards: a pool is not kept.
+    fn missing(&self) -> Vec<String> {
+        let network = &self.network;
+        let Some(running) = network.members.iter().find_map(|member| member.running.as_ref()) else {
+            return Vec::new();
+        };
+        let confirmed = network.watch.confirmed(&running.view.chain);
+        let is_excused = |member, at| network.stopped.iter().any(|(other, then)| *other == member && *then >= at);
+        let accepted = network.accepted.iter();
+        let missing = accepted.filter(|(by, at, one)| !confirmed.contains(&one.hash()) && !is_excused(*by, *at));
+        missing.map(|(by, at, one)| format!("{} by {by} at {at:?}", one.hash())).collect()
+    }
+
+    /// Members that others do not work with, because they could once not be reached.
+    fn shunned(&mut self) -> Vec<(usize, usize)> {
+        let network = &mut self.network;
+        let keys: Vec<_> = network.members.iter().map(|member| member.info.identity.key.to_string()).collect();
+        let mut all = Vec::new();
+        for one in 0..keys.len() {
+            let Some(running) = &mut network.members[one].running else { continue };
+            running.set_now(network.now);
+            let shunned = running.shunned();
+            all.extend((0..keys.len()).filter(|other| shunned.contains(&keys[*other])).map(|other| (one, other)));
+        }
+        all
+    }
+
+    /// What must be true of members that have one chain.
+    fn check_end(&self) {
+        let network = &self.network;
+        let running: Vec<_> = network.members.iter().filter_map(|member| member.running.as_ref()).collect();
+        let digest = |store: &Store| state::digest(&store.snapshot().expect("a snapshot")).expect("a digest");
+        let digests: Vec<_> = running.iter().map(|running| digest(running.store)).collect();
+        assert!(digests.iter().all(|one| *one == digests[0]), "one chain, but states {digests:?}");
+        running.iter().for_each(|running| running.view.assert_all_is_told());
+        assert!(network.pushed_blocks > 0, "nobody passes blocks on");
+        self.check_state(network.running().next().expect("a member"));
+        self.check_books(running[0].store);
+        assert_eq!(digest(self.judge_anew(running[0].store)), digests[0], "the same blocks, judged anew");
+    }
+
+    /// Every account has what the blocks add up to.
+    fn check_books(&self, store: &Store) {
+        let (network, mut books) = (&self.network, Books::default());
+        let snapshot = store.snapshot().expect("a snapshot");
+        let nemesis = address(&key_pair(0));
+        let running = network.members.iter().find_map(|member| member.running.as_ref()).expect("a member");
+        for link in &running.view.chain[1..] {
+            let block = &network.watch.blocks[&link.hash];
+            books.enter(block, Address::from_public_key(&block.signer, NETWORK), &network.ground.network);
+        }
+        let (_, first) =
+            stored_block(&snapshot, Height(1), network.ground.context()).expect("a store").expect("the nemesis block");
+        books.enter(&first, nemesis, &network.ground.network);
+        assert_eq!(-books.balance(&nemesis), i128::from(network.ground.network.total_amount.0));
+        for (account, expected) in books.all().filter(|(account, _)| **account != nemesis) {
+            let balance = state::account(&snapshot, account).expect("a store").balance;
+            assert_eq!(i128::from(balance.total()), expected, "{account}");
+        }
+    }
+
+    /// A store that has taken in the same blocks, all of which were judged.
+    fn judge_anew(&self, store: &Store) -> &Store {
+        let ground = self.network.ground;
+        let snapshot = store.snapshot().expect("a snapshot");
+        let block_at = |height| block_row(&snapshot, height)?.map(|row| row.whole()).transpose();
+        let other = ground.open(&ground.new_folder());
+        ground.take_in(other, Box::new(nisd::chain::StoredBlocks::new(Height(2), block_at)));
+        let last = self.network.running().next().map(|index| &self.network.members[index]);
+        let expected = last.and_then(|member| member.running.as_ref()).expect("a member").view.tip();
+        let taken_in = other.snapshot().expect("a snapshot");
+        let header = tip(&taken_in).expect("a store").expect("a tip");
+        assert_eq!((header.hash, header.score), (expected.hash, expected.score));
+        other
+    }
+
+    /// A fork that is as deep as may be undone, or by a block deeper: one member is alone until it has made so many
+    /// blocks, and makes no more then.
+    fn bring_about(&mut self, fork: ForkPlan) {
+        let limit = self.network.plan.rewrite_limit;
+        self.wait(|story| story.network.tips().len() == 1 && story.height(0) > limit + 2);
+        let mut sides = vec![0; self.network.members.len()];
+        sides[0] = 1;
+        self.network.act(&Act::Divide(sides));
+        let depth = if fork == ForkPlan::AtLimit { limit } else { limit + 1 };
+        let common = self.height(0);
+        while self.height(0) < common + depth {
+            self.network.run_until(self.network.now + SECOND / 10);
+        }
+        self.harvest(0, false);
+        self.wait(|story| story.score(1) > story.score(0));
+        let apart = self.height(0) - self.common(0, 1);
+        assert_eq!((apart, self.height(0)), (depth, common + depth), "depth of the fork");
+        self.network.tally.add(if fork == ForkPlan::AtLimit { Fault::ForkAtLimit } else { Fault::ForkBeyondLimit });
+        if fork == ForkPlan::AtLimit {
+            let parties = self.network.members.len();
+            self.network.act(&Act::Divide(vec![0; parties]));
+            self.wait(|story| story.network.tips().len() == 1);
+            let view = &self.network.members[0].running.as_ref().expect("a member").view;
+            assert_eq!(view.deepest, limit, "blocks that were undone at once");
+            self.harvest(0, true);
+        }
+    }
+
+    /// A fork that is too deep to be undone stays, and each side goes on by itself.
+    fn stay_forked(&mut self) {
+        let (end, height) = (self.network.now + STAYS_FORKED, self.height(0));
+        while self.network.now < end {
+            self.second();
+        }
+        assert_eq!(self.height(0), height, "a member goes further back than it may");
+        assert!(self.height(1) > height, "the others go on");
+        self.network.running().for_each(|index| self.check_state(index));
+    }
+
+    fn wait(&mut self, until: impl Fn(&Self) -> bool) {
+        let end = self.seconds + FORKS_WITHIN;
+        while !until(self) {
+            self.second();
+            assert!(self.seconds < end, "what was waited for does not come");
+        }
+    }
+
+    fn height(&self, index: usize) -> u64 {
+        self.network.members[index].running.as_ref().map_or(0, |running| running.view.height())
+    }
+
+    fn score(&self, index: usize) -> i128 {
+        self.network.members[index].running.as_ref().map_or(0, |running| running.view.tip().score)
+    }
+
+    /// Height of the last block that two members have in common.
+    fn common(&self, one: usize, other: usize) -> u64 {
+        let chain = |index: usize| &self.network.members[index].running.as_ref().expect("a member").view.chain;
+        chain(one).iter().zip(chain(other)).take_while(|(one, other)| one.hash == other.hash).count() as u64
+    }
+
+    /// Lets a member harvest, or not.
+    fn harvest(&mut self, index: usize, may: bool) {
+        let path = if may { "/account/unlock" } else { "/account/lock" };
+        let key = format!("{{\"value\":\"{}\"}}", member_key(index).printed().as_str());
+        let now = self.network.now;
+        let running = self.network.members[index].running.as_mut().expect("a member");
+        running.set_now(now);
+        assert_eq!(running.node.post(path, &key).status, 200, "{path}");
+    }
+}

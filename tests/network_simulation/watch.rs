@@ -1,0 +1,160 @@
+//! What must hold of every member all along, whatever befalls it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nisd::codec::Form;
+use nisd::crypto::{PublicKey, verify};
+use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
+use nisd::net::machine::ConnectionId;
+use nisd::store::{Snapshot, Store, stored_block, stored_header, tip};
+
+use super::ground::Ground;
+
+/// How far blocks may be ahead of the clock of whoever takes them.
+const MOST_AHEAD: i32 = 10;
+
+/// A block of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub hash: Hash256,
+    pub score: i128,
+    time: Timestamp,
+}
+
+/// What is known of the chain of a member.
+pub struct View {
+    pub chain: Vec<Link>,
+    /// Heights of which its listener is to be told, and those of which it was told.
+    due: Vec<u64>,
+    told: Vec<u64>,
+    /// How many blocks were replaced at once, at most.
+    pub deepest: u64,
+}
+
+impl View {
+    /// That of a node that has just been started.
+    pub fn of(store: &Store) -> View {
+        let snapshot = store.snapshot().expect("a snapshot");
+        let chain = (1..).map_while(|height| link(&snapshot, height)).collect();
+        View { chain, due: Vec::new(), told: Vec::new(), deepest: 0 }
+    }
+
+    pub fn tip(&self) -> Link {
+        *self.chain.last().expect("a chain")
+    }
+
+    pub fn height(&self) -> u64 {
+        self.chain.len() as u64
+    }
+
+    /// Takes messages of the node to its listener.
+    pub fn hear(&mut self, messages: impl Iterator<Item = (ConnectionId, Vec<u8>)>) {
+        for (_, message) in messages {
+            let message = String::from_utf8(message).expect("text");
+            let body = message.split_once("\n\n").map_or("", |(_, body)| body);
+            let digits: String = body.chars().filter(char::is_ascii_digit).collect();
+            log::debug!("tells of block {digits}");
+            self.told.push(digits.parse().unwrap_or_else(|_| panic!("a message without a height: {message:?}")));
+        }
+    }
+
+    /// Every block that has come is told once, and nothing else is.
+    pub fn assert_all_is_told(&self) {
+        assert_eq!(self.told, self.due, "blocks that were told, and those that have come");
+    }
+}
+
+fn link(snapshot: &Snapshot<'_>, height: u64) -> Option<Link> {
+    let header = stored_header(snapshot, Height(height)).expect("a store")?;
+    Some(Link { hash: header.hash, score: header.score, time: header.timestamp })
+}
+
+/// What is known of all.
+pub struct Watch {
+    /// All blocks that any member ever had.
+    pub blocks: BTreeMap<Hash256, Block>,
+    /// What people have sent, in the order in which they did.
+    pub sent: Vec<Transaction>,
+    known: BTreeSet<Hash256>,
+    /// Who may harvest.
+    harvesters: BTreeSet<PublicKey>,
+}
+
+impl Watch {
+    pub fn new(harvesters: BTreeSet<PublicKey>) -> Watch {
+        Watch { blocks: BTreeMap::new(), sent: Vec::new(), known: BTreeSet::new(), harvesters }
+    }
+
+    /// Somebody sends a transaction.
+    pub fn send(&mut self, transaction: Transaction) {
+        self.known.insert(transaction.hash());
+        self.sent.push(transaction);
+    }
+
+    /// Looks at the chain of a member, by whose clock it is `time`. Says whether it has changed.
+    pub fn look(&mut self, view: &mut View, store: &Store, ground: &Ground, time: Timestamp) -> bool {
+        let snapshot = store.snapshot().expect("a snapshot");
+        let last = tip(&snapshot).expect("a store").expect("a tip");
+        if last.hash == view.tip().hash {
+            return false;
+        }
+        let mut new = Vec::new();
+        let mut height = last.height.0;
+        loop {
+            let link = link(&snapshot, height).expect("a block");
+            if view.chain.get(height as usize - 1).is_some_and(|known| known.hash == link.hash) {
+                break;
+            }
+            new.push(link);
+            height -= 1;
+        }
+        new.reverse();
+        self.check_switch(view, &new, height, ground);
+        view.deepest = view.deepest.max(view.height() - height);
+        view.chain.truncate(height as usize);
+        for link in new {
+            let parent = view.tip();
+            view.chain.push(link);
+            self.check_block(&snapshot, view, parent, ground, time);
+        }
+        view.due.extend(height + 1..=view.height());
+        log::debug!("its chain is the same up to {height} and ends at {} now", view.height());
+        true
+    }
+
+    /// A chain is only ever replaced by one of a greater score, from a block on that may be followed by another.
+    fn check_switch(&self, view: &View, new: &[Link], common: u64, ground: &Ground) {
+        let undone = view.height() - common;
+        let limit = ground.network.chain.rewrite_limit;
+        assert!(undone <= limit, "{undone} blocks are undone, and {limit} may be");
+        let (old, new) = (view.tip().score, new.last().map_or(0, |last| last.score));
+        assert!(new > old, "a chain of score {old} is replaced by one of score {new}");
+    }
+
+    /// A block follows the one before, comes from somebody who may harvest, and holds nothing but what people have sent.
+    fn check_block(&mut self, snapshot: &Snapshot<'_>, view: &View, parent: Link, ground: &Ground, time: Timestamp) {
+        let (link, height) = (view.tip(), view.height());
+        if !self.blocks.contains_key(&link.hash) {
+            let (_, block) =
+                stored_block(snapshot, Height(height), ground.context()).expect("a store").expect("a block");
+            assert_eq!(block.hash(), link.hash);
+            assert!(self.harvesters.contains(&block.signer), "block {height} is of somebody who harvests nothing");
+            let signature = block.signature.expect("a signature");
+            let is_good = verify(&block.signer, &block.to_bytes(Form::NonVerifiable), &signature);
+            assert_eq!(is_good, Ok(true), "signature of block {height}");
+            let strange = block.transactions.iter().find(|one| !self.known.contains(&one.hash()));
+            assert!(strange.is_none(), "block {height} holds what nobody has sent: {strange:?}");
+            self.blocks.insert(link.hash, block);
+        }
+        let block = &self.blocks[&link.hash];
+        assert!(block.previous_hash == parent.hash && block.height.0 == height, "block {height} follows another one");
+        assert!(block.timestamp.0 <= time.0 + MOST_AHEAD, "block {height} is of the future");
+        assert!(block.timestamp > parent.time, "block {height} is older than the one before");
+    }
+
+    /// Transactions of a chain.
+    pub fn confirmed(&self, chain: &[Link]) -> BTreeSet<Hash256> {
+        let blocks = chain.iter().filter_map(|link| self.blocks.get(&link.hash));
+        blocks.flat_map(|block| block.transactions.iter().map(Transaction::hash)).collect()
+    }
+}
