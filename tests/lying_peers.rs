@@ -35,7 +35,7 @@ use nisd::model::Amount;
 use scripted_peer::{Honest, ScriptedPeer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use watch::Watch;
+use watch::{Seen, Watch};
 
 /// Numbers of the keys of those who take part.
 const HARVESTER: u64 = 1;
@@ -113,7 +113,7 @@ impl Scene {
             // Where it is not: the honest node does not come to know it, and tells nobody of it.
             ("nem.host", "127.99.99.99"),
         ];
-        let more = [&SHARED[..], &own].concat();
+        let more = [&SHARED[..], &own, attack.settings].concat();
         let config = honest.genesis.write_hasty(folder.path(), &private_key(VICTIM).printed(), &more);
         let fellow_keys = FELLOWS + 1..;
         let mut peers = vec![peer(HARVESTER, honest.node.http), peer(LIAR, liar.endpoint())];
@@ -190,43 +190,56 @@ fn run(attack: &Attack, honest: &HonestNode, number: u8) -> (String, Vec<String>
     let begun = Instant::now();
     let scene = Scene::start(attack, honest, number);
     let watch = Watch::begin(scene.node.http, scene.node.process.id());
-    let mut wrong = Vec::new();
-    let mut check = |is_good: bool, what: &str| {
-        if !is_good {
-            wrong.push(format!("{}: {what}", attack.name));
-        }
-    };
-    if let Some(act) = &attack.act {
-        wrong_if_any(act(&scene), &mut check);
+    let mut wrong = (attack.act)(&scene);
+    if !comes(|| scene.has_become(attack)) {
+        wrong.push(format!("the liar did not become {:?}", attack.becomes));
     }
-    check(comes(|| scene.has_become(attack)), &format!("the liar did not become {:?}", attack.becomes));
     let least: u64 = common::from_environment("NISD_HOSTILE_SECONDS").unwrap_or(0);
     thread::sleep(Duration::from_secs(least).saturating_sub(begun.elapsed()));
-    // What the honest node has now, the node has soon.
-    let aim = honest.client().height();
-    check(comes(|| scene.client().height() >= aim), "the honest chain is not followed");
-    let (ours, theirs) = (scene.client().block(aim).body, honest.client().block(aim).body);
-    check(ours == theirs, "it is on another chain than the honest node");
-    wrong_if_any((attack.at_last)(&scene), &mut check);
-    let ((_, failures), (_, of_honest)) = (scene.experience(LIAR), scene.experience(HARVESTER));
-    check(of_honest == 0, "the honest node is blamed");
-    check(scene.state(HARVESTER) == "active", "the honest node is not active");
-    check(
-        attack.becomes == Becomes::Blamed || failures == 0,
-        "the liar is blamed for what happens to honest nodes too",
-    );
+    wrong.extend(follows(&scene, honest));
+    wrong.extend((attack.at_last)(&scene));
+    wrong.extend(blames(&scene, attack));
     let seen = watch.end();
-    check(seen.queries > 30, "clients were not answered");
-    check(seen.memory <= attack.memory, &format!("{:.1} MiB of memory, more than {}", seen.memory, attack.memory));
-    check(seen.p99 <= MOST_P99 && seen.slowest <= MOST, &format!("queries wait: {seen}"));
-    check(!scene.node.process.log().contains("panicked"), "it has panicked");
-    let state = scene.state(LIAR);
+    wrong.extend(costs(&seen, attack));
+    if scene.node.process.log().contains("panicked") {
+        wrong.push("it has panicked".to_owned());
+    }
+    let (state, (_, failures)) = (scene.state(LIAR), scene.experience(LIAR));
     let line = format!("{:44} {seen}; {state}, {failures} failures; {:.1?}", attack.name, begun.elapsed());
-    (line, wrong)
+    (line, wrong.into_iter().map(|what| format!("{}: {what}", attack.name)).collect())
 }
 
-fn wrong_if_any(found: Vec<String>, check: &mut impl FnMut(bool, &str)) {
-    found.iter().for_each(|what| check(false, what));
+/// What the honest node has now, the node has soon.
+fn follows(scene: &Scene, honest: &HonestNode) -> Vec<String> {
+    let aim = honest.client().height();
+    if !comes(|| scene.client().height() >= aim) {
+        return vec!["the honest chain is not followed".to_owned()];
+    }
+    let is_same = scene.client().block(aim).body == honest.client().block(aim).body;
+    said_if([(!is_same, "it is on another chain than the honest node")])
+}
+
+/// Only liars are blamed, and only for lies.
+fn blames(scene: &Scene, attack: &Attack) -> Vec<String> {
+    let ((_, of_liar), (_, of_honest)) = (scene.experience(LIAR), scene.experience(HARVESTER));
+    said_if([
+        (of_honest > 0, "the honest node is blamed"),
+        (scene.state(HARVESTER) != "active", "the honest node is not active"),
+        (attack.becomes != Becomes::Blamed && of_liar > 0, "the liar is blamed for what happens to honest nodes too"),
+    ])
+}
+
+fn costs(seen: &Seen, attack: &Attack) -> Vec<String> {
+    let is_late = seen.p99 > MOST_P99 || seen.slowest > MOST;
+    said_if([
+        (seen.queries < 30, "clients were not asking"),
+        (seen.memory > attack.memory, &format!("more than {} MiB of memory: {seen}", attack.memory)),
+        (is_late, &format!("queries wait: {seen}")),
+    ])
+}
+
+fn said_if<const N: usize>(all: [(bool, &str); N]) -> Vec<String> {
+    all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what.to_owned()).collect()
 }
 
 #[test]

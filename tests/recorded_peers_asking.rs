@@ -199,9 +199,9 @@ impl Replay {
             uses_network_time: true,
             ip_detection: IpDetection::Required,
             chain: network.chain.clone(),
-            checkpoint: None,
             context,
             known,
+            checkpoint: None,
         };
         // Nothing is signed with it: this node only asks.
         let keys = Rc::new(nisd::crypto::KeyPair::new(&nisd::crypto::PrivateKey::from_seed(&[1; 32])));

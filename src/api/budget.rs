@@ -82,9 +82,10 @@ pub mod cost {
         u32::try_from(count / 10).unwrap_or(u32::MAX)
     }
 
-    /// Passing a transaction on as it is stored, of so many bytes.
+    /// Passing a transaction on as it is stored, of so many bytes. To send them takes longer than to copy them, and many
+    /// nodes may want them at once.
     pub fn copied(count: usize) -> u32 {
-        1 + u32::try_from(count / 500).unwrap_or(u32::MAX)
+        1 + bytes(count)
     }
 
     /// Reading bytes, or writing them.

@@ -25,10 +25,10 @@ use generator::{Files, Plan};
 use nisd::codec::{Context, Format};
 use nisd::config;
 use nisd::crypto::PublicKey;
-use nisd::model::{Block, Height, Network};
+use nisd::model::{Height, Network};
 use nisd::net::fetch::ResponseReader;
 use nisd::peer::wire::{
-    AuthenticatedRequest, ChainRequest, Challenge, HashChain, List, NodeInfo, read_answer, read_introduction,
+    AuthenticatedRequest, BlockList, ChainRequest, Challenge, HashChain, NodeInfo, read_answer, read_introduction,
 };
 use socket2::{Domain, Socket, Type};
 
@@ -109,10 +109,18 @@ fn show_answers(served: &Served) {
     let mut stream = connect(served.node.http, 0);
     let context = Context::of(&served.network);
     let body = ask(&mut stream, &served.request(What::Blocks, 0));
-    let List(blocks): List<Block> =
-        read_answer(Format::Binary, &body, context, &CHALLENGE, &served.key).expect("signed blocks");
-    let transactions: usize = blocks.iter().map(|block| block.transactions.len()).sum();
-    println!("blocks: {} with {transactions} transactions in {} bytes", blocks.len(), body.len());
+    let mut list =
+        BlockList::open(Format::Binary, body.clone(), context, &CHALLENGE, &served.key).expect("signed blocks");
+    let (mut blocks, mut transactions, mut steps) = (0, 0, Vec::new());
+    loop {
+        let begun = Instant::now();
+        let Some(block) = list.next(context) else { break };
+        steps.push(begun.elapsed().as_secs_f64());
+        blocks += 1;
+        transactions += block.expect("a block").transactions.len();
+    }
+    println!("blocks: {blocks} with {transactions} transactions in {} bytes", body.len());
+    println!("    to read one of them: {}", bench::in_millis(&mut steps));
     let body = ask(&mut stream, &served.request(What::Hashes, 0));
     let HashChain(hashes) =
         read_answer(Format::Binary, &body, context, &CHALLENGE, &served.key).expect("signed hashes");
@@ -223,6 +231,8 @@ fn stalled(served: &Served, time: Duration) {
     let streams: Vec<TcpStream> = (0..PEERS)
         .map(|peer| {
             let mut stream = connect(served.node.http, peer);
+            // What the system keeps for them is not to be measured.
+            socket2::SockRef::from(&stream).set_recv_buffer_size(64 << 10).expect("a smaller buffer");
             (0..4).for_each(|number| stream.write_all(&served.request(What::Blocks, number)).expect("the node reads"));
             stream
         })
@@ -241,26 +251,26 @@ fn stalled(served: &Served, time: Duration) {
 
 /// Asks for so long what clients ask, on a fixed schedule; what they waited. Looks at something all the time.
 fn queries(served: &Served, time: Duration, mut look: impl FnMut()) -> String {
+    let connect = |_| Client::connect(served.node.http).expect("a connection");
+    let clients: Vec<_> = (0..CONNECTIONS).map(connect).collect();
     let begun = Instant::now();
     let mut times: Vec<f64> = std::thread::scope(|scope| {
-        let client = |first: u64| {
-            let mut client = Client::connect(served.node.http).expect("a connection");
-            move || {
-                let mut times = Vec::new();
-                for number in (first..).step_by(CONNECTIONS as usize) {
-                    let due = begun + Duration::from_micros(1_000_000 / PER_SECOND * number);
-                    if due > begun + time {
-                        return times;
-                    }
-                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                    let (status, _) = client.get(PATHS[number as usize % PATHS.len()]).expect("an answer");
-                    assert_eq!(status, 200);
-                    times.push(due.elapsed().as_secs_f64());
+        let ask = |first: u64, mut client: Client| {
+            let mut times = Vec::new();
+            for number in (first..).step_by(CONNECTIONS as usize) {
+                let due = begun + Duration::from_micros(1_000_000 / PER_SECOND * number);
+                if due > begun + time {
+                    break;
                 }
-                times
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                let (status, _) = client.get(PATHS[number as usize % PATHS.len()]).expect("an answer");
+                assert_eq!(status, 200);
+                times.push(due.elapsed().as_secs_f64());
             }
+            times
         };
-        let clients: Vec<_> = (0..CONNECTIONS).map(|first| scope.spawn(client(first))).collect();
+        let clients: Vec<_> =
+            (0..).zip(clients).map(|(first, client)| scope.spawn(move || ask(first, client))).collect();
         while begun.elapsed() < time {
             look();
             std::thread::sleep(Duration::from_millis(20));

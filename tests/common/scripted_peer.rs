@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -124,7 +124,6 @@ struct Part {
     script: Box<Script>,
     endpoint: SocketAddr,
     asked: Mutex<Vec<String>>,
-    connections: AtomicUsize,
     is_over: AtomicBool,
 }
 
@@ -146,7 +145,6 @@ impl ScriptedPeer {
             script: Box::new(script),
             endpoint: listener.local_addr().expect("an address"),
             asked: Mutex::default(),
-            connections: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
         });
         let served = part.clone();
@@ -156,7 +154,6 @@ impl ScriptedPeer {
                 if part.is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                part.connections.fetch_add(1, Ordering::Relaxed);
                 // A client that goes away is none of the script's business.
                 thread::spawn(move || drop(part.serve(stream)));
             }
@@ -177,11 +174,6 @@ impl ScriptedPeer {
     /// How often a path was asked.
     pub fn count(&self, path: &str) -> usize {
         self.0.asked.lock().expect("no thread panics").iter().filter(|asked| *asked == path).count()
-    }
-
-    /// How many connections were made to it.
-    pub fn connections(&self) -> usize {
-        self.0.connections.load(Ordering::Relaxed)
     }
 }
 

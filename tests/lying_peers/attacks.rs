@@ -19,6 +19,9 @@ pub enum Becomes {
     InState(&'static str),
 }
 
+/// Does or looks at something; what is wrong with what comes of it.
+pub type Act = Box<dyn Fn(&Scene) -> Vec<String> + Send + Sync>;
+
 /// An attack.
 pub struct Attack {
     pub name: &'static str,
@@ -30,10 +33,12 @@ pub struct Attack {
     pub memory: f64,
     /// Further nodes that do the same, so that it is rather one of them that is drawn than the honest one.
     pub fellows: u64,
-    /// What it does of its own accord; what is wrong with what comes of it.
-    pub act: Option<fn(&Scene) -> Vec<String>>,
-    /// What else has to be so in the end; what is wrong.
-    pub at_last: fn(&Scene) -> Vec<String>,
+    /// What the node is set to.
+    pub settings: &'static [(&'static str, &'static str)],
+    /// What it does of its own accord.
+    pub act: Act,
+    /// Looks whether what else has to be so in the end is so.
+    pub at_last: Act,
 }
 
 impl Attack {
@@ -48,8 +53,18 @@ impl Attack {
         let script = move |asked: &Asked, honest: &Honest| {
             if asked.path == path { lie(asked, honest) } else { around(asked, honest) }
         };
-        let script = Arc::new(script);
-        Attack { name, script, path, becomes, memory: MEMORY, fellows: 0, act: None, at_last: |_| Vec::new() }
+        let nothing = || -> Act { Box::new(|_| Vec::new()) };
+        Attack {
+            name,
+            script: Arc::new(script),
+            path,
+            becomes,
+            memory: MEMORY,
+            fellows: 0,
+            settings: &[],
+            act: nothing(),
+            at_last: nothing(),
+        }
     }
 
     pub fn with_memory(self, memory: f64) -> Attack {
@@ -60,12 +75,12 @@ impl Attack {
         Attack { fellows, ..self }
     }
 
-    pub fn acting(self, act: fn(&Scene) -> Vec<String>) -> Attack {
-        Attack { act: Some(act), ..self }
+    pub fn acting(self, act: impl Fn(&Scene) -> Vec<String> + Send + Sync + 'static) -> Attack {
+        Attack { act: Box::new(act), ..self }
     }
 
-    pub fn checked(self, at_last: fn(&Scene) -> Vec<String>) -> Attack {
-        Attack { at_last, ..self }
+    pub fn checked(self, at_last: impl Fn(&Scene) -> Vec<String> + Send + Sync + 'static) -> Attack {
+        Attack { at_last: Box::new(at_last), ..self }
     }
 }
 

@@ -52,6 +52,18 @@ fn signs_of_life() {
 }
 
 #[test]
+fn a_node_without_a_chain_tells_how_far_it_is_and_nothing_else() {
+    let reply = Sent::new("GET /status").while_loading();
+    assert_eq!((reply.status, text_of(&reply)), (200, "{\"code\":8,\"type\":4,\"message\":\"status\"}\r\n".to_owned()));
+    for line in ["GET /chain/height", "POST /node/info", "GET /no/such/route", "GET /statuses"] {
+        let failure = failure_in(&Sent::new(line).while_loading());
+        assert_eq!(failure, (503, "NIS_ILLEGAL_STATE_LOADING_CHAIN".to_owned()), "{line}");
+    }
+    let refused = Sent { is_refused: true, ..Sent::new("GET /status") };
+    assert_eq!(refused.while_loading().status, 429);
+}
+
+#[test]
 fn the_node_tells_of_itself_and_its_time() {
     let scene = Scene::new();
     let node = format!(

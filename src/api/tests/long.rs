@@ -19,6 +19,8 @@ const STEP: u32 = 200;
 const OVERRUN: u32 = 100;
 
 const BINARY: [(&str, &str); 1] = [("Accept", "application/binary")];
+/// The same for what is asked in JSON.
+const BINARY_FOR_JSON: [(&str, &str); 2] = [("Content-Type", "application/json"), BINARY[0]];
 
 /// An answer that was written in steps.
 pub struct Stepped {
@@ -171,13 +173,13 @@ fn what_other_nodes_get_is_sent_as_it_is_stored_while_it_is_written() {
     let part = after_the_first("{\"height\":1,\"maxTransactions\":10000}");
     let part = Sent::new("POST /chain/blocks-after").json(&part);
     assert!(is_stepped(&part, &scene).steps > 5, "also in JSON");
-    let stepped = is_stepped(&part.with(&BINARY), &scene);
+    let stepped = is_stepped(&part.with(&BINARY_FOR_JSON), &scene);
     assert!(stepped.pieces > 2, "it is not held as a whole");
     let signature = TestNode::default().sign_challenge(&Challenge([7; 64]));
     let expected = AuthenticatedResponse { entity: List(blocks.to_vec()), signature };
     assert!(stepped.body == Format::Binary.to_bytes(&expected));
     let last = after_the_first("{\"height\":3}");
-    let stepped = is_stepped(&Sent::new("POST /block/at").json(&last).with(&BINARY), &scene);
+    let stepped = is_stepped(&Sent::new("POST /block/at").json(&last).with(&BINARY_FOR_JSON), &scene);
     assert!(stepped.pieces > 1);
     let expected = AuthenticatedResponse { entity: blocks[1].clone(), signature };
     assert!(stepped.body == Format::Binary.to_bytes(&expected));
@@ -190,7 +192,7 @@ fn another_node_never_gets_blocks_of_two_branches() {
         scene.add_block(Vec::new());
     };
     let part = after_the_first("{\"height\":1,\"maxTransactions\":10000}");
-    let part = Sent::new("POST /chain/blocks-after").json(&part).with(&BINARY);
+    let part = Sent::new("POST /chain/blocks-after").json(&part).with(&BINARY_FOR_JSON);
     let (whole, scene) = (part.of(&with_full_block(3000)).body, with_full_block(3000));
     // The last block is replaced before any of it is written, while it is written, and once a part of it is sent.
     for (at, is_told) in [(1, true), (20, false)] {
@@ -211,7 +213,7 @@ fn another_node_never_gets_blocks_of_two_branches() {
         scene.add_block(Vec::new());
     }
     let hashes = after_the_first("{\"height\":1}");
-    let hashes = Sent::new("POST /chain/hashes-from").json(&hashes).with(&BINARY);
+    let hashes = Sent::new("POST /chain/hashes-from").json(&hashes).with(&BINARY_FOR_JSON);
     assert!(is_stepped(&hashes, &scene).steps > 1);
     let stepped = in_steps(&hashes, &scene, |step| {
         if step == 1 {

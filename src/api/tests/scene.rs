@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use crate::api::views::ClockState;
 use crate::api::{
-    Actions, Api, BootRequest, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo,
+    Actions, Api, BootRequest, Budget, ChainView, Features, LoadingApi, NodeDescription, NodeStatus, Now, Settings,
+    UnlockedInfo,
 };
 use crate::chain::apply;
 use crate::chain::harvest::UnlockResult;
@@ -597,6 +598,19 @@ impl<'a> Sent<'a> {
 
     pub fn of(&self, scene: &Scene) -> Reply {
         self.to(&mut Api::new(settings()), scene)
+    }
+
+    /// The answer of a node without a chain.
+    pub fn while_loading(&self) -> Reply {
+        let (mut reader, mut reply) = (RequestReader::new(1 << 20), Reply::new());
+        reader.receive(&self.bytes());
+        let request = reader.next_request().expect(self.line).expect("all of it");
+        let (connection, caller, is_refused) = (self.connection, self.caller, self.is_refused);
+        let reply_to = &mut reply;
+        let mut exchange =
+            Exchange { connection, caller, request: &request, reply: reply_to, is_resumed: false, is_refused };
+        LoadingApi::new(settings()).answer(&mut exchange, NOW.network);
+        reply
     }
 
     /// Status and body.

@@ -114,7 +114,7 @@ impl Scene {
                 self.waiting.push(ask);
             }
             self.hear_one();
-            let is_slow = (self.random)() % 3 == 0;
+            let is_slow = (self.random)().is_multiple_of(3);
             match if is_slow { Ahead::Waiting } else { self.run.next(context()) } {
                 Ahead::Block(block) => self.taken.push(*block),
                 Ahead::Working => {}

@@ -149,7 +149,7 @@ pub fn keys(binary: &str, path: &str) -> Outcome {
 /// Strangers push a block as large as a node takes, which follows none of its own: it is read and hashed all the same.
 pub fn pushed_blocks(binary: &str) -> Outcome {
     /// Bytes of a transfer with a long message, at least.
-    const TRANSFER: usize = 1_150;
+    const TRANSFER: usize = 1_210;
     let mut stage = Stage::new(binary);
     let most = limits::pushed(&ChainParameters::after_all_forks(), Format::Binary);
     let (keys, fee) = (key_pair(RICH), Amount(1));
