@@ -199,7 +199,6 @@ impl Replay {
             uses_network_time: true,
             ip_detection: IpDetection::Required,
             chain: network.chain.clone(),
-            checkpoint: None,
             context,
             known,
             checkpoint: None,

@@ -143,7 +143,7 @@ fn chain() -> &'static [Block] {
     static CHAIN: OnceLock<Vec<Block>> = OnceLock::new();
     CHAIN.get_or_init(|| {
         let mut blocks: Vec<Block> = Vec::new();
-        for height in 2..=130 {
+        for height in 2..=250 {
             let previous = blocks.last().map_or(Hash256([1; 32]), Block::hash);
             blocks.push(block_after(previous, height));
         }

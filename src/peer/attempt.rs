@@ -16,6 +16,9 @@ use crate::crypto::{PublicKey, Verifier};
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Hash256, Height};
 
+/// Attempts that the blocks of a chain are worth that is far ahead.
+const FAR_AHEAD: u64 = 4;
+
 /// How a challenge was put, and who has to answer it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
@@ -58,7 +61,7 @@ pub enum Ending {
     Same,
     /// Our chain has the greater score.
     Lower,
-    /// The other chain goes on behind the end of ours, up to this height, which is more than can be judged at once.
+    /// The other chain goes on behind the end of ours, up to this height, which is more than a few attempts give.
     FarAhead(OwnTip, Height),
     /// The chain of the other node ends more than the rewrite limit below ours, whatever its score.
     TooFarBehind,
@@ -231,7 +234,7 @@ impl Attempt {
         }
         let common = Height(from.0 + same as u64 - 1);
         let fork = Fork { common, base };
-        if common == base.height && last.0.saturating_sub(common.0) > chain.max_blocks_per_sync() {
+        if common == base.height && last.0.saturating_sub(common.0) > FAR_AHEAD * chain.max_blocks_per_sync() {
             return Next::End(Ending::FarAhead(base, last));
         }
         if same == ours.len() {
@@ -373,6 +376,19 @@ mod tests {
         let ending = ends(answer(&mut attempt, &own, List(vec![block(31), block(32)])));
         let Ending::Blocks { common, base, blocks } = ending else { panic!("{ending:?}") };
         assert_eq!((common, base, blocks.left()), (Height(30), hash(0, 30), 2));
+    }
+
+    #[test]
+    fn blocks_that_are_far_ahead_are_left_to_others_if_all_of_ours_stay() {
+        let own = Own(hashes(30, 0, 30));
+        let theirs = |common: u64| HashChain(hashes(common, 2, 69).split_off(9));
+        let mut attempt = at_hashes(&own, 271);
+        let ending = ends(answer(&mut attempt, &own, theirs(30)));
+        assert!(matches!(ending, Ending::FarAhead(base, Height(271)) if base.hash == hash(0, 30)), "{ending:?}");
+        let mut attempt = at_hashes(&own, 270);
+        assert!(matches!(asks(answer(&mut attempt, &own, theirs(30))), Query::BlocksAfter(_)));
+        let mut attempt = at_hashes(&own, 271);
+        assert_eq!(asks(answer(&mut attempt, &own, theirs(15))), Query::BlockAt(Height(16)));
     }
 
     #[test]

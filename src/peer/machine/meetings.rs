@@ -110,7 +110,7 @@ impl Peers {
 }
 
 /// The endpoint that a node says it has, at another address.
-pub(super) fn at_address(endpoint: &Endpoint, ip: IpAddr) -> Endpoint {
+fn at_address(endpoint: &Endpoint, ip: IpAddr) -> Endpoint {
     let host = match ip {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),

@@ -118,13 +118,6 @@ fn this_node_and_those_met_already_are_not_contacted_by_hearsay() {
 }
 
 #[test]
-fn a_node_that_says_it_is_on_its_own_machine_is_reached_where_it_has_answered() {
-    let there = NodeInfo { endpoint: Endpoint::http("127.0.0.1", 7890), ..info(0) };
-    let scene = refreshed(1, 1, |others| others[0].speaks_for = Some(there));
-    assert_eq!(scene.peers.collection().active, [info(0)]);
-}
-
-#[test]
 fn whoever_tells_of_a_node_in_a_wrong_place_does_not_keep_it_away() {
     for liar in [0, 1] {
         let scene = refreshed(2, 3, |others| {
