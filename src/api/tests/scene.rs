@@ -15,6 +15,7 @@ use crate::api::{
 };
 use crate::chain::apply;
 use crate::chain::harvest::UnlockResult;
+use crate::codec::Context;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::model::network::test_network;
 use crate::model::transaction::{
@@ -35,7 +36,7 @@ use crate::state::{
     Account, AccountImportance, AccountNumber, Ledger, LinkRole, ListWriter, RecalculationRecord, RemoteLink,
     VestedBalance, account, effects, put_account,
 };
-use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, tip};
+use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, stored_block, tip};
 
 /// 64 bytes that another node wants signed, in hex.
 pub const CHALLENGE: &str = "0707070707070707070707070707070707070707070707070707070707070707\
@@ -305,6 +306,15 @@ impl Scene {
     pub fn remove_last_block(&self) {
         let height = tip(&self.store.snapshot().unwrap()).unwrap().unwrap().height;
         self.write(|batch| batch.delete(Table::Blocks, &crate::store::block_key(height)).unwrap());
+    }
+
+    /// Puts a block with another hash in the place of one, as another branch has it.
+    pub fn replace_block(&self, height: Height) {
+        self.write(|batch| {
+            let (header, block) = stored_block(batch, height, Context::of_store()).unwrap().unwrap();
+            let other = StoredBlock { hash: Hash256([0xee; 32]), ..header };
+            batch.put(Table::Blocks, &crate::store::block_key(height), &other.to_bytes(&block)).unwrap();
+        });
     }
 
     pub fn forget_holding(&self, account: u8, mosaic: &str) {
