@@ -6,13 +6,15 @@ mod recorded_chain;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::daemon::{Ended, run};
 use common::tiny;
 use nisd::chain::rollback;
 use nisd::model::{Address, Height};
 use nisd::state::{self, AccountHistory, AccountNumber, HistoryEntry};
-use nisd::store::{AccessMode, Options, Read, Store, Table};
+use nisd::store::{AccessMode, Options, Read, Store, StoreError, Table};
 use recorded_chain::{Chain, digest_of, tip_of};
 use tempfile::TempDir;
 
@@ -241,10 +243,23 @@ impl Folder {
         state::history_from(&snapshot, tip_of(&store).height).expect("a store").map(|height| height.0)
     }
 
+    /// Opens the store. A process that another test starts at this moment has all open files of this one, and so its lock,
+    /// until it runs its program.
+    fn open_to_change(&self) -> Store {
+        let begun = Instant::now();
+        loop {
+            match Store::open_existing(self.0.path(), AccessMode::Exclusive, Options::default()) {
+                Err(StoreError::InUse) if begun.elapsed() < Duration::from_secs(10) => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                opened => return opened.expect("a store").0,
+            }
+        }
+    }
+
     /// Changes the store.
     fn change(&self, change: impl FnOnce(&mut nisd::store::Batch<'_>)) {
-        let (store, _) =
-            Store::open_existing(self.0.path(), AccessMode::Exclusive, Options::default()).expect("a store");
+        let store = self.open_to_change();
         let mut batch = store.begin().expect("a batch");
         change(&mut batch);
         batch.commit().expect("a commit");
