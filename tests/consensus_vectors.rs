@@ -277,9 +277,8 @@ fn forks_have_the_heights_of_their_network() {
     let mut other = PRIVATE;
     other[1].1 = "96";
     other[3].1 = "MAMIJINSVHBIPKT5XCFHJYGWL7WVRZQ6U7JG7LLN";
-    let networks: [(&str, &[(&str, &str)]); 5] = [
+    let networks: [(&str, &[(&str, &str)]); 4] = [
         ("mainnet", &[("nem.network", "mainnet")]),
-        ("testnet", &[("nem.network", "testnet")]),
         ("testnet", &PRIVATE),
         ("other", &[("nem.network", "mijinnet")]),
         ("other", &other),
@@ -289,6 +288,9 @@ fn forks_have_the_heights_of_their_network() {
         assert_eq!(group[name], Value::from(fork_heights(&forks).to_vec()), "{settings:?}");
         assert_eq!(group["treasury"]["shipped_configuration"], forks.treasury_reissuance);
     }
+    // The table's testnet is an earlier one. Today's, which is known by that name, has begun after all forks.
+    let forks = network(&[("nem.network", "testnet")]).chain.forks;
+    assert_eq!((fork_heights(&forks), forks.treasury_reissuance), ([1; 6], 1));
     for (index, name) in list(&group["keys"]).iter().enumerate() {
         let forks = network(&[("nem.network", "mainnet"), (text(name), "7")]).chain.forks;
         assert_eq!(fork_heights(&forks)[index], 7, "{name}");

@@ -43,7 +43,7 @@ impl Chain {
     fn import(&self, name: &str, last: u64) {
         let (last, store) = (last.to_string(), self.store(name));
         let [config, store, blocks] = [&self.config, &store, &self.blocks].map(|path| text(path));
-        let options = ["import", "--config", config, "--data", store, "--clock", CLOCK, "--stop-at", &last, blocks];
+        let options = ["import", "--config", config, "--data", store, "--stop-at", &last, blocks];
         run(options).expect_success();
     }
 
