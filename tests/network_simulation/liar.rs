@@ -25,7 +25,7 @@ const BETTER: i128 = 1 << 50;
 /// How slow an answer is that still counts, and silence and dripping that do not.
 const SLOW: Duration = Duration::from_secs(8);
 const SILENT: Duration = Duration::from_secs(10);
-const ENDLESS: Duration = Duration::from_secs(180);
+const ENDLESS: Duration = Duration::from_secs(20);
 
 /// What is asked one after the other by whoever compares chains.
 const SYNCHRONISATION: [&str; 6] = [
@@ -521,7 +521,7 @@ fn spoilt(
         Some(Fault::Status503) => status = 503,
         Some(Fault::SlowAnswer) => after = SLOW,
         Some(Fault::Silence) => return (SILENT, Err(FetchError::Silent(SILENT))),
-        Some(Fault::EndlessDrip) => return (ENDLESS, Err(FetchError::TimedOut(ENDLESS))),
+        Some(Fault::EndlessDrip) => return (ENDLESS, Err(FetchError::TooSlow(ENDLESS))),
         Some(Fault::Closed) => return (after, Err(broken())),
         Some(Fault::Oversized) => return (after, Err(FetchError::TooLarge)),
         _ => {}
