@@ -201,6 +201,8 @@ impl Replay {
             chain: network.chain.clone(),
             context,
             known,
+            // NIS1 fetches all blocks from one node.
+            far_ahead: u64::MAX,
             checkpoint: None,
         };
         // Nothing is signed with it: this node only asks.

@@ -186,6 +186,7 @@ impl Scene {
             uses_network_time: true,
             ip_detection: detection[usize::from(settings >> 1 & 3)],
             chain: ChainParameters { rewrite_limit: 5, ..ChainParameters::after_all_forks() },
+            far_ahead: 100,
             checkpoint: (settings & 8 != 0).then(|| Checkpoint { height: Height(90), hash: chain()[88].hash() }),
             context: context(),
             known: listed.collect(),

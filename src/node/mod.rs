@@ -58,6 +58,7 @@ use crate::crypto::PrivateKey;
 use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
+use crate::peer::attempt::far_ahead;
 use crate::peer::{IpDetection, PeerSettings, wire};
 use crate::pool::Confirmed;
 use crate::push::{self, Broker, Present};
@@ -281,6 +282,7 @@ fn peer_settings(settings: &Settings, known: Vec<KnownPeer>) -> PeerSettings {
             config::IpDetection::Disabled => IpDetection::Disabled,
         },
         chain: settings.network.chain.clone(),
+        far_ahead: far_ahead(&settings.network.chain),
         checkpoint: peers.checkpoint,
         context: Context::of(&settings.network),
         known,

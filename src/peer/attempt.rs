@@ -16,8 +16,11 @@ use crate::crypto::{PublicKey, Verifier};
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Hash256, Height};
 
-/// Attempts that the blocks of a chain are worth that is far ahead.
-const FAR_AHEAD: u64 = 4;
+/// Blocks that a chain must be ahead, so that it is worth fetching them from several nodes: they would take a few attempts.
+pub fn far_ahead(chain: &ChainParameters) -> u64 {
+    const ATTEMPTS: u64 = 4;
+    ATTEMPTS.saturating_mul(chain.max_blocks_per_sync())
+}
 
 /// How a challenge was put, and who has to answer it.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +64,7 @@ pub enum Ending {
     Same,
     /// Our chain has the greater score.
     Lower,
-    /// The other chain goes on behind the end of ours, up to this height, which is more than a few attempts give.
+    /// The other chain goes on behind the end of ours, up to this height, which is far.
     FarAhead(OwnTip, Height),
     /// The chain of the other node ends more than the rewrite limit below ours, whatever its score.
     TooFarBehind,
@@ -114,6 +117,8 @@ pub struct Attempt {
     stage: Stage,
     /// The score of the other chain, once it is known.
     score: i128,
+    /// Blocks from which on a chain is far ahead.
+    far_ahead: u64,
 }
 
 /// Where our chain and the other one part.
@@ -138,9 +143,9 @@ enum Stage {
 }
 
 impl Attempt {
-    /// Begins, with the first question.
-    pub fn begin() -> (Attempt, Query) {
-        (Attempt { stage: Stage::Score, score: 0 }, Query::Score)
+    /// Begins, with the first question. A chain with more blocks than `far_ahead` behind ours is far ahead.
+    pub fn begin(far_ahead: u64) -> (Attempt, Query) {
+        (Attempt { stage: Stage::Score, score: 0, far_ahead }, Query::Score)
     }
 
     /// The score of the other chain, once it is known.
@@ -234,7 +239,7 @@ impl Attempt {
         }
         let common = Height(from.0 + same as u64 - 1);
         let fork = Fork { common, base };
-        if common == base.height && last.0.saturating_sub(common.0) > FAR_AHEAD * chain.max_blocks_per_sync() {
+        if common == base.height && last.0.saturating_sub(common.0) > self.far_ahead {
             return Next::End(Ending::FarAhead(base, last));
         }
         if same == ours.len() {
@@ -348,7 +353,7 @@ mod tests {
 
     /// An attempt that waits for hashes.
     fn at_hashes(own: &Own, last: u64) -> Attempt {
-        let (mut attempt, query) = Attempt::begin();
+        let (mut attempt, query) = Attempt::begin(far_ahead(&chain()));
         assert_eq!(query, Query::Score);
         assert_eq!(asks(answer(&mut attempt, own, Score(i128::from(last) * 10 + 1))), Query::LastBlock);
         let from = (own.0.len() as u64).saturating_sub(20).max(1);
@@ -360,7 +365,7 @@ mod tests {
     fn nothing_is_asked_of_a_node_whose_score_is_not_greater() {
         let own = Own(hashes(30, 0, 30));
         for (score, is_same) in [(300, true), (299, false), (0, false)] {
-            let (mut attempt, _) = Attempt::begin();
+            let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
             let ending = ends(answer(&mut attempt, &own, Score(score)));
             assert!(matches!((ending, is_same), (Ending::Same, true) | (Ending::Lower, false)));
         }
@@ -421,7 +426,7 @@ mod tests {
             let ending = ends(answer(&mut attempt, &own, HashChain(theirs)));
             assert!(matches!(ending, Ending::Evil(found) if found == evil), "{ending:?} instead of {evil:?}");
         }
-        let (mut attempt, _) = Attempt::begin();
+        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
         asks(answer(&mut attempt, &own, Score(1000)));
         let ending = ends(answer(&mut attempt, &own, forged(40)));
         assert!(matches!(ending, Ending::Evil(Evil::NonVerifiableBlock)));
@@ -431,7 +436,7 @@ mod tests {
     fn exactly_as_many_blocks_as_may_be_rolled_back_are_not_too_many() {
         let own = Own(hashes(40, 0, 40));
         for (last, is_too_far) in [(20, false), (19, true)] {
-            let (mut attempt, _) = Attempt::begin();
+            let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
             asks(answer(&mut attempt, &own, Score(1000)));
             match answer(&mut attempt, &own, block(last)) {
                 Ok(Next::End(Ending::TooFarBehind)) => assert!(is_too_far),
@@ -444,7 +449,7 @@ mod tests {
     #[test]
     fn a_chain_of_ours_that_has_grown_meanwhile_ends_the_attempt() {
         let (short, long) = (Own(hashes(30, 0, 30)), Own(hashes(60, 0, 60)));
-        let (mut attempt, _) = Attempt::begin();
+        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
         asks(answer(&mut attempt, &short, Score(400)));
         assert!(matches!(ends(answer(&mut attempt, &long, block(40))), Ending::Lower));
         let mut attempt = at_hashes(&short, 40);
@@ -456,10 +461,10 @@ mod tests {
     #[test]
     fn answers_of_others_and_answers_that_cannot_be_read_end_it_without_blame() {
         let own = Own(hashes(30, 0, 30));
-        let (mut attempt, _) = Attempt::begin();
+        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
         let result = answer_by(&mut attempt, &own, Score(1000), &pair(2));
         assert!(matches!(result, Err(Broken::Answer(AnswerError::Impersonated))));
-        let (mut attempt, _) = Attempt::begin();
+        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
         assert!(matches!(answer(&mut attempt, &Own(Vec::new()), Score(1)), Err(Broken::Unreadable)));
         let mut attempt = at_hashes(&own, 40);
         assert!(matches!(answer(&mut attempt, &own, Height(3)), Err(Broken::Answer(AnswerError::Unreadable(_)))));

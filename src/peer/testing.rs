@@ -195,6 +195,7 @@ pub fn settings(known: &[usize]) -> PeerSettings {
         uses_network_time: true,
         ip_detection: IpDetection::Required,
         chain: ChainParameters::after_all_forks(),
+        far_ahead: 240,
         checkpoint: None,
         context: Context::of(&network),
         known: known.iter().map(|number| KnownPeer::Node(info(*number))).collect(),

@@ -183,6 +183,7 @@ fn peers(known: Vec<KnownPeer>) -> Peers {
         uses_network_time: true,
         ip_detection: IpDetection::Required,
         chain: ChainParameters::after_all_forks(),
+        far_ahead: 240,
         checkpoint: None,
         context: Context::of(&Scene::new().network),
         known,

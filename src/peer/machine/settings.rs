@@ -40,6 +40,11 @@ pub struct PeerSettings {
     pub ip_detection: IpDetection,
     /// Parameters of the chain, which bound answers.
     pub chain: ChainParameters,
+    /// Blocks that a chain must be ahead to be fetched from several nodes at once ([`far_ahead`]); fewer are fetched from one,
+    /// an attempt after the other.
+    ///
+    /// [`far_ahead`]: crate::peer::attempt::far_ahead
+    pub far_ahead: u64,
     /// A block that the operator vouches for.
     pub checkpoint: Option<Checkpoint>,
     /// The network.

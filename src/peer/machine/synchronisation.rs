@@ -51,7 +51,7 @@ impl Peers {
         };
         let address = self.address_of(&partner);
         self.nodes.synchronising(&address);
-        let (attempt, query) = Attempt::begin();
+        let (attempt, query) = Attempt::begin(self.settings.far_ahead);
         let stage = Stage::Comparing(attempt);
         self.go_on(Synchronisation { partner, address, stage }, &query, now, outside);
     }
