@@ -91,11 +91,12 @@ fn a_new_node_has_the_chain_of_the_others_though_it_is_killed_and_one_of_them_ha
     for least in [200, 1_500, SHORT + 500] {
         let mut node = chain.run("new", &peers, &[]);
         wait_for_height(&node, least);
+        let catches_up = node.process.log().contains("the node catches up");
+        assert!(catches_up || least > SHORT, "{}", node.process.log());
         node.process.kill();
     }
     let mut node = chain.run("new", &peers, &[]);
     wait_for_height(&node, TIP);
-    assert!(node.process.log().contains("the node catches up"), "{}", node.process.log());
     node.process.kill();
     others.into_iter().for_each(|mut other| other.process.kill());
     assert_eq!(chain.digest("new"), chain.digest("first"));
