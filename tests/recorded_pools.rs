@@ -133,8 +133,9 @@ impl Node<'_> {
         let context = Context::of(&self.chain.network);
         let list = event["transactions"].as_array().unwrap().iter();
         let list = list.map(|bytes| Transaction::from_bytes(&bytes_of(bytes), Form::Verifiable, context).unwrap());
-        let list: Vec<Transaction> = list.collect();
-        let _ = self.with_pool(now, |pool, confirmed, verifier| pool.add_batch(list, confirmed, verifier));
+        for transaction in list {
+            let _ = self.with_pool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
+        }
         if event["poolSizeAfter"] != self.pool.len() {
             self.wrong.push(format!("batch at {now}: {}, found {}", event["poolSizeAfter"], self.pool.len()));
         }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::api_settings;
-use super::import::{BATCH, UNITS_PER_STEP};
+use super::import::BATCH;
 use super::partners::{fetch_of, reply_of};
+use super::{UNITS_PER_STEP, api_settings};
 use crate::api::{Budget, LoadingApi};
 use crate::chain::{BlockError, Intake, IntakeError, IntakeOptions, IntakeProgress};
 use crate::clock::NetworkClock;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::Node;
 use super::import::{BATCH, Import, Imported};
-use super::turn::UNITS_PER_STEP;
+use super::{Node, UNITS_PER_STEP};
 use crate::api::Budget;
 use crate::chain::{BlockError, Intake, IntakeOptions};
 use crate::commands;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::UNITS_PER_STEP;
 use crate::api::Budget;
 use crate::chain::{BATCH_ROWS, BlockError, Intake, IntakeError, IntakeOptions, IntakeProgress};
 use crate::commands;
@@ -18,8 +19,6 @@ const LEAST_ROWS: u32 = 1_000;
 /// How long a commit may take. It copies what has changed, and nobody is answered meanwhile: the number of rows follows
 /// the speed of the machine.
 const COMMIT_TIME: Duration = Duration::from_millis(8);
-/// Units that a step costs: most of them verify a signature or carry out a transaction.
-pub(super) const UNITS_PER_STEP: u32 = 50;
 
 /// What a slice of the import has come to.
 pub enum Imported {

@@ -72,6 +72,9 @@ pub const WEBSOCKET: ListenerId = ListenerId(1);
 pub const REQUESTS_PER_SECOND: usize = 50;
 /// From a request to end the node to its end, so that it can be answered.
 const FAREWELL: Duration = Duration::from_millis(200);
+/// Units that a step of an intake, of harvesting or of judging blocks costs: most of them verify a signature or carry out a
+/// transaction.
+const UNITS_PER_STEP: u32 = 50;
 /// Units of work for one share of a request.
 const UNITS_PER_SHARE: u32 = 300;
 

@@ -74,7 +74,7 @@ impl Node<'_> {
             let Node { reader, network, height, unconfirmed, .. } = self;
             let confirmed = super::turn::confirmed(reader, network, *height, time)?;
             // Whatever is wrong with it, nobody is blamed.
-            drop(unconfirmed.announce(transaction, &confirmed));
+            drop(unconfirmed.take_over(transaction, &confirmed));
         }
         Ok(())
     }

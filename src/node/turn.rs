@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::import::Imported;
 use super::teller::Teller;
-use super::{Desk, Node};
+use super::{Desk, Node, UNITS_PER_STEP};
 use crate::api::views::ClockState;
 use crate::api::{Budget, ChainView};
 use crate::chain::Switch;
@@ -18,8 +18,6 @@ use crate::store::{Reader, StoreError, tip};
 const MOST_AHEAD: i32 = 10;
 /// How often the operator is told of a chain that is ahead, or of other clocks that differ.
 const TELL_OF_CLOCK_EVERY: Duration = Duration::from_secs(600);
-/// Units that a step of harvesting costs.
-pub(super) const UNITS_PER_STEP: u32 = 50;
 
 impl Node<'_> {
     /// Works on what waits for nobody, and on what is due. `took` is how long the last turn took.

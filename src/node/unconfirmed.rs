@@ -42,6 +42,12 @@ impl Unconfirmed {
         self.pool.announce(transaction, confirmed, &mut self.verifier)
     }
 
+    /// Takes in a transaction that another node has in its pool. The memory of what was announced has no part in it: what
+    /// is wrong with a copy of a transaction does not keep the true one out.
+    pub fn take_over(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>) -> Verdict {
+        self.pool.add(transaction, confirmed, &mut self.verifier)
+    }
+
     /// All transactions in the order in which they are chosen for a block.
     pub fn in_fee_order(&self) -> Vec<Rc<Transaction>> {
         self.pool.in_fee_order()

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::root::Root;
 use super::{Confirmed, Pool, PoolContent};
 use crate::crypto::Verifier;
-use crate::model::transaction::{Hashes, wire_network};
+use crate::model::transaction::wire_network;
 use crate::model::{Body, Hash256, Height, Timestamp, Transaction};
 use crate::rules::{self, Case, Exception, Purpose, Refusal, ValidationResult, Verdict, check_transaction};
 use crate::state::{self, BlockContext, Effect, Ledger};
@@ -48,56 +48,17 @@ impl Pool {
         answer
     }
 
-    /// Takes in a transaction. Work that a change of the chain has left is done first.
+    /// Takes in a transaction, whatever was announced before. Work that a change of the chain has left is done first.
     pub fn add(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Verdict {
         self.complete(confirmed)?;
         let root = Root::new(transaction, confirmed.network.byte);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
-        let permissible = self.content.is_permissible(&root, &[], confirmed)?;
+        let permissible = self.content.is_permissible(&root, confirmed)?;
         require(permissible, ValidationResult::FailureTransactionCacheTooFull)?;
         rules::transactions_are_new(std::slice::from_ref(&root.hashes), confirmed.snapshot)?;
         check_signatures(&root, confirmed, verifier)?;
         self.content.insert(root, confirmed, &mut self.arrivals)
     }
-
-    /// Takes in transactions that another node has offered. Nothing is taken in if one of them is in the chain
-    /// already; otherwise each is judged by itself, and the first refusal is the result.
-    pub fn add_batch(
-        &mut self,
-        transactions: Vec<Transaction>,
-        confirmed: &Confirmed<'_>,
-        verifier: &mut Verifier,
-    ) -> Verdict {
-        self.complete(confirmed)?;
-        let mut accepted: Vec<Root> = Vec::new();
-        for transaction in transactions {
-            let root = Root::new(transaction, confirmed.network.byte);
-            if !self.content.contains(&root.hashes) && self.content.is_permissible(&root, &accepted, confirmed)? {
-                accepted.push(root);
-            }
-        }
-        require(!accepted.is_empty(), ValidationResult::FailureTransactionCacheTooFull)?;
-        let hashes: Vec<Hashes> = accepted.iter().map(|root| root.hashes.clone()).collect();
-        rules::transactions_are_new(&hashes, confirmed.snapshot)?;
-        let mut outcomes = Vec::new();
-        for root in accepted {
-            let outcome = check_signatures(&root, confirmed, verifier)
-                .and_then(|()| self.content.insert(root, confirmed, &mut self.arrivals));
-            match outcome {
-                Err(error @ (Refusal::Store(_) | Refusal::Exception(_))) => return Err(error),
-                outcome => outcomes.push(outcome),
-            }
-        }
-        combine(outcomes)
-    }
-}
-
-/// The first failure; otherwise neutral if one is.
-fn combine(outcomes: Vec<Verdict>) -> Verdict {
-    let is_neutral = |refusal: &Refusal| matches!(refusal, Refusal::Result(ValidationResult::Neutral));
-    let mut refusals: Vec<Refusal> = outcomes.into_iter().filter_map(Result::err).collect();
-    let first = refusals.iter().position(|refusal| !is_neutral(refusal)).unwrap_or(0);
-    if refusals.is_empty() { Ok(()) } else { Err(refusals.swap_remove(first)) }
 }
 
 fn require(condition: bool, otherwise: ValidationResult) -> Verdict {

@@ -10,27 +10,18 @@ use crate::store::StoreError;
 const MAX_FEE_SHARE: f64 = 0.01;
 
 impl PoolContent {
-    /// Whether there is room for a transaction besides those here and those that are `accepted` already.
-    pub(super) fn is_permissible(
-        &self,
-        root: &Root,
-        accepted: &[Root],
-        confirmed: &Confirmed<'_>,
-    ) -> Result<bool, StoreError> {
-        let bytes: usize = accepted.iter().chain([root]).map(|root| root.bytes).sum();
-        if self.bytes + self.changes.bytes() + bytes > MAX_BYTES {
+    /// Whether there is room for a transaction besides those here.
+    pub(super) fn is_permissible(&self, root: &Root, confirmed: &Confirmed<'_>) -> Result<bool, StoreError> {
+        if self.bytes + self.changes.bytes() + root.bytes > MAX_BYTES {
             return Ok(false);
         }
         let is_multisig = root.is_multisig();
-        let accepted = || accepted.iter().filter(|other| other.is_multisig() == is_multisig);
-        let here = if is_multisig { self.multisigs } else { self.roots.len() - self.multisigs };
-        let count = (here + accepted().count()) as u64;
+        let count = if is_multisig { self.multisigs } else { self.roots.len() - self.multisigs } as u64;
         let per_block = u64::from(confirmed.network.chain.max_transactions_per_block);
         if count < per_block {
             return Ok(true);
         }
-        let here = self.by_debtor.get(&(is_multisig, root.debtor)).copied().unwrap_or(0);
-        let of_debtor = here + accepted().filter(|other| other.debtor == root.debtor).count();
+        let of_debtor = self.by_debtor.get(&(is_multisig, root.debtor)).copied().unwrap_or(0);
         let importance = current_importance(&root.debtor, confirmed)?;
         Ok((of_debtor as i64) < allowed(importance, root.transaction.fee.0, count, per_block))
     }

@@ -9,7 +9,7 @@ use crate::crypto::{KeyPair, PrivateKey, Verifier};
 use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, NetworkByte};
-use crate::rules::Verdict;
+use crate::rules::{Refusal, ValidationResult, Verdict};
 use crate::state::{Account, VestedBalance, put_account};
 use crate::store::{Store, Table, Write, test_store};
 
@@ -133,10 +133,28 @@ fn what_another_node_offers_is_told_of_like_what_is_announced() {
     let mut scene = Scene::new();
     let begun = multisig();
     let agreed = cosignature(2, &begun);
-    let offered = vec![payment(1, 1), begun, agreed];
-    let outcome = scene.with(|pool, confirmed, verifier| pool.add_batch(offered.clone(), confirmed, verifier));
-    assert!(outcome.is_ok());
+    let offered = [payment(1, 1), begun, agreed];
+    for transaction in offered.clone() {
+        assert!(scene.with(|pool, confirmed, verifier| pool.add(transaction, confirmed, verifier)).is_ok());
+    }
     assert_eq!(scene.told(), offered);
+}
+
+#[test]
+fn a_forged_copy_keeps_the_true_transaction_out_of_announcements_but_not_out_of_what_other_nodes_offer() {
+    let mut scene = Scene::new();
+    let genuine = payment(1, 1);
+    let mut forged = genuine.clone();
+    forged.signature = payment(1, 2).signature;
+    assert_eq!(forged.hash(), genuine.hash());
+    let is_bad = |verdict| matches!(verdict, Err(Refusal::Result(ValidationResult::FailureSignatureNotVerifiable)));
+    let offer = |scene: &mut Scene, transaction: &Transaction| {
+        scene.with(|pool, confirmed, verifier| pool.add(transaction.clone(), confirmed, verifier))
+    };
+    assert!(is_bad(scene.announce(&forged)) && is_bad(scene.announce(&genuine)));
+    assert!(is_bad(offer(&mut scene, &forged)));
+    assert!(offer(&mut scene, &genuine).is_ok());
+    assert_eq!(scene.told(), [genuine]);
 }
 
 #[test]
