@@ -1,8 +1,8 @@
 //! Who pays: an account for each caller, of what its connections hold and cost, and whose turn it is.
 //!
 //! A caller is an IPv4 address or the part of an IPv6 address that a client has to itself. Callers are served in turn,
-//! one connection at a time; of a caller's connections those that have just become ready come before those that have
-//! used up a share already. The loopback address 127.0.0.1 is exempt from limits on rate, work and connections, as
+//! one connection at a time. What has just come takes turns with what goes on: a short request waits for those that have
+//! come with it, not for everybody who is being given much. The loopback address 127.0.0.1 is exempt from limits on rate, work and connections, as
 //! the machine's own wallets and proxies come from there, but takes its turn like any other.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -110,11 +110,18 @@ struct Account {
     banned_until: Duration,
     latest: Duration,
     credit: Credit,
-    /// Connections that have just become ready, and those that go on with what they began.
-    fresh: VecDeque<usize>,
-    again: VecDeque<usize>,
-    /// In the queue of callers, or resting.
-    is_queued: bool,
+    /// Connections that are ready, for each [`Task`]. The caller is in the queue of those that have such, or rests, as long
+    /// as there are any.
+    ready: [VecDeque<usize>; 2],
+}
+
+/// What there is to be done for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Task {
+    /// Something has just come.
+    Begin,
+    /// It has used up a share, and there is more to do.
+    GoOn,
 }
 
 impl Account {
@@ -123,7 +130,7 @@ impl Account {
     }
 
     fn has_ready(&self) -> bool {
-        !self.fresh.is_empty() || !self.again.is_empty()
+        self.ready.iter().any(|connections| !connections.is_empty())
     }
 }
 
@@ -136,9 +143,12 @@ pub(super) struct Callers {
     requests_per_second: Option<usize>,
     by_key: HashMap<Key, AccountId>,
     accounts: Slab<Account>,
-    ready: VecDeque<AccountId>,
+    /// Callers that have connections ready, for each [`Task`].
+    ready: [VecDeque<AccountId>; 2],
+    /// What was done last: the other has its turn.
+    done: Task,
     /// Callers that have something ready but must pay first, by when they have.
-    resting: BTreeSet<(Duration, AccountId)>,
+    resting: BTreeSet<(Duration, AccountId, Task)>,
     swept: Duration,
     hasher: RandomState,
 }
@@ -152,7 +162,8 @@ impl Callers {
             requests_per_second: limits.requests_per_second,
             by_key: HashMap::new(),
             accounts: Slab::new(),
-            ready: VecDeque::new(),
+            ready: Default::default(),
+            done: Task::GoOn,
             resting: BTreeSet::new(),
             swept: Duration::ZERO,
             hasher: RandomState::new(),
@@ -194,9 +205,7 @@ impl Callers {
             banned_until: Duration::ZERO,
             latest: now,
             credit: Credit::new(WORK_PER_SECOND, now),
-            fresh: VecDeque::new(),
-            again: VecDeque::new(),
-            is_queued: false,
+            ready: Default::default(),
         });
         self.by_key.insert(key, account);
         account
@@ -212,7 +221,7 @@ impl Callers {
         let Callers { accounts, by_key, .. } = self;
         accounts.retain(|_, account| {
             let stays = account.connections > 0
-                || account.is_queued
+                || account.has_ready()
                 || now.saturating_sub(account.latest) < WINDOW
                 || now < account.banned_until;
             if !stays {
@@ -294,61 +303,55 @@ impl Callers {
         }
     }
 
-    /// A connection has something to be dealt with: just now, or again after a share of work.
-    pub fn ready(&mut self, account: AccountId, slot: usize, is_fresh: bool) {
-        let entry = &mut self.accounts[account];
-        if is_fresh {
-            entry.fresh.push_back(slot)
-        } else {
-            entry.again.push_back(slot)
+    /// There is something to be done for a connection.
+    pub fn ready(&mut self, account: AccountId, slot: usize, task: Task) {
+        let connections = &mut self.accounts[account].ready[task as usize];
+        if connections.is_empty() {
+            self.ready[task as usize].push_back(account);
         }
-        if !std::mem::replace(&mut entry.is_queued, true) {
-            self.ready.push_back(account);
-        }
+        connections.push_back(slot);
     }
 
     /// The next connection in turn; none if nobody has anything, or everybody must pay first.
     pub fn next(&mut self, now: Duration) -> Option<usize> {
-        while let Some((_, account)) = self.resting.pop_first_if_due(now) {
-            self.ready.push_back(account);
+        while let Some((_, account, task)) = self.resting.first().copied().filter(|(due, ..)| *due <= now) {
+            self.resting.pop_first();
+            self.ready[task as usize].push_back(account);
         }
-        while let Some(id) = self.ready.pop_front() {
+        while let Some((id, task)) = self.next_caller() {
             let account = &mut self.accounts[id];
             if let Some(regained) = account.credit.regained(WORK_PER_SECOND).filter(|regained| *regained > now) {
-                self.resting.insert((regained, id));
+                self.resting.insert((regained, id, task));
                 continue;
             }
-            let slot = account.fresh.pop_front().or_else(|| account.again.pop_front());
-            if account.has_ready() {
-                self.ready.push_back(id);
-            } else {
-                account.is_queued = false;
+            let connections = &mut account.ready[task as usize];
+            let slot = connections.pop_front();
+            if !connections.is_empty() {
+                self.ready[task as usize].push_back(id);
             }
-            if slot.is_some() {
-                return slot;
-            }
+            self.done = task;
+            return slot;
         }
         None
     }
 
+    /// The next caller in turn, and what is done for it.
+    fn next_caller(&mut self) -> Option<(AccountId, Task)> {
+        let turns = match self.done {
+            Task::Begin => [Task::GoOn, Task::Begin],
+            Task::GoOn => [Task::Begin, Task::GoOn],
+        };
+        turns.into_iter().find_map(|task| Some((self.ready[task as usize].pop_front()?, task)))
+    }
+
     /// Whether a connection waits for nothing but its turn.
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        self.ready.iter().any(|callers| !callers.is_empty())
     }
 
     /// When the next caller has paid.
     pub fn next_regained(&self) -> Option<Duration> {
-        self.resting.first().map(|(regained, _)| *regained)
-    }
-}
-
-trait PopDue {
-    fn pop_first_if_due(&mut self, now: Duration) -> Option<(Duration, AccountId)>;
-}
-
-impl PopDue for BTreeSet<(Duration, AccountId)> {
-    fn pop_first_if_due(&mut self, now: Duration) -> Option<(Duration, AccountId)> {
-        self.first().is_some_and(|(due, _)| *due <= now).then(|| self.pop_first()).flatten()
+        self.resting.first().map(|(regained, ..)| *regained)
     }
 }
 
@@ -461,8 +464,8 @@ mod tests {
     fn callers_take_turns_however_many_connections_they_have() {
         let mut callers = callers();
         let [many, one] = [1, 2].map(|number| callers.account(address(number), false, at(0)));
-        (0..100).for_each(|slot| callers.ready(many, slot, true));
-        callers.ready(one, 1000, true);
+        (0..100).for_each(|slot| callers.ready(many, slot, Task::Begin));
+        callers.ready(one, 1000, Task::Begin);
         let order: Vec<usize> = std::iter::from_fn(|| callers.next(at(0))).take(4).collect();
         assert_eq!(order, [0, 1000, 1, 2]);
     }
@@ -471,11 +474,25 @@ mod tests {
     fn what_is_new_comes_before_what_goes_on() {
         let mut callers = callers();
         let account = callers.account(address(1), false, at(0));
-        callers.ready(account, 1, false);
-        callers.ready(account, 2, false);
-        callers.ready(account, 3, true);
+        callers.ready(account, 1, Task::GoOn);
+        callers.ready(account, 2, Task::GoOn);
+        callers.ready(account, 3, Task::Begin);
         assert_eq!(std::iter::from_fn(|| callers.next(at(0))).collect::<Vec<_>>(), [3, 1, 2]);
         assert!(!callers.has_ready());
+    }
+
+    #[test]
+    fn what_has_just_come_waits_for_one_share_of_what_goes_on() {
+        let mut callers = callers();
+        let accounts: Vec<AccountId> = (0..51).map(|number| callers.account(address(number), false, at(0))).collect();
+        for (slot, account) in accounts[1..].iter().enumerate() {
+            callers.ready(*account, 100 + slot, Task::GoOn);
+        }
+        assert_eq!(callers.next(at(0)), Some(100));
+        callers.ready(accounts[0], 1, Task::Begin);
+        callers.ready(accounts[0], 2, Task::Begin);
+        let order: Vec<usize> = std::iter::from_fn(|| callers.next(at(0))).take(4).collect();
+        assert_eq!(order, [1, 101, 2, 102]);
     }
 
     #[test]
@@ -483,8 +500,8 @@ mod tests {
         let mut callers = callers();
         let [heavy, light] = [1, 2].map(|number| callers.account(address(number), false, at(0)));
         callers.charge(heavy, 3 * WORK_PER_SECOND as u32, at(0));
-        callers.ready(heavy, 1, true);
-        callers.ready(light, 2, true);
+        callers.ready(heavy, 1, Task::Begin);
+        callers.ready(light, 2, Task::Begin);
         assert_eq!((callers.next(at(0)), callers.next(at(0))), (Some(2), None));
         assert_eq!(callers.next_regained(), Some(at(2000)));
         assert_eq!((callers.next(at(1999)), callers.next(at(2000))), (None, Some(1)));
@@ -495,10 +512,10 @@ mod tests {
         let mut callers = callers();
         let heavy = callers.account(address(1), false, at(0));
         callers.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
-        callers.ready(heavy, 1, true);
+        callers.ready(heavy, 1, Task::Begin);
         assert_eq!((callers.next(at(9_999)), callers.next(at(10_000))), (None, Some(1)));
         callers.charge(heavy, 1, at(10_000));
-        callers.ready(heavy, 1, true);
+        callers.ready(heavy, 1, Task::Begin);
         assert_eq!((callers.next(at(10_000)), callers.next(at(10_001))), (None, Some(1)));
     }
 
@@ -552,7 +569,7 @@ mod tests {
         }
 
         #[test]
-        fn whoever_has_something_ready_is_served_within_as_many_servings_as_there_are_callers(
+        fn whoever_has_something_ready_is_served_within_twice_as_many_servings_as_there_are_callers(
             connections in proptest::collection::vec(1..20usize, 2..30),
             units in proptest::collection::vec(0..50_000u32, 1..40),
         ) {
@@ -560,17 +577,17 @@ mod tests {
             let accounts: Vec<AccountId> =
                 (0..connections.len() as u32).map(|number| callers.account(address(number), false, at(0))).collect();
             for (number, count) in connections.iter().enumerate() {
-                (0..*count).for_each(|slot| callers.ready(accounts[number], 100 * number + slot, true));
+                (0..*count).for_each(|slot| callers.ready(accounts[number], 100 * number + slot, Task::Begin));
             }
             let (mut last_served, mut served) = (vec![0; accounts.len()], 0);
             for units in units.iter().cycle().take(1000) {
                 let Some(slot) = callers.next(at(0)) else { break };
                 served += 1;
                 let number = slot / 100;
-                prop_assert!(served - last_served[number] <= accounts.len(), "{number} waited");
+                prop_assert!(served - last_served[number] <= 2 * accounts.len(), "{number} waited");
                 last_served[number] = served;
                 callers.charge(accounts[number], *units, at(0));
-                callers.ready(accounts[number], slot, false);
+                callers.ready(accounts[number], slot, Task::GoOn);
             }
             prop_assert!(served >= accounts.len());
         }

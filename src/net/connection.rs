@@ -183,6 +183,11 @@ impl<S: Socket> Connection<S> {
         self.may_read && !self.at_end && self.closing != Closing::AfterOutput && is_free
     }
 
+    /// Whether a part of an answer is out, or on its way.
+    pub fn is_amid_answer(&self) -> bool {
+        self.work == Work::Unfinished || !self.output.is_empty()
+    }
+
     /// Whether the client has sent all that it will send.
     pub fn is_at_end(&self) -> bool {
         self.at_end

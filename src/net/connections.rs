@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use super::callers::{AccountId, Callers, Credit, Rate};
+use super::callers::{AccountId, Callers, Credit, Rate, Task};
 use super::connection::{Connection, Origin, Work};
 use super::fetch::{Fetch, FetchId, Fetcher};
 use super::http::HttpError;
@@ -190,13 +190,13 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Has a connection served in turn.
-    pub fn ready(&mut self, slot: usize, is_fresh: bool) {
+    /// There is something to be done for a connection, which is served in turn.
+    pub fn ready(&mut self, slot: usize, task: Task) {
         if let Some(connection) = self.slab.get_mut(slot)
             && !connection.is_ready
         {
             connection.is_ready = true;
-            self.callers.ready(connection.account, slot, is_fresh);
+            self.callers.ready(connection.account, slot, task);
         }
     }
 
@@ -205,7 +205,7 @@ impl<S: Socket> Connections<S> {
         let now = self.moment.running;
         while let Some((due, slot)) = self.resting.first().copied().filter(|(due, _)| *due <= now) {
             self.resting.remove(&(due, slot));
-            self.ready(slot, false);
+            self.ready(slot, Task::GoOn);
         }
         loop {
             let slot = self.callers.next(now)?;
@@ -273,7 +273,7 @@ impl<S: Socket> Effects for Connections<S> {
                 parked.request_since = Some(now);
             }
             parked.work = Work::Unfinished;
-            self.ready(connection.slot(), false);
+            self.ready(connection.slot(), Task::GoOn);
         }
     }
 

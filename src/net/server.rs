@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroize;
 
+use super::callers::Task;
 use super::connection::{Closing, Connection, Due, Readiness, Work};
 use super::connections::{Connections, trim};
 use super::fetch::Fetcher;
@@ -174,7 +175,8 @@ impl<S: Socket> Server<S> {
     pub fn notice(&mut self, slot: usize, ready: Readiness) {
         if let Some(connection) = self.connections.slab.get_mut(slot) {
             connection.notice(ready);
-            self.connections.ready(slot, true);
+            let task = if connection.is_amid_answer() { Task::GoOn } else { Task::Begin };
+            self.connections.ready(slot, task);
         }
     }
 
@@ -283,12 +285,12 @@ impl<S: Socket> Server<S> {
                 Step::Paused if connection.output.pending() <= limit => continue,
                 Step::Paused => return true,
                 Step::Exhausted => {
-                    self.connections.ready(slot, false);
+                    self.connections.ready(slot, Task::GoOn);
                     return true;
                 }
                 _ if !connection.wants_read() => return true,
                 _ if reads_left == 0 => {
-                    self.connections.ready(slot, false);
+                    self.connections.ready(slot, Task::GoOn);
                     return true;
                 }
                 _ => reads_left -= 1,
