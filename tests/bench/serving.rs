@@ -3,9 +3,10 @@
 //! `cargo bench --bench serving` makes a chain whose blocks are such that an answer has 400 of them with 10,000
 //! transactions, and has a node take it in. 50 nodes at addresses of their own ask for blocks, or hashes, one request after
 //! the other, while 200 queries a second come on a fixed schedule: a time is counted from when its query was due. Then the
-//! same 50 ask and read nothing of the answers, which shows what the node holds for them. The 50 run at the lowest
-//! priority, so that what the system's scheduler does for them is not what clients wait for. SERVING_CHAIN names a folder with
-//! the `network.properties` and `blocks.bin` of another chain, SERVING_SECONDS how long each part lasts.
+//! same 50 ask and read nothing of the answers, which shows what the node holds for them. The 50 are a process
+//! of their own at the lowest priority: on a network they are other machines, and share neither processor nor memory with
+//! the clients whose waiting is measured. SERVING_CHAIN names a folder with the `network.properties` and `blocks.bin` of
+//! another chain, SERVING_SECONDS how long each part lasts.
 
 #[path = "common/mod.rs"]
 mod bench;
@@ -16,7 +17,8 @@ mod generator;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bench::data as common;
@@ -35,6 +37,8 @@ use rustix::process::setpriority_process;
 use socket2::{Domain, Socket, Type};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
+/// What this program is called with to be the peers.
+const AS_PEERS: &str = "as-peers";
 const PEERS: u64 = 50;
 const PER_SECOND: u64 = 200;
 const CONNECTIONS: u64 = 10;
@@ -46,8 +50,16 @@ const CHALLENGE: Challenge = Challenge([7; 64]);
 /// The node that is asked.
 struct Served {
     node: Node,
-    network: Network,
+    /// The settings of its network.
+    config: PathBuf,
     key: PublicKey,
+    part: Part,
+}
+
+/// What is asked of whom.
+struct Part {
+    http: SocketAddr,
+    network: Network,
     height: u64,
 }
 
@@ -59,11 +71,15 @@ enum What {
 }
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == AS_PEERS) {
+        return be_peers(&arguments[at + 1..]);
+    }
     println!("{}", bench::machine());
     let folder = bench::folder();
     let served = serve(folder.path());
     let seconds = Duration::from_secs(from_environment("SERVING_SECONDS").unwrap_or(10));
-    println!("chain of {} blocks; at rest:        {}", served.height, served.node.memory());
+    println!("chain of {} blocks; at rest:        {}", served.part.height, served.node.memory());
     show_answers(&served);
     println!("nobody asks: {}", queries(&served, seconds, || {}));
     for what in [What::Blocks, What::Hashes] {
@@ -103,14 +119,15 @@ fn serve(folder: &Path) -> Served {
     let body = ask(&mut connect(node.http, 0), &request("/node/info", &Format::Binary.to_bytes(&CHALLENGE)));
     let info: NodeInfo = read_introduction(Format::Binary, &body, Context::of(&network), &CHALLENGE)
         .expect("the node introduces itself");
-    Served { node, network, key: info.identity.key, height }
+    let part = Part { http: node.http, network, height };
+    Served { node, config: files.config, key: info.identity.key, part }
 }
 
 /// What the largest answers are, and that they are signed.
 fn show_answers(served: &Served) {
     let mut stream = connect(served.node.http, 0);
-    let context = Context::of(&served.network);
-    let body = ask(&mut stream, &served.request(What::Blocks, 0));
+    let context = Context::of(&served.part.network);
+    let body = ask(&mut stream, &served.part.request(What::Blocks, 0));
     let mut list =
         BlockList::open(Format::Binary, body.clone(), context, &CHALLENGE, &served.key).expect("signed blocks");
     let (mut blocks, mut transactions, mut steps) = (0, 0, Vec::new());
@@ -123,13 +140,13 @@ fn show_answers(served: &Served) {
     }
     println!("blocks: {blocks} with {transactions} transactions in {} bytes", body.len());
     println!("    to read one of them: {}", bench::in_millis(&mut steps));
-    let body = ask(&mut stream, &served.request(What::Hashes, 0));
+    let body = ask(&mut stream, &served.part.request(What::Hashes, 0));
     let HashChain(hashes) =
         read_answer(Format::Binary, &body, context, &CHALLENGE, &served.key).expect("signed hashes");
     println!("hashes: {} in {} bytes", hashes.len(), body.len());
 }
 
-impl Served {
+impl Part {
     /// A request for a part of the chain somewhere below its end.
     fn request(&self, what: What, number: u64) -> Vec<u8> {
         let chain = &self.network.chain;
@@ -183,28 +200,24 @@ fn ask(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Has this thread run when nothing else wants to: those who ask for blocks are other machines, and do not take the
-/// processor from the node or from the clients whose waiting is measured.
-fn step_back() {
+/// The peers, as a process: asks for so long as the arguments say, and prints bytes and answers.
+fn be_peers(arguments: &[String]) {
+    let [config, http, height, what, millis] = arguments else { panic!("five arguments: {arguments:?}") };
     setpriority_process(None, 19).expect("a lower priority");
-}
-
-/// All peers ask for so long.
-fn measure(served: &Served, what: What, time: Duration) {
-    let (bytes, answers, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let (begun, cpu) = (Instant::now(), served.node.cpu_seconds());
-    let mut peak = served.node.memory();
-    let mut waited = String::new();
+    let network = config::load(Some(Path::new(config)), Vec::new(), None).expect("settings").network;
+    let part = Part { http: http.parse().expect("an address"), network, height: height.parse().expect("a height") };
+    let what = if what == "Blocks" { What::Blocks } else { What::Hashes };
+    let end = Instant::now() + Duration::from_millis(millis.parse().expect("a time"));
+    let (bytes, answers) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for peer in 0..PEERS {
-            let (bytes, answers, is_over) = (&bytes, &answers, &is_over);
+            let (bytes, answers, part) = (&bytes, &answers, &part);
             scope.spawn(move || {
-                step_back();
-                let mut stream = connect(served.node.http, peer);
+                let mut stream = connect(part.http, peer);
                 let mut number = peer << 32;
-                while !is_over.load(Ordering::Relaxed) {
+                while Instant::now() < end {
                     number += 1;
-                    let body = ask(&mut stream, &served.request(what, number));
+                    let body = ask(&mut stream, &part.request(what, number));
                     bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
                     answers.fetch_add(1, Ordering::Relaxed);
                     if matches!(what, What::Hashes) {
@@ -214,18 +227,34 @@ fn measure(served: &Served, what: What, time: Duration) {
                 }
             });
         }
-        waited = queries(served, time, || {
-            let now = served.node.memory();
-            if now.anon > peak.anon {
-                peak = now;
-            }
-        });
-        is_over.store(true, Ordering::Relaxed);
     });
-    let seconds = begun.elapsed().as_secs_f64();
-    let answers = answers.into_inner() as f64 / seconds;
-    let megabytes = bytes.into_inner() as f64 / 1e6 / seconds;
-    let each = served.network.chain.max_blocks_per_sync() as f64;
+    println!("{} {}", bytes.into_inner(), answers.into_inner());
+}
+
+/// All peers ask for so long.
+fn measure(served: &Served, what: What, time: Duration) {
+    let cpu = served.node.cpu_seconds();
+    let peers = Command::new(std::env::current_exe().expect("this program"))
+        .arg(AS_PEERS)
+        .arg(&served.config)
+        .args([served.node.http.to_string(), served.part.height.to_string(), format!("{what:?}")])
+        .arg(time.as_millis().to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the peers");
+    let mut peak = served.node.memory();
+    let waited = queries(served, time, || {
+        let now = served.node.memory();
+        if now.anon > peak.anon {
+            peak = now;
+        }
+    });
+    let told = String::from_utf8(peers.wait_with_output().expect("the peers end").stdout).expect("text");
+    let numbers: Vec<f64> = told.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+    let [bytes, answers] = numbers[..] else { panic!("what came of the peers: {told:?}") };
+    let seconds = time.as_secs_f64();
+    let (megabytes, answers) = (bytes / 1e6 / seconds, answers / seconds);
+    let each = served.part.network.chain.max_blocks_per_sync() as f64;
     println!(
         "{PEERS} ask for {what:?}: {megabytes:.0} MB/s, {answers:.0} answers/s, at most {:.0} blocks or hashes/s, {:.2} \
          processors\n    {waited}\n    {peak}",
@@ -242,7 +271,9 @@ fn stalled(served: &Served, time: Duration) {
             let mut stream = connect(served.node.http, peer);
             // What the system keeps for them is not to be measured.
             socket2::SockRef::from(&stream).set_recv_buffer_size(64 << 10).expect("a smaller buffer");
-            (0..4).for_each(|number| stream.write_all(&served.request(What::Blocks, number)).expect("the node reads"));
+            (0..4).for_each(|number| {
+                stream.write_all(&served.part.request(What::Blocks, number)).expect("the node reads")
+            });
             stream
         })
         .collect();
