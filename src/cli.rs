@@ -37,6 +37,7 @@ Examples:
   nisd run --config config-user.properties       run a node with NIS1's settings
   nisd run --config tiny/config.json --import tiny/blocks.bin --clock 3240 --data store
   nisd import --config tiny/config.json --data store tiny/blocks.bin
+  nisd backup --data store copy                  copy the store of a running node
   nisd peers                                     what the running node knows of other nodes
   nisd settings                                  every setting, what is allowed, and its default
   nisd key new --output alice.key                make a key pair for an account
@@ -85,6 +86,22 @@ known of every block, and the state at the tip. Prints the height and the digest
 all is well, and where the first difference is otherwise. It needs room in the data folder, less
 than half of what the store takes. A node may run on the store meanwhile.";
 
+const BACKUP_NOTE: &str = "\
+Copies the last commit, while a node runs on the store or none does; blocks that come meanwhile are
+not part of it. Pages are filled, so that the copy is smaller than the store. Every row is compared,
+then height and digest of the state are printed, as `nisd digest` prints them.
+
+The folder holds no store until the copy is complete. What was interrupted is begun anew by the same
+command. While it runs, the store of the node grows by what is written there.
+
+To use a copy, stop the node, and put the file data.mdb into an empty data folder; settings and keys
+are not part of the store.
+
+Examples:
+  nisd backup --data /var/lib/nisd /mnt/backup/nisd
+  nisd check --data /mnt/backup/nisd --no-signatures
+      Verifies what is known of every block, and the state, as it follows from the blocks.";
+
 const REINDEX_NOTE: &str = "\
 Needs no network and checks no signatures: the blocks are those of the store. The new store grows
 beside the old one, in the folder reindex, and takes its place once it is complete; until then the
@@ -121,6 +138,9 @@ pub enum Command {
     /// Build state and indexes of a store anew, from its own blocks
     #[command(after_help = REINDEX_NOTE)]
     Reindex(Store),
+    /// Copy the store, of a running node too, to a folder of its own
+    #[command(after_help = BACKUP_NOTE)]
+    Backup(Backup),
     /// Print the digest of the state, to compare two nodes
     Digest(Store),
     /// Write blocks in the recorded format
@@ -233,6 +253,17 @@ pub struct Check {
     pub no_signatures: bool,
 }
 
+/// `nisd backup`.
+#[derive(Args, Debug)]
+pub struct Backup {
+    /// The store.
+    #[command(flatten)]
+    pub store: Store,
+    /// Folder for the copy: empty, or not there yet
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
 /// `nisd rollback`.
 #[derive(Args, Debug)]
 pub struct Rollback {
@@ -314,6 +345,7 @@ impl Command {
             Command::Dump(store) | Command::Digest(store) | Command::Reindex(store) => store.config.as_deref(),
             Command::Check(check) => check.store.config.as_deref(),
             Command::Rollback(rollback) => rollback.store.config.as_deref(),
+            Command::Backup(backup) => backup.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
             Command::Peers(peers) => peers.config.as_deref(),
             Command::Settings | Command::Devnet(_) | Command::Wallet(_) => None,
@@ -328,6 +360,7 @@ impl Command {
             Command::Import(import) => import.take_overrides(),
             Command::Dump(store) | Command::Digest(store) | Command::Reindex(store) => store.take_overrides(),
             Command::Check(check) => check.store.take_overrides(),
+            Command::Backup(backup) => backup.store.take_overrides(),
             Command::Rollback(rollback) => rollback.store.take_overrides(),
             Command::Export(export) => export.take_overrides(),
             Command::Peers(peers) => peers.common.take_overrides(),

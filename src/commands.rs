@@ -1,5 +1,6 @@
 //! The commands that work on a store and then end.
 
+mod backup;
 mod history;
 mod peers;
 mod reindex;
@@ -30,6 +31,7 @@ use crate::state;
 use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, StoredBlock};
 use crate::wallet::NodeError;
 
+pub use self::backup::backup;
 pub use self::peers::peers;
 pub use self::reindex::{open_up_to_date, reindex};
 
@@ -341,7 +343,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
         return Err(BrokenChain::Missing(reached.next()).into());
     }
     refuse(comparison.state()?)?;
-    writeln!(io::stdout(), "{} {}", tip.height, state::digest(&snapshot)?).map_err(CommandError::Output)
+    print(format_args!("{} {}", tip.height, state::digest(&snapshot)?))
 }
 
 /// Height of a block that the user vouches for, which must be in the store.
@@ -527,7 +529,12 @@ pub fn digest(command: &cli::Store, settings: &Settings, stop: Stop) -> Result<(
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let digest = state::digest(&snapshot)?;
-    writeln!(io::stdout(), "{} {digest}", tip.height).map_err(CommandError::Output)
+    print(format_args!("{} {digest}", tip.height))
+}
+
+/// Writes a line of what was asked for.
+fn print(line: fmt::Arguments<'_>) -> Result<(), CommandError> {
+    writeln!(io::stdout(), "{line}").map_err(CommandError::Output)
 }
 
 /// `nisd rollback`.

@@ -83,6 +83,7 @@ fn execute(command: &Command, settings: Settings, devnet: Option<Devnet>) -> Res
         Command::Devnet(command) => commands::devnet(command, &settings, devnet.as_ref())?,
         Command::Import(import) => commands::import(import, &settings, CLOCKS)?,
         Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,
+        Command::Backup(backup) => commands::backup(backup, &settings, CLOCKS, stop_on_signals()?)?,
         Command::Reindex(store) => commands::reindex(store, &settings, CLOCKS)?,
         Command::Check(store) => commands::check(store, &settings, CLOCKS, stop_on_signals()?)?,
         Command::Digest(store) => commands::digest(store, &settings, stop_on_signals()?)?,

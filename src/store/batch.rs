@@ -94,6 +94,12 @@ impl<'env> Batch<'env> {
         self.append(table, key, value, WriteFlags::empty())
     }
 
+    /// Writes a row behind all others of its table, outside of the journal. A key that does not come behind all others is
+    /// refused.
+    pub fn append_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.write(table, key, value, WriteFlags::APPEND)
+    }
+
     /// Removes a key, if present, outside of the journal.
     pub fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         self.rows += 1;

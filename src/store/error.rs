@@ -31,7 +31,7 @@ pub enum StoreError {
     Schema { found: String, expected: String },
     /// The store was written by an older version, and a new one can be built from its blocks.
     OlderSchema { found: String, expected: String },
-    /// The disk has too little room to build a new store beside the old one.
+    /// The disk has too little room for a second store, which is built anew or copied.
     NoRoom { folder: PathBuf, room: Room },
     /// The store holds the chain of another network, which differs from the configured one in these settings: first the
     /// store's value, then the configured one.
@@ -48,6 +48,10 @@ pub enum StoreError {
     BeingChanged,
     /// There is no chain in the folder.
     Empty,
+    /// A folder for a copy holds something already.
+    NotEmpty(PathBuf),
+    /// A copy in this folder differs from what was copied.
+    NotTheSame { table: Table, folder: PathBuf },
     /// Reading was interrupted by [`crate::store::Store::stop_when`].
     Interrupted,
     /// A row is not as it was written: the disk has damaged it.
@@ -101,14 +105,14 @@ impl fmt::Display for StoreError {
             StoreError::NoRoom { folder, room: Room { needed, free } } => {
                 write!(
                     f,
-                    "building the store anew needs about {} MiB in {}",
+                    "a second store needs about {} MiB in {}",
                     needed.div_ceil(1 << 20),
                     folder.display()
                 )?;
                 if let Some(free) = free {
                     write!(f, ", and {} MiB are free there", free >> 20)?;
                 }
-                f.write_str("; make room, the old store is as it was")
+                f.write_str("; make room, the store that is there is as it was")
             }
             StoreError::OtherNetwork { store, configured, differences } => {
                 write!(f, "the store holds the chain of {store}, but the configuration is for {configured}: ")?;
@@ -133,6 +137,18 @@ impl fmt::Display for StoreError {
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
             StoreError::BeingChanged => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
+            StoreError::NotEmpty(folder) => write!(
+                f,
+                "the folder {} is not empty; name one that is, or that does not exist yet",
+                folder.display()
+            ),
+            StoreError::NotTheSame { table, folder } => write!(
+                f,
+                "what was written in {} cannot be read back as it was, in the table {}; the disk or the memory of this \
+                 machine is failing, so choose another disk, and look at the system's log",
+                folder.display(),
+                table.name()
+            ),
             StoreError::Interrupted => f.write_str("interrupted"),
             StoreError::Corrupt { table, key } => {
                 let key_of_block = key.as_slice().try_into().ok().filter(|_| *table == Table::Blocks);

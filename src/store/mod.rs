@@ -6,6 +6,7 @@
 
 mod batch;
 mod blocks;
+mod copy;
 mod data_file;
 mod error;
 mod journal;
@@ -23,6 +24,7 @@ mod write_back;
 
 pub use batch::Batch;
 pub use blocks::{BlockRow, StoredBlock, block_key, block_row, stored_block, stored_header, tip};
+pub use copy::StoreCopy;
 pub use data_file::FileFault;
 pub use error::StoreError;
 pub use journal::undoes_the_same;

@@ -145,23 +145,27 @@ fn is_of_no_use(error: &StoreError) -> bool {
 
 fn room(folder: &Path) -> Result<Room, StoreError> {
     let size = |folder: &Path| open::size(folder).unwrap_or(0);
-    let needed = size(folder).saturating_sub(size(&folder.join(FOLDER))) + MARGIN;
-    let free = match open::free_bytes(folder) {
-        Ok(free) => Some(free),
-        Err(Errno::NOSYS) => None,
-        Err(error) => return Err(StoreError::Folder(folder.to_owned(), error.into())),
-    };
-    Ok(Room { needed, free })
+    Room::of(folder, size(folder).saturating_sub(size(&folder.join(FOLDER))))
 }
 
 impl Room {
-    fn is_enough(self) -> bool {
+    /// Room for a store of so many bytes in a folder.
+    pub(super) fn of(folder: &Path, bytes: u64) -> Result<Room, StoreError> {
+        let free = match open::free_bytes(folder) {
+            Ok(free) => Some(free),
+            Err(Errno::NOSYS) => None,
+            Err(error) => return Err(StoreError::Folder(folder.to_owned(), error.into())),
+        };
+        Ok(Room { needed: bytes.saturating_add(MARGIN), free })
+    }
+
+    pub(super) fn is_enough(self) -> bool {
         self.free.is_none_or(|free| free >= self.needed)
     }
 }
 
 /// Removes what is left of a store that was begun.
-fn remove(place: &Path) -> io::Result<()> {
+pub(super) fn remove(place: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
@@ -169,6 +173,6 @@ fn remove(place: &Path) -> io::Result<()> {
 }
 
 /// Makes what was renamed in a folder last.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }

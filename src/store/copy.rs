@@ -1,0 +1,249 @@
+//! A copy of a store, as it was at one commit.
+//!
+//! Rows go in in the order of their keys, each behind the one before, so that every page is filled: a copy is as small as a
+//! store can be. It grows in a folder inside the one that it is for, and is put there once it is on the disk and every row
+//! of it was compared; until then the folder holds no store. It is one file, and needs no other to be opened.
+
+use std::fs::{DirEntry, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::StoreError;
+use super::open::{self, DATA_FILE, Options, Store};
+use super::read::{Read, Snapshot};
+use super::replacement::{Room, remove, sync_folder};
+use super::tables::Table;
+
+/// The folder in which the copy grows.
+const FOLDER: &str = "unfinished";
+/// Bytes of rows between two commits. LMDB holds about as much in memory, and the system as much that is not on the disk.
+const COMMIT_BYTES: u64 = 8 << 20;
+/// Bytes of rows between two reports.
+const REPORT_BYTES: u64 = 1 << 20;
+
+/// A copy that is being made.
+pub struct StoreCopy<'a> {
+    source: &'a Snapshot<'a>,
+    copy: Store,
+    folder: &'a Path,
+}
+
+impl<'a> StoreCopy<'a> {
+    /// Begins a copy in a folder that is made if need be, and must hold nothing but what an earlier attempt has left. `size`
+    /// is what the source takes on its disk, in bytes.
+    pub fn begin(
+        source: &'a Snapshot<'a>,
+        size: u64,
+        folder: &'a Path,
+        options: Options,
+    ) -> Result<StoreCopy<'a>, StoreError> {
+        let failed = |error| StoreError::Folder(folder.to_owned(), error);
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let place = place(folder);
+        remove(&place).map_err(failed)?;
+        if holds_something(folder).map_err(failed)? {
+            return Err(StoreError::NotEmpty(folder.to_owned()));
+        }
+        let room = Room::of(folder, size)?;
+        if !room.is_enough() {
+            return Err(StoreError::NoRoom { folder: folder.to_owned(), room });
+        }
+        std::fs::create_dir(&place).map_err(failed)?;
+        let copy = Store::scratch(&place, options)?;
+        Ok(StoreCopy { source, copy, folder })
+    }
+
+    /// Copies all rows, and tells the bytes of those that are copied from time to time. What is copied is on the disk
+    /// afterwards. Gives the bytes of all rows.
+    pub fn write(&self, told: &mut dyn FnMut(u64)) -> Result<u64, StoreError> {
+        let mut batch = self.copy.begin()?;
+        let (mut uncommitted, mut count) = (0, Count::new(told));
+        for table in Table::ALL {
+            let mut rows = self.source.walk(table)?;
+            let mut row = rows.seek(&[])?;
+            while let Some((key, value)) = row {
+                batch.append_unjournaled(table, key, value)?;
+                let bytes = count.row(key, value);
+                uncommitted += bytes;
+                if uncommitted >= COMMIT_BYTES {
+                    batch.commit()?;
+                    self.sync()?;
+                    batch = self.copy.begin()?;
+                    uncommitted = 0;
+                }
+                row = rows.next()?;
+            }
+        }
+        batch.commit()?;
+        self.sync()?;
+        Ok(count.bytes)
+    }
+
+    /// Holds every row of the copy against that of the source, and tells the bytes of those that were from time to time.
+    pub fn compare(&self, told: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
+        let copy = self.copy.snapshot()?;
+        let mut count = Count::new(told);
+        for table in Table::ALL {
+            let (mut ours, mut theirs) = (self.source.walk(table)?, copy.walk(table)?);
+            let mut pair = (ours.seek(&[])?, theirs.seek(&[])?);
+            while pair.0 == pair.1
+                && let (Some((key, value)), _) = pair
+            {
+                count.row(key, value);
+                pair = (ours.next()?, theirs.next()?);
+            }
+            if pair.0 != pair.1 {
+                return Err(StoreError::NotTheSame { table, folder: self.folder.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the copy where it is to be: there is a store in the folder from now on.
+    pub fn put_in_place(self) -> Result<(), StoreError> {
+        let StoreCopy { copy, folder, .. } = self;
+        drop(copy);
+        let place = place(folder);
+        let put = || {
+            std::fs::rename(place.join(DATA_FILE), folder.join(DATA_FILE))?;
+            sync_folder(folder)?;
+            remove(&place)
+        };
+        put().map_err(|error| StoreError::Folder(folder.to_owned(), error))
+    }
+
+    /// Waits until all that is committed is on the disk.
+    fn sync(&self) -> Result<(), StoreError> {
+        let sync = || File::open(place(self.folder).join(DATA_FILE))?.sync_all();
+        sync().map_err(|error| StoreError::NotTaken { folder: self.folder.to_owned(), error })
+    }
+}
+
+fn place(folder: &Path) -> PathBuf {
+    folder.join(FOLDER)
+}
+
+/// Whether there is anything in a folder that a file system does not put there by itself.
+fn holds_something(folder: &Path) -> io::Result<bool> {
+    let is_of_ours = |entry: io::Result<DirEntry>| entry.map(|entry| entry.file_name() != "lost+found");
+    Ok(open::exists(folder) || std::fs::read_dir(folder)?.map(is_of_ours).any(|found| found.unwrap_or(true)))
+}
+
+/// Counts the bytes of rows and tells them, not too often.
+struct Count<'a> {
+    bytes: u64,
+    next: u64,
+    told: &'a mut dyn FnMut(u64),
+}
+
+impl<'a> Count<'a> {
+    fn new(told: &'a mut dyn FnMut(u64)) -> Count<'a> {
+        Count { bytes: 0, next: REPORT_BYTES, told }
+    }
+
+    /// One row more; its bytes.
+    fn row(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        let bytes = (key.len() + value.len()) as u64;
+        self.bytes += bytes;
+        if self.bytes >= self.next {
+            self.next = self.bytes + REPORT_BYTES;
+            (self.told)(self.bytes);
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{AccessMode, SCHEMA, Write, test_store};
+
+    const OPTIONS: Options = Options { map_size: 1 << 22 };
+
+    /// A store with rows in two tables, one of them long.
+    fn source() -> (Store, tempfile::TempDir) {
+        let (store, folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        for number in 0..2_000_u32 {
+            batch.put(Table::Accounts, &number.to_be_bytes(), &[number as u8; 40]).unwrap();
+        }
+        batch.put(Table::Blocks, &[7; 8], &[9; 100_000]).unwrap();
+        batch.commit().unwrap();
+        (store, folder)
+    }
+
+    fn copy(source: &Snapshot<'_>, folder: &Path) -> Result<(), StoreError> {
+        let copy = StoreCopy::begin(source, 1 << 20, folder, OPTIONS)?;
+        let mut told = Vec::new();
+        copy.write(&mut |bytes| told.push(bytes))?;
+        copy.compare(&mut |_| {})?;
+        copy.put_in_place()
+    }
+
+    #[test]
+    fn a_copy_is_a_store_with_the_rows_of_its_commit_and_none_that_came_later() {
+        let (store, _folder) = source();
+        let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
+        let mut batch = store.begin().unwrap();
+        batch.put(Table::Accounts, &[255; 4], b"later").unwrap();
+        batch.commit().unwrap();
+        copy(&snapshot, place.path()).unwrap();
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+        let (copied, _) = Store::open_existing(place.path(), AccessMode::Exclusive, OPTIONS).unwrap();
+        let copied = copied.snapshot().unwrap();
+        assert_eq!(copied.get(Table::Meta, b"schema").unwrap(), Some(SCHEMA.as_bytes()));
+        assert_eq!(copied.get(Table::Accounts, &1_999_u32.to_be_bytes()).unwrap(), Some(&[207; 40][..]));
+        assert_eq!(copied.get(Table::Blocks, &[7; 8]).unwrap(), Some(&[9; 100_000][..]));
+        assert_eq!(copied.get(Table::Accounts, &[255; 4]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_folder_that_holds_something_is_left_alone() {
+        let (store, _folder) = source();
+        let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(place.path().join("letter"), "dear").unwrap();
+        assert!(matches!(copy(&snapshot, place.path()), Err(StoreError::NotEmpty(_))));
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_interrupted_is_no_store_and_is_begun_again() {
+        let (store, _folder) = source();
+        let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
+        let begun = StoreCopy::begin(&snapshot, 1 << 20, place.path(), OPTIONS).unwrap();
+        begun.write(&mut |_| {}).unwrap();
+        drop(begun);
+        assert!(!open::exists(place.path()));
+        copy(&snapshot, place.path()).unwrap();
+        assert!(open::exists(place.path()));
+        assert!(matches!(copy(&snapshot, place.path()), Err(StoreError::NotEmpty(_))));
+    }
+
+    #[test]
+    fn a_row_that_is_missing_or_too_many_or_different_is_found() {
+        let (store, _folder) = source();
+        let changes: [fn(&mut crate::store::Batch<'_>); 3] = [
+            |batch| batch.delete_unjournaled(Table::Blocks, &[7; 8]).unwrap(),
+            |batch| batch.put_unjournaled(Table::Undo, &[1; 8], b"one").unwrap(),
+            |batch| batch.put_unjournaled(Table::Accounts, &5_u32.to_be_bytes(), &[6; 40]).unwrap(),
+        ];
+        for change in changes {
+            let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
+            let copy = StoreCopy::begin(&snapshot, 1 << 20, place.path(), OPTIONS).unwrap();
+            copy.write(&mut |_| {}).unwrap();
+            let mut batch = copy.copy.begin().unwrap();
+            change(&mut batch);
+            batch.commit().unwrap();
+            assert!(matches!(copy.compare(&mut |_| {}), Err(StoreError::NotTheSame { .. })));
+        }
+    }
+
+    #[test]
+    fn a_disk_with_too_little_room_is_found_before_anything_is_written() {
+        let (store, _folder) = source();
+        let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
+        let begun = StoreCopy::begin(&snapshot, u64::MAX / 2, place.path(), OPTIONS);
+        assert!(matches!(begun.err(), Some(StoreError::NoRoom { .. })));
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+}

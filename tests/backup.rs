@@ -1,0 +1,119 @@
+//! `nisd backup` beside nodes that take blocks in and that make them: the copy is a store as it was at one commit, and a
+//! copy that was interrupted is none.
+
+mod common;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::daemon::{Ended, Node, Process, nisd, run};
+use common::http_client::Client;
+use common::private_network::{Genesis, address, key_pair, now, private_key};
+use common::{Random, loudly, shared, tiny};
+use nisd::model::Amount;
+
+/// Copies that are killed before one is let to its end.
+const KILLED: usize = 4;
+/// The most time that one of them is given.
+const UNTIL_KILLED: Duration = Duration::from_millis(150);
+/// Within this a node makes its blocks.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path")
+}
+
+fn backup(data: &Path, copy: &Path) -> Ended {
+    run(["backup", "--data", path(data), path(copy)])
+}
+
+/// Height and digest, as a command prints them.
+fn state(told: Ended) -> (u64, String) {
+    let line = told.expect_success().text();
+    let (height, digest) = line.trim_end().split_once(' ').expect("a height and a digest");
+    (height.parse().expect("a height"), digest.to_owned())
+}
+
+fn digest(data: &Path) -> (u64, String) {
+    state(run(["digest", "--data", path(data)]))
+}
+
+#[test]
+fn a_copy_says_what_it_holds_and_stands_for_the_store_afterwards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, copy) = (folder.path().join("store"), folder.path().join("copies/first"));
+    let config = tiny("config.json");
+    let import = |data: &Path, stop_at: &str| {
+        let blocks = tiny("blocks.bin");
+        run(["import", "--config", path(&config), "--data", path(data), "--stop-at", stop_at, path(&blocks)])
+            .expect_success();
+    };
+    import(&data, "40");
+    assert_eq!(state(backup(&data, &copy)), digest(&data));
+    assert!(std::fs::metadata(copy.join("data.mdb")).expect("a file").len() > 0);
+    // It goes on like any store.
+    import(&copy, "60");
+    import(&data, "60");
+    assert_eq!(digest(&copy), digest(&data));
+
+    backup(&data, &copy).expect_failure(1, &["not empty", path(&copy)]);
+    backup(&folder.path().join("nothing"), &folder.path().join("second")).expect_failure(1, &["no chain"]);
+    backup(&data, &config).expect_failure(1, &["cannot be used", path(&config)]);
+}
+
+#[test]
+fn copies_beside_an_import_are_stores_of_one_commit_however_often_they_are_killed() {
+    let Some(chain) = shared("data/chains/all-forks") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, copy, whole) = (folder.path().join("store"), folder.path().join("copy"), folder.path().join("whole"));
+    let (config, blocks) = (chain.join("config.json"), chain.join("blocks.bin.gz"));
+    let node = Node::start(&["--config", path(&config), "--data", path(&data), "--import", path(&blocks)]);
+    let mut client = Client::connect(node.http);
+    while client.height() < 100 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut random = Random(20_261_123);
+    for killed in 0..KILLED {
+        let mut process = Process::start(nisd(["backup", "--data", path(&data), path(&copy)]));
+        std::thread::sleep(UNTIL_KILLED.mul_f64(random.below(100) as f64 / 100.0));
+        process.kill();
+        let is_complete = copy.join("data.mdb").exists();
+        loudly(&format!("copy {killed} killed at height {}, complete: {is_complete}", client.height()));
+        if is_complete {
+            digest(&copy);
+            std::fs::remove_dir_all(&copy).expect("a folder");
+        }
+    }
+    let copied = state(backup(&data, &copy));
+    loudly(&format!("copied at height {}, and the node is at {}", copied.0, client.height()));
+    assert_eq!(digest(&copy), copied);
+    assert_eq!(state(run(["check", "--no-signatures", "--data", path(&copy)])), copied);
+    let stop_at = copied.0.to_string();
+    run(["import", "--config", path(&config), "--data", path(&whole), "--stop-at", &stop_at, path(&blocks)])
+        .expect_success();
+    assert_eq!(digest(&whole), copied);
+}
+
+#[test]
+fn a_node_goes_on_from_a_copy_of_one_that_was_harvesting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let funded = [(address(&key_pair(1)), Amount::whole(8_999_999_999))];
+    let config = Genesis::new(now(), &funded).write_hasty(folder.path(), &private_key(1).printed(), &[]);
+    let (data, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let reach = |node: &Node, height: u64| {
+        let (mut client, start) = (Client::connect(node.http), Instant::now());
+        while client.height() < height {
+            assert!(start.elapsed() < PATIENCE, "no blocks are made");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let mut node = Node::start(&["--config", path(&config)]);
+    reach(&node, 3);
+    let copied = state(backup(&data, &copy));
+    assert!(copied.0 >= 3);
+    reach(&node, copied.0 + 1);
+    node.process.kill();
+    assert_eq!(state(run(["check", "--data", path(&copy)])), copied);
+    let node = Node::start(&["--config", path(&config), "--data", path(&copy)]);
+    reach(&node, copied.0 + 2);
+}
