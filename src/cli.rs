@@ -18,7 +18,8 @@ use zeroize::Zeroizing;
 pub use self::devnet::{DevnetCommand, ExportConfig, ShowDevnet};
 pub use self::peers::Peers;
 pub use self::wallet::{
-    Address, Announce, InspectKey, KeyCommand, MAX_DEADLINE_SECONDS, NewKey, Send, Sign, WalletCommand,
+    Address, Announce, ApostilleCommand, CreateApostille, Delivery, InspectKey, KeyCommand, NewKey, Send, Sign,
+    VerifyApostille, WalletCommand,
 };
 use crate::config::Override;
 use crate::model::{Checkpoint, Height};

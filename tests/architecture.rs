@@ -26,7 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // It gives some settings the types of the rooms that they are for.
     ("config", &["crypto", "model", "clock", "codec", "peer", "api", "push"]),
     ("cli", &["model", "config"]),
-    ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli"]),
+    ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli", "logging"]),
     ("devnet", &["crypto", "model", "clock", "codec", "store", "config", "cli", "wallet"]),
     (
         "commands",

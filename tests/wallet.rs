@@ -555,6 +555,93 @@ fn waiting_ends_when_the_transaction_is_confirmed() {
     ended.expect_failure(1, &["does not support transaction lookup"]);
 }
 
+/// The SHA-256 of the file that is notarised, which holds "abc".
+const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+#[test]
+fn a_file_is_notarised_by_a_message_to_the_account_itself() {
+    let (place, node) = (Place::new(), PlayedNode::usual());
+    fs::write(place.path("contract"), "abc").expect("a file");
+    let (file, key) = (place.path("contract"), place.key(ALICE));
+    let ended = run(["apostille", "create", &file, "--from-key-file", &key, "--node", &node.url]).expect_success();
+    assert!(ended.stderr.contains(ABC) && ended.text().contains("SUCCESS"), "{} {}", ended.stderr, ended.text());
+    let announced = node.announced();
+    let data = text(&announced["data"]);
+    assert!(data.contains(&format!("fe4e545903{ABC}")), "{data}");
+    let own = hex::encode("TAYFAPMLF6JX6BDB7NWG4OS7SYBRDP45JFLWILDU");
+    assert!(run(["address", &key, "--network", "testnet"]).text().contains("TAYFAPMLF6JX6BDB7NWG4OS7SYBRDP45JFLWILDU"));
+    assert!(data.contains(&own), "{data}");
+
+    let missing = place.path("missing");
+    run(["apostille", "create", &missing, "--from-key-file", &key, "--node", &node.url])
+        .expect_failure(1, &[&missing, "No such file"]);
+}
+
+/// A transfer of alice with a message.
+fn transfer_with(payload: &str) -> Value {
+    json!({
+        "type": 257, "version": -1_744_830_463, "timeStamp": 300_000_050, "deadline": 300_003_650, "fee": 100_000,
+        "signer": ALICE_PUBLIC, "amount": 0, "recipient": BOB, "message": {"type": 1, "payload": payload},
+    })
+}
+
+/// The hash of a transaction, and a node that says that it is in a block.
+fn notary(mut transaction: Value) -> (String, PlayedNode) {
+    let hash = wallet::read_transaction(transaction.to_string().as_bytes()).expect("a transaction").hash().to_string();
+    transaction["signature"] = json!("00".repeat(64));
+    let node = PlayedNode::start(move |request| match request.line.as_str() {
+        line if line.starts_with("GET /transaction/get?hash=") => {
+            Some(Reply::Json(200, json!({"meta": {"height": 48, "id": 18}, "transaction": transaction})))
+        }
+        "POST /block/at/public" => Some(Reply::Json(200, json!({"height": 48, "timeStamp": 300_000_100}))),
+        _ => None,
+    });
+    (hash, node)
+}
+
+#[test]
+fn a_file_is_verified_against_what_was_notarised() {
+    let place = Place::new();
+    fs::write(place.path("contract"), "abc").expect("a file");
+    fs::write(place.path("forged"), "abd").expect("a file");
+    let (contract, forged) = (place.path("contract"), place.path("forged"));
+    let verify = |file: &str, hash: &str, node: &PlayedNode| {
+        run(["apostille", "verify", file, "--transaction", hash, "--node", &node.url])
+    };
+    let (hash, node) = notary(transfer_with(&format!("FE4E545903{ABC}")));
+    let told = verify(&contract, &hash, &node).expect_success().text();
+    for words in ["verified", ABC, &hash, ALICE_PUBLIC, "TAYFAP-MLF6JX", "48", "2024-09-29 05:28:05.000 UTC"] {
+        assert!(told.contains(words), "{words} is missing in\n{told}");
+    }
+    verify(&forged, &hash, &node).expect_failure(1, &["not verified", &forged, ABC]);
+    verify(&contract, "12", &node).expect_failure(2, &["64 hex digits"]);
+    // A node that gives another transaction than the one that was asked for.
+    verify(&contract, &"ab".repeat(32), &node).expect_failure(1, &["another hash"]);
+
+    let (hash, node) = notary(transfer_with("68656c6c6f"));
+    verify(&contract, &hash, &node).expect_failure(1, &["not verified", "FE4E545903"]);
+    verify(&contract, &hash, &PlayedNode::start(|_| failure(400, "Hash was not found in cache")))
+        .expect_failure(1, &["not verified", "TRANSACTION_HASH_LOOKUP"]);
+}
+
+#[test]
+fn what_a_multisig_account_notarised_is_found_by_either_hash() {
+    let place = Place::new();
+    fs::write(place.path("contract"), "abc").expect("a file");
+    let inner = transfer_with(&format!("fe4e545903{ABC}"));
+    let inner_hash = wallet::read_transaction(inner.to_string().as_bytes()).expect("a transaction").hash().to_string();
+    let outer = json!({
+        "type": 4100, "version": -1_744_830_463, "timeStamp": 300_000_050, "deadline": 300_003_650, "fee": 150_000,
+        "signer": "8d02445a1d997a86a19bbce8ce8a080fd72de84d464937938c8c2c5e363f1f4c", "otherTrans": inner, "signatures": [],
+    });
+    let (outer_hash, node) = notary(outer);
+    for hash in [outer_hash, inner_hash] {
+        let contract = place.path("contract");
+        let told = run(["apostille", "verify", &contract, "--transaction", &hash, "--node", &node.url]);
+        assert!(told.expect_success().text().contains(ALICE_PUBLIC), "who signed is the multisig account");
+    }
+}
+
 /// A world in which time passes only by waiting, and that has no randomness.
 mod still_world {
     use std::io;

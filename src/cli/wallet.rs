@@ -36,6 +36,15 @@ Examples:
 
 What is about to be done is said on standard error, what the node answered on standard output.";
 
+const APOSTILLE_EXAMPLES: &str = "\
+Examples:
+  nisd apostille create contract.pdf --from-key-file alice.key --wait
+      Announces a transfer whose message is FE4E545903 and the SHA-256 of the file.
+  nisd apostille verify contract.pdf --transaction 513f6d57c377204556ca71f7e29f869f273d7f0aa4229253e424b8c5d1257e12
+      Tells who notarised it, at which height and when. The exit code is 0 if the file is what was notarised.
+
+The node that is asked is believed about the height; that the transaction is the one with this hash is checked here.";
+
 const SIGN_EXAMPLES: &str = "\
 Examples:
   nisd sign --key-file alice.key namespace.json > signed.json
@@ -50,6 +59,8 @@ Examples:
       Signs the transaction first.";
 
 const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
+/// Seconds until the deadline unless told otherwise.
+const USUAL_DEADLINE_SECONDS: i32 = 3600;
 /// Longest time between a transaction's time stamp and its deadline that nodes allow.
 pub const MAX_DEADLINE_SECONDS: i32 = 86_400;
 
@@ -65,6 +76,9 @@ pub enum WalletCommand {
     /// Send XEM, mosaics and a message
     #[command(after_help = SEND_EXAMPLES)]
     Send(Send),
+    /// Notarise files, and verify that they are what was notarised
+    #[command(subcommand, after_help = APOSTILLE_EXAMPLES)]
+    Apostille(ApostilleCommand),
     /// Sign a transaction of any kind
     #[command(after_help = SIGN_EXAMPLES)]
     Sign(Sign),
@@ -144,6 +158,13 @@ pub struct Send {
     /// Mosaic to send, in smallest units; may be given several times
     #[arg(long, value_name = "NAMESPACE:NAME=QUANTITY", value_parser = values::mosaic)]
     pub mosaic: Vec<Mosaic>,
+    #[command(flatten)]
+    pub how: Delivery,
+}
+
+/// How a transfer is made and handed to a node.
+#[derive(Args, Debug)]
+pub struct Delivery {
     /// Fee of the transfer [default: the least that is allowed]
     #[arg(long, value_name = "XEM", value_parser = values::amount, allow_negative_numbers = true)]
     pub fee: Option<Amount>,
@@ -163,6 +184,55 @@ pub struct Send {
     /// Wait until it is confirmed or its deadline has passed
     #[arg(long, conflicts_with = "dry_run")]
     pub wait: bool,
+}
+
+impl Delivery {
+    /// Seconds until it must be in the chain. Cosignatories take their time.
+    pub fn seconds(&self) -> i32 {
+        let usual = if self.multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { USUAL_DEADLINE_SECONDS };
+        self.deadline.unwrap_or(usual)
+    }
+}
+
+/// `nisd apostille`.
+#[derive(Subcommand, Debug)]
+pub enum ApostilleCommand {
+    /// Announce the SHA-256 of a file
+    #[command(after_help = APOSTILLE_EXAMPLES)]
+    Create(CreateApostille),
+    /// Compare a file with what a confirmed transaction says of it
+    #[command(after_help = APOSTILLE_EXAMPLES)]
+    Verify(VerifyApostille),
+}
+
+/// `nisd apostille create`.
+#[derive(Args, Debug)]
+pub struct CreateApostille {
+    /// File to notarise; it stays where it is, only its hash is announced
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Key file of the account that signs
+    #[arg(long, value_name = "KEYFILE")]
+    pub from_key_file: PathBuf,
+    /// Address that the transfer of 0 XEM goes to [default: the account itself]
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: Option<String>,
+    #[command(flatten)]
+    pub how: Delivery,
+}
+
+/// `nisd apostille verify`.
+#[derive(Args, Debug)]
+pub struct VerifyApostille {
+    /// File to verify
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Hash of the transaction, or of the one inside if a multisig account notarised the file
+    #[arg(long, value_name = "HASH")]
+    pub transaction: String,
+    /// The node to ask
+    #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
+    pub node: String,
 }
 
 /// `nisd sign`.

@@ -77,6 +77,11 @@ impl Timestamp {
         let seconds = (millis - EPOCH_UNIX_MILLIS + 500).div_euclid(1000);
         Timestamp(seconds.clamp(0, i64::from(i32::MAX)) as i32)
     }
+
+    /// The moment of Unix time at which this second begins.
+    pub fn to_unix_millis(self) -> i64 {
+        EPOCH_UNIX_MILLIS + 1000 * i64::from(self.0)
+    }
 }
 
 impl fmt::Display for Timestamp {
@@ -95,5 +100,6 @@ mod tests {
         assert_eq!(Timestamp::from_unix_millis(EPOCH_UNIX_MILLIS + 499), Timestamp(0));
         assert_eq!(Timestamp::from_unix_millis(EPOCH_UNIX_MILLIS + 500), Timestamp(1));
         assert_eq!(Timestamp::from_unix_millis(0), Timestamp(0));
+        assert_eq!(Timestamp::from_unix_millis(Timestamp(300_000_050).to_unix_millis()), Timestamp(300_000_050));
     }
 }

@@ -1,4 +1,4 @@
-//! The commands: `nisd key`, `address`, `sign`, `announce`, and `send`, which has a file of its own.
+//! The commands: `nisd key`, `address`, `sign`, `announce`, and `send` and `apostille`, which have files of their own.
 //!
 //! Results go to standard output; what is about to be done, and warnings, to standard error.
 
@@ -14,7 +14,7 @@ use super::describe::describe;
 use super::error::WalletError;
 use super::node::Node;
 use super::packet::{Packet, is_packet, read_transaction};
-use super::{key_file, send};
+use super::{apostille, key_file, send};
 use crate::cli::values::network_name;
 use crate::cli::{self, KeyCommand, WalletCommand};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
@@ -57,6 +57,7 @@ pub fn execute(command: &WalletCommand, outside: Outside) -> Result<(), WalletEr
         WalletCommand::Key(KeyCommand::Inspect(command)) => inspect_key(command),
         WalletCommand::Address(command) => show_address(command),
         WalletCommand::Send(command) => send::send(command, outside),
+        WalletCommand::Apostille(command) => apostille::execute(command, outside),
         WalletCommand::Sign(command) => sign(command),
         WalletCommand::Announce(command) => announce(command),
     }

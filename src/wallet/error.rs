@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::address::AddressError;
 use super::announced::{Announced, plain_words};
+use super::apostille::ApostilleError;
 use super::key_file::KeyFileError;
 use super::node::NodeError;
 use super::packet::PacketError;
@@ -35,6 +36,8 @@ pub enum WalletError {
     Encryption(&'static str),
     /// The node did not give what it was asked for.
     Node(NodeError),
+    /// A file is not what a transaction notarises.
+    Apostille(ApostilleError),
     /// The node did not take the transaction.
     Rejected(Announced),
     /// The transaction was not in the chain when its deadline had passed.
@@ -66,6 +69,7 @@ impl fmt::Display for WalletError {
                 write!(f, "the message cannot be encrypted: {reason}; leave it away, or send it with --message")
             }
             WalletError::Node(error) => error.fmt(f),
+            WalletError::Apostille(error) => error.fmt(f),
             WalletError::Rejected(answer) => {
                 write!(f, "the node did not take it ({}): {}", answer.name, plain_words(answer.code))
             }
@@ -89,4 +93,10 @@ macro_rules! from_error {
     };
 }
 
-from_error!(AddressError => Address, TransferError => Transfer, PacketError => Packet, NodeError => Node);
+from_error!(
+    AddressError => Address,
+    TransferError => Transfer,
+    PacketError => Packet,
+    NodeError => Node,
+    ApostilleError => Apostille
+);

@@ -8,6 +8,7 @@
 //! | [`Packet`] | a signed transaction: what is announced |
 //! | [`describe`] | transactions for people |
 //! | [`Node`] | what is asked of a node |
+//! | `apostille` | files that are notarised |
 //! | [`execute`] | the commands |
 //!
 //! Clocks, randomness and waiting come from outside, as [`Outside`].
@@ -19,6 +20,7 @@ pub mod key_file;
 pub mod transfer;
 
 mod announced;
+mod apostille;
 mod commands;
 mod error;
 mod node;
@@ -26,6 +28,7 @@ mod packet;
 mod send;
 
 pub use announced::{Announced, plain_words};
+pub use apostille::ApostilleError;
 pub use commands::{Outside, execute};
 pub use error::WalletError;
 pub use node::{Node, NodeError};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::announced::Announced;
-use super::packet::{Packet, context};
+use super::packet::{Packet, context, transaction_of};
 use crate::codec::json::JsonSource;
 use crate::codec::{lax_json, mosaic::read_definition};
 use crate::crypto::PublicKey;
@@ -152,6 +152,20 @@ struct TransactionMeta {
     height: u64,
 }
 
+#[derive(Deserialize)]
+struct BlockHead {
+    #[serde(rename = "timeStamp")]
+    timestamp: i32,
+}
+
+/// A transaction, and the height of the block that it is in.
+pub struct Confirmed {
+    /// The transaction, without its signature.
+    pub transaction: Transaction,
+    /// The height.
+    pub height: Height,
+}
+
 /// The object that says why a request failed.
 #[derive(Deserialize)]
 struct Failure {
@@ -238,6 +252,33 @@ impl Node {
             Ok(Response { status: 400 | 404, .. }) => Ok(None),
             answer => self.read(ROUTE, answer).map(|pair: TransactionPair| Some(Height(pair.meta.height))),
         }
+    }
+
+    /// A transaction that is in a block, by its hash or that of the transaction inside. That it has this hash is checked,
+    /// and the height believed.
+    pub fn confirmed(&self, hash: &Hash256) -> Result<Option<Confirmed>, NodeError> {
+        const ROUTE: &str = "/transaction/get";
+        let answer = match self.client.get(&format!("{ROUTE}?hash={hash}")) {
+            Ok(Response { status: 400 | 404, .. }) => return Ok(None),
+            answer => self.successful(ROUTE, answer)?,
+        };
+        let pair: TransactionPair = serde_json::from_slice(&answer).map_err(|error| self.nonsense(ROUTE, error))?;
+        let value = lax_json::parse(&answer).map_err(|error| self.nonsense(ROUTE, error))?;
+        let transaction = value.get("transaction").ok_or_else(|| self.nonsense(ROUTE, "no transaction"))?;
+        let transaction = transaction_of(transaction).map_err(|error| self.nonsense(ROUTE, error))?;
+        let hashes = [Some(transaction.hash()), transaction.inner().map(Transaction::hash)];
+        match hashes.contains(&Some(*hash)) {
+            true => Ok(Some(Confirmed { transaction, height: Height(pair.meta.height) })),
+            false => Err(self.nonsense(ROUTE, format!("a transaction with another hash than {hash}"))),
+        }
+    }
+
+    /// The time of the block at a height.
+    pub fn time_of(&self, height: Height) -> Result<Timestamp, NodeError> {
+        const ROUTE: &str = "/block/at/public";
+        let block: BlockHead =
+            self.read(ROUTE, self.client.post_json(ROUTE, format!("{{\"height\":{height}}}").as_bytes()))?;
+        Ok(Timestamp(block.timestamp))
     }
 
     fn get<T: DeserializeOwned>(&self, route: &'static str, query: &str) -> Result<T, NodeError> {

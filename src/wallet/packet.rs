@@ -78,7 +78,8 @@ pub fn read_transaction(text: &[u8]) -> Result<Transaction, PacketError> {
     transaction_of(&lax_json::parse(text).map_err(PacketError::NotJson)?)
 }
 
-fn transaction_of(value: &Value) -> Result<Transaction, PacketError> {
+/// The transaction that a JSON value holds, without its signature. Its own version says for which network.
+pub(super) fn transaction_of(value: &Value) -> Result<Transaction, PacketError> {
     let Some(Value::Integer(version)) = value.get("version") else { return Err(PacketError::NoVersion) };
     let mut source = JsonSource::new(value, context(wire_network(*version as i32)))?;
     Ok(transaction::read(&mut source, Form::NonVerifiable)?)

@@ -17,8 +17,6 @@ use crate::model::transaction::{Message, MessageKind};
 use crate::model::{Address, Amount, NetworkByte, Timestamp, Transaction};
 use crate::state::MosaicEntry;
 
-/// Seconds until the deadline unless told otherwise.
-const USUAL_DEADLINE: i32 = 3600;
 /// How often a node is asked whether a transaction is confirmed.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// How long after the deadline a block that was made before it may still arrive.
@@ -26,42 +24,54 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// `nisd send`.
 pub fn send(command: &cli::Send, outside: Outside) -> Result<(), WalletError> {
-    let node = node(&command.node)?;
-    let multisig_account = command.multisig_account.as_deref().map(public_key).transpose()?;
+    let how = &command.how;
+    let node = node(&how.node)?;
+    let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
     address::parse(&command.to)?;
     let key = KeyPair::new(&load_key(&command.from_key_file)?);
 
     let network = node.network()?;
     let recipient = address::parse_on(&command.to, network)?;
     let known = known_mosaics(command, &node, network)?;
-    let usual = if multisig_account.is_some() { cli::MAX_DEADLINE_SECONDS } else { USUAL_DEADLINE };
     let intent = Intent {
         network,
         now: network_time(&node, outside),
-        deadline: command.deadline.unwrap_or(usual),
+        deadline: how.seconds(),
         signer: key.public(),
         multisig_account,
         recipient,
         amount: command.amount.unwrap_or(Amount::ZERO),
         message: message(command, &key, &recipient, &node, outside)?,
         mosaics: command.mosaic.clone(),
-        fee: command.fee,
+        fee: how.fee,
     };
-    let transaction = build(intent, &known)?;
-    warn_of_low_fee(&transaction, &known);
-    let packet = Packet::sign(&transaction, &key)?;
+    deliver(&node, &key, intent, &known, how, outside)
+}
 
-    let what = if command.dry_run { "would announce" } else { "announcing" };
+/// Makes a transfer, says what it does, and hands it to a node, unless it is only to be shown. `known` are the mosaics in
+/// it.
+pub(super) fn deliver(
+    node: &Node,
+    key: &KeyPair,
+    intent: Intent,
+    known: &[MosaicEntry],
+    how: &cli::Delivery,
+    outside: Outside,
+) -> Result<(), WalletError> {
+    let transaction = build(intent, known)?;
+    warn_of_low_fee(&transaction, known);
+    let packet = Packet::sign(&transaction, key)?;
+    let what = if how.dry_run { "would announce" } else { "announcing" };
     say(&format!("{what} to {}:\n{}", node.url(), describe(packet.transaction())));
-    if command.dry_run {
+    if how.dry_run {
         return print(&format!("{}\n", packet.to_json()));
     }
-    hand_over(&node, &packet)?;
-    if command.wait { wait(&node, &packet, outside) } else { Ok(()) }
+    hand_over(node, &packet)?;
+    if how.wait { wait(node, &packet, outside) } else { Ok(()) }
 }
 
 /// The node's time, which is what it measures transactions by; the system's if it does not tell.
-fn network_time(node: &Node, outside: Outside) -> Timestamp {
+pub(super) fn network_time(node: &Node, outside: Outside) -> Timestamp {
     node.time().unwrap_or_else(|error| {
         notice(&format!("{error}; the clock of this machine is used instead"));
         Timestamp::from_unix_millis((outside.unix_millis)())

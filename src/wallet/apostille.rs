@@ -1,0 +1,198 @@
+//! Notarised files: `nisd apostille`. A transfer whose message is a mark and the SHA-256 of a file says that its signer knew
+//! the file when the block was made that holds it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::address::{self, dashed};
+use super::commands::{Outside, load_key, node, notice, print, public_key};
+use super::error::WalletError;
+use super::send::{deliver, network_time};
+use super::transfer::Intent;
+use crate::cli::{self, ApostilleCommand};
+use crate::crypto::KeyPair;
+use crate::logging;
+use crate::model::transaction::{Message, MessageKind, wire_network};
+use crate::model::{Address, Amount, Body, Hash256, Transaction};
+
+/// What the message begins with: the mark of the convention, and the number of SHA-256 without a signature.
+const MARK: [u8; 5] = [0xfe, 0x4e, 0x54, 0x59, 0x03];
+/// Bytes of a file that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Why a file is not what a transaction notarises. The exit code is that of a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApostilleError {
+    /// The node knows no confirmed transaction with the hash.
+    NoTransaction(Hash256),
+    /// The transaction notarises nothing that is known here.
+    NoHash(&'static str),
+    /// The transaction notarises another file.
+    OtherFile { path: PathBuf, found: String, notarised: String },
+}
+
+impl fmt::Display for ApostilleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ApostilleError::NoTransaction(hash) => write!(
+                f,
+                "not verified: the node knows no confirmed transaction {hash}; it may wait for its block still, or the node \
+                 does not keep the hashes of old transactions (TRANSACTION_HASH_LOOKUP), so ask one that does with --node"
+            ),
+            ApostilleError::NoHash(why) => write!(f, "not verified: {why}"),
+            ApostilleError::OtherFile { path, found, notarised } => write!(
+                f,
+                "not verified: {} has the SHA-256 {found}, and the transaction notarises a file with {notarised}",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ApostilleError {}
+
+/// `nisd apostille`.
+pub fn execute(command: &ApostilleCommand, outside: Outside) -> Result<(), WalletError> {
+    match command {
+        ApostilleCommand::Create(command) => create(command, outside),
+        ApostilleCommand::Verify(command) => verify(command),
+    }
+}
+
+/// Announces the hash of a file, to the account itself unless another recipient is named.
+fn create(command: &cli::CreateApostille, outside: Outside) -> Result<(), WalletError> {
+    let how = &command.how;
+    let node = node(&how.node)?;
+    let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
+    command.to.as_deref().map(address::parse).transpose()?;
+    let hash = hash_of(&command.file)?;
+    let key = KeyPair::new(&load_key(&command.from_key_file)?);
+    let network = node.network()?;
+    let recipient = match &command.to {
+        Some(to) => address::parse_on(to, network)?,
+        None => Address::from_public_key(&multisig_account.unwrap_or(key.public()), network),
+    };
+    notice(&format!("the SHA-256 of {} is {}", command.file.display(), hex::encode(hash)));
+    let payload = [MARK.as_slice(), &hash].concat();
+    let intent = Intent {
+        network,
+        now: network_time(&node, outside),
+        deadline: how.seconds(),
+        signer: key.public(),
+        multisig_account,
+        recipient,
+        amount: Amount::ZERO,
+        message: Some(Message { kind: MessageKind::Plain, payload }),
+        mosaics: Vec::new(),
+        fee: how.fee,
+    };
+    deliver(&node, &key, intent, &[], how, outside)
+}
+
+/// Compares a file with what a confirmed transaction notarises, and tells who did so and when.
+fn verify(command: &cli::VerifyApostille) -> Result<(), WalletError> {
+    let node = node(&command.node)?;
+    let hash = Hash256::from_hex(&command.transaction);
+    let hash = hash.ok_or_else(|| WalletError::Usage("--transaction: a hash has 64 hex digits".to_owned()))?;
+    let found = hash_of(&command.file)?;
+    let confirmed = node.confirmed(&hash)?.ok_or(ApostilleError::NoTransaction(hash))?;
+    // What a multisig account does is said inside.
+    let signed = confirmed.transaction.inner().unwrap_or(&confirmed.transaction);
+    let notarised = notarised_hash(signed)?;
+    if notarised != found {
+        let (found, notarised) = (hex::encode(found), hex::encode(notarised));
+        return Err(ApostilleError::OtherFile { path: command.file.clone(), found, notarised }.into());
+    }
+    let time = node.time_of(confirmed.height)?;
+    let signer = Address::from_public_key(&signed.signer, wire_network(signed.version));
+    print(&format!(
+        "verified     {}\nsha-256      {}\ntransaction  {hash}\nsigner       {}\naddress      {}\nheight       {}\n\
+         time         {} UTC\n",
+        command.file.display(),
+        hex::encode(found),
+        signed.signer,
+        dashed(&signer),
+        confirmed.height,
+        logging::utc(time.to_unix_millis()),
+    ))
+}
+
+/// The hash that a transaction notarises.
+fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], ApostilleError> {
+    let message = match &transaction.body {
+        Body::Transfer(transfer) => transfer.message.as_ref(),
+        _ => return Err(ApostilleError::NoHash("the transaction is no transfer, and only those have messages")),
+    };
+    let message = message.ok_or(ApostilleError::NoHash("the transaction has no message"))?;
+    if message.kind == MessageKind::Secure {
+        return Err(ApostilleError::NoHash("the message of the transaction is encrypted"));
+    }
+    match message.payload.strip_prefix(&MARK).map(<[u8; 32]>::try_from) {
+        Some(Ok(hash)) => Ok(hash),
+        Some(Err(_)) => Err(ApostilleError::NoHash("behind the mark FE4E545903 there is no hash of 32 bytes")),
+        None => Err(ApostilleError::NoHash(
+            "the message of the transaction does not begin with FE4E545903, the mark of a SHA-256 without a signature",
+        )),
+    }
+}
+
+/// The SHA-256 of a file.
+fn hash_of(path: &Path) -> Result<[u8; 32], WalletError> {
+    let read = || -> io::Result<[u8; 32]> {
+        let (mut file, mut hasher, mut buffer) = (File::open(path)?, Sha256::new(), vec![0; READ_BYTES]);
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(hasher.finalize().into()),
+                count => hasher.update(&buffer[..count]),
+            }
+        }
+    };
+    read().map_err(|error| WalletError::File(path.to_owned(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::transaction::{Transfer, wire_version};
+    use crate::model::{NetworkByte, Timestamp};
+
+    fn transfer(kind: MessageKind, payload: Option<&str>) -> Transaction {
+        let payload = payload.map(|hex| hex::decode(hex).unwrap());
+        let message = payload.map(|payload| Message { kind, payload });
+        let recipient = Address::from_public_key(&PublicKey([0; 32]), NetworkByte::TESTNET);
+        Transaction {
+            version: wire_version(NetworkByte::TESTNET, 1),
+            timestamp: Timestamp(1),
+            signer: PublicKey([0; 32]),
+            signature: None,
+            fee: Amount::ZERO,
+            deadline: Timestamp(2),
+            body: Body::Transfer(Transfer { recipient, amount: Amount::ZERO, message, mosaics: Vec::new() }),
+        }
+    }
+
+    #[test]
+    fn only_a_plain_message_of_the_mark_and_a_whole_hash_notarises() {
+        let hash = "ab".repeat(32);
+        let read = |kind, payload: Option<&str>| notarised_hash(&transfer(kind, payload));
+        assert_eq!(read(MessageKind::Plain, Some(&format!("FE4E545903{hash}"))), Ok([0xab; 32]));
+        assert_eq!(read(MessageKind::Plain, Some(&format!("fe4e545903{hash}"))), Ok([0xab; 32]));
+        let refused = [
+            (MessageKind::Secure, Some(format!("fe4e545903{hash}")), "encrypted"),
+            (MessageKind::Plain, None, "no message"),
+            (MessageKind::Plain, Some("fe4e545903".to_owned()), "no hash of 32 bytes"),
+            (MessageKind::Plain, Some(format!("fe4e545903{hash}00")), "no hash of 32 bytes"),
+            (MessageKind::Plain, Some(format!("fe4e545983{hash}")), "does not begin"),
+            (MessageKind::Plain, Some("fe4e".to_owned()), "does not begin"),
+        ];
+        for (kind, payload, words) in refused {
+            let said = read(kind, payload.as_deref()).unwrap_err().to_string();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}
