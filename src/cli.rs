@@ -3,7 +3,9 @@
 //! Flags that change a setting are turned into [`Override`]s, so that they are checked like values of the file.
 
 mod devnet;
+pub mod help;
 mod peers;
+mod status;
 pub mod values;
 mod wallet;
 
@@ -16,7 +18,9 @@ use clap::{Args, Parser, Subcommand};
 use zeroize::Zeroizing;
 
 pub use self::devnet::{DevnetCommand, ExportConfig, ShowDevnet};
+pub use self::help::Help;
 pub use self::peers::Peers;
+pub use self::status::Status;
 pub use self::wallet::{
     Address, Announce, ApostilleCommand, CreateApostille, Delivery, InspectKey, KeyCommand, NewKey, Send, Sign,
     VerifyApostille, WalletCommand,
@@ -39,7 +43,8 @@ Examples:
   nisd run --config tiny/config.json --import tiny/blocks.bin --clock 3240 --data store
   nisd import --config tiny/config.json --data store tiny/blocks.bin
   nisd backup --data store copy                  copy the store of a running node
-  nisd peers                                     what the running node knows of other nodes
+  nisd status                                    how the running node is
+  nisd peers                                     what it knows of other nodes
   nisd settings                                  every setting, what is allowed, and its default
   nisd key new --output alice.key                make a key pair for an account
   nisd send --from-key-file alice.key --to TDHLS7… --amount 12.5
@@ -103,6 +108,23 @@ Examples:
   nisd check --data /mnt/backup/nisd --no-signatures
       Verifies what is known of every block, and the state, as it follows from the blocks.";
 
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  nisd config check config-user.properties peers-config_mainnet.json
+  nisd config check nis/*.properties nis/*.json
+      What a file is tells its content. Several files of settings are laid over each other, as NIS1 does it.
+
+Private keys are never shown. The exit code is 2 if the node would not start with these files.";
+
+const SERVICE_NOTE: &str = "\
+The unit starts what `nisd run` would start with the same flags, by this program where it is now,
+with no more rights than a node needs. The user must be able to read the settings, and to write the
+folder of the store; below /var/lib systemd makes it.
+
+Examples:
+  nisd service --config /etc/nisd/config-user.properties --data /var/lib/nisd
+  nisd service --network mainnet --data /var/lib/nisd | sudo tee /etc/systemd/system/nisd.service";
+
 const REINDEX_NOTE: &str = "\
 Needs no network and checks no signatures: the blocks are those of the store. The new store grows
 beside the old one, in the folder reindex, and takes its place once it is complete; until then the
@@ -113,7 +135,7 @@ same by itself where the store was written by an older version.";
 
 /// A NEM (NIS1) node in one thread.
 #[derive(Parser, Debug)]
-#[command(name = "nisd", version, after_help = EXAMPLES, disable_help_subcommand = false)]
+#[command(name = "nisd", version, after_help = help::with_topics(EXAMPLES), disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -147,16 +169,27 @@ pub enum Command {
     /// Write blocks in the recorded format
     Export(Export),
     /// Print every setting, what is allowed, and its default
-    Settings,
+    Settings(Settings),
+    /// Look at the files of a node's settings, also of NIS1's
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a unit of systemd that runs the node
+    #[command(after_help = SERVICE_NOTE)]
+    Service(Service),
     /// Show what a running node knows of other nodes
     #[command(after_help = peers::NOTE)]
     Peers(Peers),
+    /// Show how a node is, or its store while none runs
+    #[command(after_help = status::NOTE)]
+    Status(Status),
     /// Look at a private network, or let other nodes join it
     #[command(subcommand, after_help = devnet::EXAMPLES)]
     Devnet(DevnetCommand),
     /// Work with keys, addresses and transactions
     #[command(flatten)]
     Wallet(WalletCommand),
+    /// Print this list, the help of a command, or what there is to say on a topic
+    Help(Help),
 }
 
 /// `nisd run`.
@@ -265,6 +298,56 @@ pub struct Backup {
     pub folder: PathBuf,
 }
 
+/// `nisd config`.
+#[derive(Subcommand, Debug)]
+pub enum ConfigCommand {
+    /// Say line by line what is taken, what has no effect here, and what to do instead
+    #[command(after_help = CONFIG_EXAMPLES)]
+    Check(CheckConfig),
+}
+
+/// `nisd config check`.
+#[derive(Args, Debug)]
+pub struct CheckConfig {
+    /// config-user.properties, peers-config_NETWORK.json, db.properties or logalpha.properties, as NIS1 has them
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// `nisd settings`.
+#[derive(Args, Debug)]
+pub struct Settings {
+    /// Print a configuration file to begin with, in which every setting is commented out
+    #[arg(long)]
+    pub file: bool,
+}
+
+/// `nisd service`.
+#[derive(Args, Debug)]
+pub struct Service {
+    /// Settings of the node, as for `nisd run`
+    #[arg(long, value_name = "FILE", required_unless_present = "network")]
+    pub config: Option<PathBuf>,
+    /// Network to join, as for `nisd run`
+    #[arg(long, value_name = "NAME")]
+    pub network: Option<String>,
+    /// Folder of the chain store [default: that of the settings]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Who runs it; `useradd --system nisd` makes such a user
+    #[arg(long, value_name = "USER", default_value = "nisd", value_parser = user)]
+    pub user: String,
+}
+
+/// A name that systemd takes for one of a user.
+fn user(text: &str) -> Result<String, String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    match !text.is_empty() && text.len() <= 31 && text.bytes().all(is_name) && !text.starts_with('-') {
+        true => Ok(text.to_owned()),
+        false => Err("a name of a user is 1 to 31 letters, digits, _ and -".to_owned()),
+    }
+}
+
 /// `nisd rollback`.
 #[derive(Args, Debug)]
 pub struct Rollback {
@@ -301,6 +384,9 @@ struct Common {
     /// What is logged: off, error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
+    /// How it is logged: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
 }
 
 /// The text behind `--set`. It may hold a private key, so that nothing shows it, and it is wiped when dropped.
@@ -349,7 +435,11 @@ impl Command {
             Command::Backup(backup) => backup.store.config.as_deref(),
             Command::Export(export) => export.store.config.as_deref(),
             Command::Peers(peers) => peers.config.as_deref(),
-            Command::Settings | Command::Devnet(_) | Command::Wallet(_) => None,
+            Command::Service(service) => service.config.as_deref(),
+            Command::Status(status) => status.config.as_deref(),
+            Command::Settings(_) | Command::Config(_) | Command::Devnet(_) | Command::Wallet(_) | Command::Help(_) => {
+                None
+            }
         }
     }
 
@@ -365,8 +455,10 @@ impl Command {
             Command::Rollback(rollback) => rollback.store.take_overrides(),
             Command::Export(export) => export.take_overrides(),
             Command::Peers(peers) => peers.common.take_overrides(),
+            Command::Status(status) => status.take_overrides(),
             Command::Devnet(command) => Ok(command.overrides()),
-            Command::Settings | Command::Wallet(_) => Ok(Vec::new()),
+            Command::Service(service) => Ok(service.overrides()),
+            Command::Settings(_) | Command::Config(_) | Command::Wallet(_) | Command::Help(_) => Ok(Vec::new()),
         }
     }
 }
@@ -426,6 +518,26 @@ impl Export {
     }
 }
 
+impl Service {
+    fn overrides(&self) -> Vec<Override> {
+        let data = self.data.as_ref().map(|data| data.to_string_lossy().into_owned());
+        let network = self.network.iter().map(|name| flag_override("--network", "nem.network", name));
+        network.chain(data.iter().map(|data| flag_override("--data", "nisd.data", data))).collect()
+    }
+
+    /// The flags that `nisd run` is to be given. Paths begin at the root.
+    pub fn arguments(&self) -> Vec<String> {
+        let text =
+            |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone()).to_string_lossy().into_owned();
+        let flags = [
+            ("--config", self.config.as_ref().map(text)),
+            ("--network", self.network.clone()),
+            ("--data", self.data.as_ref().map(text)),
+        ];
+        flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten().collect()
+    }
+}
+
 impl Common {
     /// Whether `--set` sets this key.
     fn sets(&self, key: &str) -> bool {
@@ -441,6 +553,8 @@ impl Common {
             overrides.push(flag_override("--set", key.trim(), value));
         }
         overrides.extend(self.log.as_deref().map(|level| flag_override("--log", "nisd.logLevel", level)));
+        let format = self.log_format.as_deref();
+        overrides.extend(format.map(|format| flag_override("--log-format", "nisd.logFormat", format)));
         Ok(overrides)
     }
 }

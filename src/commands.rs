@@ -1,9 +1,12 @@
 //! The commands that work on a store and then end.
 
 mod backup;
+mod config;
 mod history;
 mod peers;
 mod reindex;
+pub mod service;
+mod status;
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -32,8 +35,10 @@ use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Sto
 use crate::wallet::NodeError;
 
 pub use self::backup::backup;
+pub use self::config::check as check_config;
 pub use self::peers::peers;
 pub use self::reindex::{open_up_to_date, reindex};
+pub use self::status::status;
 
 /// How `nisd import` takes blocks in: so many between two commits that a page which many of them change is seldom written,
 /// and so few that little work is lost when it is interrupted.
@@ -75,6 +80,8 @@ pub enum CommandError {
     Broken(BrokenChain),
     /// A running node did not give what it was asked for.
     Node(NodeError),
+    /// No node answers, and there is no store in this folder either.
+    NothingThere(NodeError, PathBuf),
     /// The command line or the settings ask for something that cannot be; the text says what to do.
     Usage(String),
     /// Nothing can be done with the private network.
@@ -106,6 +113,11 @@ impl fmt::Display for CommandError {
             ),
             CommandError::Peers(error) => error.fmt(f),
             CommandError::Node(error) => error.fmt(f),
+            CommandError::NothingThere(error, folder) => write!(
+                f,
+                "{error} There is no store in {} either: `nisd run` starts a node; --config, --node or --data name another",
+                folder.display()
+            ),
             CommandError::Usage(text) => f.write_str(text),
             CommandError::Block(error) => error.fmt(f),
             CommandError::Intake(error) => error.fmt(f),

@@ -14,6 +14,8 @@ pub mod config;
 pub mod crypto;
 pub mod devnet;
 pub mod event_loop;
+pub mod explorer;
+pub mod figures;
 pub mod importance;
 pub mod logging;
 pub mod model;

@@ -1,8 +1,12 @@
 //! The log: lines on the standard error stream, with UTC time stamps.
 //!
 //! ```text
-//! 2026-11-20 08:16:10.209 INFO  height 60, in step
+//! 2026-11-20 08:16:10.209Z INFO  height 60, in step
+//! {"time":"2026-11-20T08:16:10.209Z","level":"INFO","target":"nisd::node","message":"height 60, in step"}
+//! <6>height 60, in step
 //! ```
+//!
+//! The second is [`Style::Json`], the last what systemd's journal reads, which has times and names of its own.
 //!
 //! It never waits for who reads it: what is not taken at once is kept, up to a limit, and beyond that it is dropped and
 //! counted.
@@ -14,6 +18,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
+use serde::Serialize;
 use time::OffsetDateTime;
 
 use self::outlet::{Outlet, StandardError};
@@ -35,13 +40,29 @@ thread_local! {
 /// Answers Unix time in milliseconds. It is handed in, since only the program's outermost part reads clocks.
 pub type UnixMillis = fn() -> i64;
 
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// For a person at a terminal: each line first clears the one that the cursor is on, which may hold a progress meter.
+    Terminal,
+    /// For a file.
+    Plain,
+    /// For systemd's journal: lines begin with their priority.
+    Journal,
+    /// An object of JSON on each line.
+    Json,
+}
+
 /// Installs the log, once in the life of the program; a second time is an error.
-///
-/// With `terminal`, each line first clears the line that the cursor is on, which may hold a progress meter.
-pub fn init(level: LevelFilter, now: UnixMillis, terminal: bool) -> Result<(), SetLoggerError> {
-    log::set_boxed_logger(Box::new(Logger { level, now, terminal }))?;
-    log::set_max_level(level);
+pub fn init(level: LevelFilter, now: UnixMillis, style: Style) -> Result<(), SetLoggerError> {
+    log::set_boxed_logger(Box::new(Logger { now, style }))?;
+    set_level(level);
     Ok(())
+}
+
+/// Logs what is at least so severe from now on.
+pub fn set_level(level: LevelFilter) {
+    log::set_max_level(level);
 }
 
 /// Writes what standard error did not take before, as far as it takes it now. Never waits.
@@ -77,20 +98,19 @@ fn with_outlet<T>(act: impl FnOnce(&mut Outlet<StandardError>) -> T) -> Option<T
 }
 
 struct Logger {
-    level: LevelFilter,
     now: UnixMillis,
-    terminal: bool,
+    style: Style,
 }
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let own = metadata.target().split("::").next() == Some(OWN_TARGET);
-        metadata.level() <= self.level && (own || metadata.level() <= OTHERS)
+        metadata.level() <= log::max_level() && (own || metadata.level() <= OTHERS)
     }
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            let line = format_line((self.now)(), record, self.terminal);
+            let line = format_line((self.now)(), record, self.style);
             with_outlet(|outlet| outlet.push(&line, |dropped| self.dropped_line(dropped)));
         }
     }
@@ -104,31 +124,62 @@ impl Logger {
     fn dropped_line(&self, dropped: u64) -> String {
         let text = format_args!("{dropped} lines of this log are missing: standard error did not take them");
         let record = Record::builder().level(Level::Warn).target(OWN_TARGET).args(text).build();
-        format_line((self.now)(), &record, self.terminal)
+        format_line((self.now)(), &record, self.style)
     }
 }
 
-fn format_line(unix_millis: i64, record: &Record<'_>, terminal: bool) -> String {
+fn format_line(unix_millis: i64, record: &Record<'_>, style: Style) -> String {
     const CLEAR_LINE: &str = "\r\x1b[K";
     let mut line = String::with_capacity(128);
-    if terminal {
-        line.push_str(CLEAR_LINE);
+    let priority = priority(record.level());
+    match style {
+        Style::Json => return json_line(unix_millis, record),
+        Style::Journal => line.push_str(priority),
+        Style::Terminal => line.push_str(CLEAR_LINE),
+        Style::Plain => {}
     }
-    let _ = write!(line, "{} {:<5} ", utc(unix_millis), record.level());
+    if style != Style::Journal {
+        let _ = write!(line, "{}Z {:<5} ", utc(unix_millis), record.level());
+    }
     if record.level() >= Level::Debug {
         let _ = write!(line, "[{}] ", record.target());
     }
-    push_message(&mut line, &record.args().to_string());
+    let next_line = if style == Style::Journal { format!("\n{priority}    ") } else { "\n    ".to_owned() };
+    push_message(&mut line, &record.args().to_string(), &next_line);
     line.push('\n');
     line
 }
 
+/// What a line for the journal begins with, as syslog numbers it.
+fn priority(level: Level) -> &'static str {
+    match level {
+        Level::Error => "<3>",
+        Level::Warn => "<4>",
+        Level::Info => "<6>",
+        Level::Debug | Level::Trace => "<7>",
+    }
+}
+
+fn json_line(unix_millis: i64, record: &Record<'_>) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        time: String,
+        level: &'static str,
+        target: &'a str,
+        message: String,
+    }
+    let time = format!("{}Z", utc(unix_millis).replacen(' ', "T", 1));
+    let (level, target) = (record.level().as_str(), record.target());
+    let line = Line { time, level, target, message: record.args().to_string() };
+    serde_json::to_string(&line).unwrap_or_default() + "\n"
+}
+
 /// Appends a message so that it cannot pass for another line or command the terminal: lines after the first are
-/// indented, other control characters are escaped.
-fn push_message(line: &mut String, message: &str) {
+/// indented, other control characters are escaped. `next_line` is what stands between two lines.
+fn push_message(line: &mut String, message: &str, next_line: &str) {
     for character in message.trim_end().chars() {
         match character {
-            '\n' => line.push_str("\n    "),
+            '\n' => line.push_str(next_line),
             '\t' => line.push('\t'),
             control if control.is_control() => line.extend(control.escape_default()),
             other => line.push(other),
@@ -151,10 +202,10 @@ mod tests {
 
     use super::*;
 
-    fn line(level: Level, target: &str, message: &str, terminal: bool) -> String {
+    fn line(level: Level, target: &str, message: &str, style: Style) -> String {
         let mut record = Record::builder();
         let record = record.level(level).target(target);
-        format_line(1_795_162_570_209, &record.args(format_args!("{message}")).build(), terminal)
+        format_line(1_795_162_570_209, &record.args(format_args!("{message}")).build(), style)
     }
 
     #[test]
@@ -175,28 +226,45 @@ mod tests {
     #[test]
     fn a_line_has_time_level_and_message() {
         assert_eq!(
-            line(Level::Info, "nisd", "in step\n", false),
-            format!("{} INFO  in step\n", utc(1_795_162_570_209))
+            line(Level::Info, "nisd", "in step\n", Style::Plain),
+            format!("{}Z INFO  in step\n", utc(1_795_162_570_209))
         );
-        assert!(line(Level::Debug, "nisd::net", "x", false).ends_with(" DEBUG [nisd::net] x\n"));
-        assert!(line(Level::Warn, "nisd", "x", true).starts_with("\r\x1b[K20"));
+        assert!(line(Level::Debug, "nisd::net", "x", Style::Plain).ends_with("Z DEBUG [nisd::net] x\n"));
+        assert!(line(Level::Warn, "nisd", "x", Style::Terminal).starts_with("\r\x1b[K20"));
+    }
+
+    #[test]
+    fn every_line_for_the_journal_has_its_priority() {
+        assert_eq!(line(Level::Warn, "nisd", "a\nb\n", Style::Journal), "<4>a\n<4>    b\n");
+        assert_eq!(line(Level::Debug, "nisd::net", "x", Style::Journal), "<7>[nisd::net] x\n");
+    }
+
+    #[test]
+    fn a_line_of_json_holds_any_message() {
+        let line = line(Level::Error, "nisd::net", "a\n\"b\"\u{1b}", Style::Json);
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["time"], format!("{}Z", utc(1_795_162_570_209).replace(' ', "T")));
+        assert_eq!((&read["level"], &read["target"]), (&"ERROR".into(), &"nisd::net".into()));
+        assert_eq!(read["message"], "a\n\"b\"\u{1b}");
+        assert_eq!(line.matches('\n').count(), 1);
     }
 
     #[test]
     fn a_message_cannot_pass_for_another_line_or_command_the_terminal() {
-        let line = line(Level::Info, "nisd", "a\n2026 INFO b\r\x1b[2J\u{9b}c", false);
+        let line = line(Level::Info, "nisd", "a\n2026 INFO b\r\x1b[2J\u{9b}c", Style::Plain);
         assert!(line.ends_with("a\n    2026 INFO b\\r\\u{1b}[2J\\u{9b}c\n"), "{line}");
     }
 
     #[test]
     fn other_crates_are_heard_only_when_it_matters() {
-        let logger = Logger { level: LevelFilter::Debug, now: || 0, terminal: false };
+        let logger = Logger { now: || 0, style: Style::Plain };
+        set_level(LevelFilter::Debug);
         let hears = |level, target| logger.enabled(&Metadata::builder().level(level).target(target).build());
         assert!(hears(Level::Debug, "nisd::api") && hears(Level::Debug, "nisd"));
         assert!(!hears(Level::Trace, "nisd"));
         assert!(hears(Level::Warn, "mio") && !hears(Level::Info, "mio") && !hears(Level::Info, "nisdx"));
-        let quiet = Logger { level: LevelFilter::Off, now: || 0, terminal: false };
-        assert!(!quiet.enabled(&Metadata::builder().level(Level::Error).target("nisd").build()));
+        set_level(LevelFilter::Off);
+        assert!(!hears(Level::Error, "nisd"));
     }
 
     proptest! {

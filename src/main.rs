@@ -2,34 +2,59 @@
 #![forbid(unsafe_code)]
 
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use clap::Parser;
-use nisd::cli::{Cli, Command, EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use clap::{CommandFactory, FromArgMatches};
+use nisd::cli::{self, Cli, Command, ConfigCommand, EXIT_FAILURE, EXIT_OK, EXIT_USAGE, Help};
+use nisd::commands::service::{Installation, unit};
 use nisd::commands::{self, Clocks, CommandError};
 use nisd::config::{self, Settings};
 use nisd::devnet::{self, Devnet};
 use nisd::logging;
+use nisd::store;
 use nisd::wallet::{self, Outside};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Width of the table of settings.
 const TABLE_WIDTH: usize = 100;
 
+/// What this program was built of.
+fn long_version() -> String {
+    let [version, commit, target] = [env!("CARGO_PKG_VERSION"), env!("NISD_COMMIT"), env!("NISD_TARGET")];
+    format!("{version}\ncommit {commit}\nLMDB {}\ntarget {target}", store::lmdb_version())
+}
+
 fn main() -> ExitCode {
-    let code = run(Cli::parse());
+    let matches = Cli::command().long_version(&*long_version().leak()).get_matches();
+    let code = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => run(cli),
+        Err(error) => error.exit(),
+    };
     logging::finish();
     code
 }
 
 fn run(mut cli: Cli) -> ExitCode {
-    if let Command::Settings = cli.command {
+    if let Command::Settings(settings) = &cli.command {
+        let text = if settings.file { config::table::file() } else { config::table::print(TABLE_WIDTH) };
         // A reader that stops early, such as `head`, is no failure.
-        let _ = std::io::stdout().write_all(config::table::print(TABLE_WIDTH).as_bytes());
+        let _ = std::io::stdout().write_all(text.as_bytes());
         return ExitCode::from(EXIT_OK);
+    }
+    if let Command::Help(help) = &cli.command {
+        return show_help(help);
+    }
+    if let Command::Config(ConfigCommand::Check(check)) = &cli.command {
+        return match commands::check_config(check, std::env::home_dir().as_deref()) {
+            Ok(()) => ExitCode::from(EXIT_OK),
+            Err(error @ CommandError::Usage(_)) => fail(&error, EXIT_USAGE),
+            Err(error) => fail(&error, EXIT_FAILURE),
+        };
     }
     if let Command::Wallet(command) = &cli.command {
         return match wallet::execute(command, OUTSIDE) {
@@ -43,17 +68,17 @@ fn run(mut cli: Cli) -> ExitCode {
     {
         return fail(&error, EXIT_FAILURE);
     }
-    let (devnet, settings) = match read_settings(&mut cli.command) {
+    let (devnet, settings, reread) = match read_settings(&mut cli.command) {
         Ok(read) => read,
         Err(error) => return fail(&*error, EXIT_USAGE),
     };
-    let _ = logging::init(settings.log_level, unix_millis, std::io::stderr().is_terminal());
+    let _ = logging::init(settings.log_level, unix_millis, log_style(&settings));
     if matches!(cli.command, Command::Run(_) | Command::Import(_)) {
         for notice in &settings.notices {
             log::log!(notice.level, "{notice}");
         }
     }
-    match execute(&cli.command, settings, devnet) {
+    match execute(&cli.command, settings, devnet, &*reread) {
         Ok(()) => ExitCode::from(EXIT_OK),
         Err(error) => match error.downcast_ref() {
             Some(CommandError::Usage(_)) => fail(&*error, EXIT_USAGE),
@@ -62,24 +87,50 @@ fn run(mut cli: Cli) -> ExitCode {
     }
 }
 
+fn show_help(help: &Help) -> ExitCode {
+    match help.text() {
+        Ok(text) => {
+            // A reader that stops early, such as `head`, is no failure.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::from(EXIT_OK)
+        }
+        Err(error) => fail(&error, EXIT_USAGE),
+    }
+}
+
 type AnyError = Box<dyn std::error::Error>;
 
-/// The settings, and the private network that nisd has made if they are its.
-fn read_settings(command: &mut Command) -> Result<(Option<Devnet>, Settings), AnyError> {
+/// Reads settings anew.
+type Reread = Box<dyn Fn() -> Result<Settings, AnyError>>;
+
+/// The settings, the private network that nisd has made if they are its, and how they are read anew.
+fn read_settings(command: &mut Command) -> Result<(Option<Devnet>, Settings, Reread), AnyError> {
     let is_devnet = matches!(command, Command::Run(run) if run.is_devnet());
     let flags = command.take_overrides()?;
     let home = std::env::home_dir();
     let (devnet, settings) = match command {
-        Command::Run(run) if is_devnet => Devnet::open_or_make(flags, run.fresh_keys, home.as_deref(), DEVNET_OUTSIDE)?,
-        Command::Devnet(_) => Devnet::open(flags, home.as_deref())?,
-        _ => return Ok((None, config::load(command.config(), flags, home.as_deref())?)),
+        Command::Run(run) if is_devnet => {
+            Devnet::open_or_make(flags.clone(), run.fresh_keys, home.as_deref(), DEVNET_OUTSIDE)?
+        }
+        Command::Devnet(_) => Devnet::open(flags.clone(), home.as_deref())?,
+        _ => {
+            let file = command.config().map(Path::to_owned);
+            let read = move || Ok(config::load(file.as_deref(), flags.clone(), home.as_deref())?);
+            return Ok((None, read()?, Box::new(read)));
+        }
     };
-    Ok((Some(devnet), settings))
+    let reread = move || Ok(Devnet::open(flags.clone(), home.as_deref())?.1);
+    Ok((Some(devnet), settings, Box::new(reread)))
 }
 
-fn execute(command: &Command, settings: Settings, devnet: Option<Devnet>) -> Result<(), AnyError> {
+fn execute(
+    command: &Command,
+    settings: Settings,
+    devnet: Option<Devnet>,
+    reread: &dyn Fn() -> Result<Settings, AnyError>,
+) -> Result<(), AnyError> {
     match command {
-        Command::Run(run) => nisd::event_loop::run(run, settings, devnet, CLOCKS)?,
+        Command::Run(run) => nisd::event_loop::run(run, settings, devnet, CLOCKS, reread)?,
         Command::Devnet(command) => commands::devnet(command, &settings, devnet.as_ref())?,
         Command::Import(import) => commands::import(import, &settings, CLOCKS)?,
         Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,
@@ -90,9 +141,41 @@ fn execute(command: &Command, settings: Settings, devnet: Option<Devnet>) -> Res
         Command::Rollback(rollback) => commands::rollback(rollback, &settings, CLOCKS)?,
         Command::Export(export) => quietly(commands::export(export, &settings, stop_on_signals()?))?,
         Command::Peers(peers) => quietly(commands::peers(peers, &settings))?,
-        Command::Settings | Command::Wallet(_) => {}
+        Command::Service(service) => print_unit(service, &settings)?,
+        Command::Status(status) => quietly(commands::status(status, &settings, CLOCKS, stop_on_signals()?))?,
+        Command::Settings(_) | Command::Config(_) | Command::Wallet(_) | Command::Help(_) => {}
     }
     Ok(())
+}
+
+/// Prints the unit of systemd that runs this program.
+fn print_unit(service: &cli::Service, settings: &Settings) -> Result<(), AnyError> {
+    let installation = Installation {
+        program: std::env::current_exe()?,
+        arguments: service.arguments(),
+        config: service.config.as_deref().map(std::path::absolute).transpose()?,
+        data: std::path::absolute(&settings.data)?,
+        user: service.user.clone(),
+    };
+    let _ = std::io::stdout().write_all(unit(&installation).as_bytes());
+    Ok(())
+}
+
+/// How the log is written to where standard error leads.
+fn log_style(settings: &Settings) -> logging::Style {
+    let error = std::io::stderr();
+    match settings.logs_json {
+        true => logging::Style::Json,
+        false if error.is_terminal() => logging::Style::Terminal,
+        false if is_journal(&error) => logging::Style::Journal,
+        false => logging::Style::Plain,
+    }
+}
+
+/// Whether a stream is the one of which systemd says that it leads to its journal.
+fn is_journal(stream: &impl AsFd) -> bool {
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
+    rustix::fs::fstat(stream).is_ok_and(|found| named == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
 /// A flag that is set when the program is told to end.

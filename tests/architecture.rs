@@ -12,27 +12,30 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("clock", &["model"]),
     ("progress", &[]),
     ("logging", &[]),
+    // How things are counted, and nothing of what is.
+    ("figures", &[]),
     ("codec", &["crypto", "model"]),
-    ("store", &["model", "codec"]),
+    ("store", &["model", "codec", "figures"]),
     ("state", &["crypto", "model", "codec", "store"]),
     ("rules", &["crypto", "model", "codec", "store", "state"]),
     ("importance", &["model"]),
     ("chain", &["crypto", "model", "codec", "store", "state", "rules", "importance"]),
     ("pool", &["crypto", "model", "codec", "store", "state", "rules"]),
     ("peer", &["crypto", "model", "codec", "chain", "pool"]),
-    ("net", &[]),
-    ("api", &["crypto", "model", "codec", "store", "state", "rules", "chain", "pool", "peer", "net"]),
+    ("net", &["figures"]),
+    ("explorer", &["crypto", "net"]),
+    ("api", &["crypto", "model", "codec", "store", "state", "rules", "chain", "pool", "peer", "net", "figures"]),
     ("push", &["model", "codec", "net", "api"]),
     // It gives some settings the types of the rooms that they are for.
     ("config", &["crypto", "model", "clock", "codec", "peer", "api", "push"]),
     ("cli", &["model", "config"]),
-    ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli", "logging"]),
+    ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli", "logging", "figures"]),
     ("devnet", &["crypto", "model", "clock", "codec", "store", "config", "cli", "wallet"]),
     (
         "commands",
         &[
             "model", "clock", "codec", "store", "state", "chain", "config", "cli", "wallet", "devnet", "progress",
-            "logging",
+            "logging", "figures",
         ],
     ),
     // The machine. It knows the language of `net`, and none of its sockets.
@@ -40,7 +43,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "node",
         &[
             "crypto", "model", "clock", "progress", "codec", "store", "state", "rules", "chain", "pool", "peer", "net",
-            "api", "push", "config", "commands",
+            "explorer", "api", "push", "config", "commands", "figures",
         ],
     ),
     (

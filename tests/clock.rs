@@ -6,7 +6,7 @@ mod simulation;
 
 use std::time::Duration;
 
-use common::private_network::{Genesis, TOTAL, address, key_pair, private_key};
+use common::private_network::{Genesis, TOTAL, address, key_pair, private_key, transfer};
 use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
 use nisd::config;
 use nisd::model::{Amount, Height, Timestamp};
@@ -61,6 +61,34 @@ fn a_clock_that_is_a_day_ahead_for_a_minute_does_not_stop_the_chain_for_a_day() 
         let clock = ask(node, "/node/clock");
         assert_eq!((&clock["clockJumps"], &clock["harvesting"]), (&json!(2), &json!("follows the clock")));
     });
+}
+
+#[test]
+fn a_block_in_the_making_is_dropped_when_the_clock_jumps() {
+    for turns in 1..8 {
+        with_node(|node| {
+            node.run_for(20 * SECOND);
+            // So many that a block is not made in one turn.
+            (1..=40).for_each(|amount| announce(node, amount));
+            for _ in 0..turns {
+                node.set_running(node.wake_at().expect("the next tick"));
+                node.turn_once(Duration::ZERO);
+            }
+            let before = height(node);
+            node.shift_clock(DAY);
+            node.run_for(60 * SECOND);
+            assert_eq!(height(node), before, "after {turns} turns");
+        });
+    }
+}
+
+fn announce(node: &mut SimulatedNode<'_>, amount: u64) {
+    let time = Timestamp(node.time().0 - 5);
+    let transaction = transfer(&key_pair(1), address(&key_pair(2)), Amount::whole(amount), Amount::whole(1), time);
+    let signature = hex::encode(transaction.signature.expect("a signature").0);
+    let data = hex::encode(transaction.signed_bytes());
+    let answer = node.post("/transaction/announce", &json!({ "data": data, "signature": signature }).to_string());
+    assert!(String::from_utf8_lossy(&answer.body).contains("SUCCESS"));
 }
 
 #[test]

@@ -198,7 +198,9 @@ fn the_rules_are_chosen_when_the_network_is_made_and_never_again() {
     }
     again(&["--fresh-keys"]).expect_failure(2, &["has its keys already", "--data"]);
     again(&["--set", "nem.network.version=96"]).expect_failure(2, &["nem.network.version", "--config"]);
-    let node = place.start(&["--block-time", "300", "--set", rules]);
+    // What a node keeps besides is no rule of the network.
+    let node =
+        place.start(&["--block-time", "300", "--set", rules, "--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"]);
     assert!(Client::connect(node.http).height() >= 3);
     stop(node);
 }

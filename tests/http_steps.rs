@@ -126,6 +126,7 @@ fn api() -> Api {
         forgets_hashes: false,
         unaudited_paths: Vec::new(),
         pushed_bytes: limits::PUSHED,
+        metrics_listener: ListenerId(2),
     })
 }
 

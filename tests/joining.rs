@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::daemon::{Ended, Process, nisd, run};
+use common::daemon::{Ended, Process, closed_port, nisd, run, wait_for};
 use common::exchange::decode_base64;
 use common::http_client::Client;
 use common::private_network::{Genesis, TOTAL, address, key_pair, now};
@@ -25,28 +25,10 @@ use nisd::peer::wire::Endpoint;
 use recorded_chain::Chain;
 use tempfile::TempDir;
 
-/// Nothing is waited for longer than this.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Memory of its own that a node may take while others lie to it.
 const MOST_MEMORY: u64 = 64 << 20;
 /// Longest nemesis block that is taken from others.
 const MOST_BYTES: usize = 4 << 20;
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
-}
-
-#[track_caller]
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A node in a folder of its own, which is its working folder too.
 struct Member {
@@ -59,7 +41,7 @@ struct Member {
 impl Member {
     /// Starts a node with these arguments that knows these nodes.
     fn start(folder: TempDir, arguments: &[&str], peers: &[SocketAddr]) -> Member {
-        let http = free_address();
+        let http = closed_port();
         let mut arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         arguments.extend(["--http-port".to_owned(), http.port().to_string()]);
         arguments.extend(peers.iter().flat_map(|peer| ["--peer".to_owned(), peer.to_string()]));
@@ -124,7 +106,7 @@ type Behaviour = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync
 
 /// A node that does nothing else, until the test ends.
 fn fake(behaviour: Behaviour) -> SocketAddr {
-    fake_at(free_address(), behaviour)
+    fake_at(closed_port(), behaviour)
 }
 
 fn fake_at(address: SocketAddr, behaviour: Behaviour) -> SocketAddr {
@@ -258,7 +240,7 @@ fn lying_nodes_are_passed_over_each_with_a_word_and_cost_little() {
     let mute = |stream: &mut TcpStream| stream.read(&mut [0; 1]).map(drop);
     let foreign = |stream: &mut TcpStream| stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
     let liars: Vec<(&str, SocketAddr)> = vec![
-        ("sends no nemesis block", free_address()),
+        ("sends no nemesis block", closed_port()),
         ("status 404", fake(answering("404 Not Found", b"none"))),
         ("status 302", fake(answering("302 Found\r\nLocation: http://127.0.0.1/", b""))),
         ("not proper HTTP", fake(Box::new(foreign))),
@@ -300,7 +282,7 @@ fn most_memory(process: u32) -> Option<u64> {
 #[test]
 fn while_nobody_has_the_block_the_node_says_so_answers_goes_on_and_ends_when_told() {
     let genesis = genesis();
-    let later = free_address();
+    let later = closed_port();
     let node = Member::start(folder_of(&genesis, false), &CONFIG, &[later]);
     wait_for("a word", || node.says("asking again in 5 s").then_some(()));
     let mut client = node.client();
@@ -311,6 +293,7 @@ fn while_nobody_has_the_block_the_node_says_so_answers_goes_on_and_ends_when_tol
         assert_eq!(answer.status, 503, "{path}");
         assert_eq!(answer.json()["message"], "NIS_ILLEGAL_STATE_LOADING_CHAIN", "{path}");
     }
+    assert_eq!(client.get("/explorer").status, 200);
     fake_at(later, answering("200 OK", &genesis.block));
     node.nemesis();
     // A connection from before is still good.

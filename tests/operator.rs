@@ -2,18 +2,15 @@
 
 mod common;
 
-use std::net::{SocketAddr, TcpListener};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
 
-use common::daemon::{Ended, Node, run};
+use common::daemon::{Ended, Node, closed_port, run, wait_for};
 use common::http_client::Client;
 use common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use nisd::model::Amount;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Nothing is waited for longer than this.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Columns of the table.
 const STATE: usize = 0;
 const NAME: usize = 2;
@@ -47,21 +44,6 @@ fn rows(ended: &Ended) -> Vec<Vec<String>> {
     assert_eq!((rows[0][STATE].as_str(), rows[0][NOTE].as_str()), ("STATE", "NOTE"), "{text}");
     rows.remove(0);
     rows
-}
-
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-fn closed_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
 }
 
 #[test]

@@ -20,7 +20,7 @@ use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId, ResponseReader};
 use nisd::net::http::{Gzip, Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
-use nisd::node::{HTTP, Node, Start, WEBSOCKET};
+use nisd::node::{HTTP, METRICS, Node, Start, WEBSOCKET};
 use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, limits};
 use nisd::pool::ShortId;
 use nisd::rules::{ValidationResult, Verdict};
@@ -135,6 +135,7 @@ impl Ground {
             forgets_hashes: settings.forgets_hashes,
             unaudited_paths: settings.peers.unaudited_paths.clone(),
             pushed_bytes: limits::PUSHED,
+            metrics_listener: METRICS,
         })
     }
 }
@@ -334,7 +335,7 @@ impl<'g> Scene<'g> {
         if !self.is_foreign(request, caller) || !matches!(request.method, "GET" | "POST" | "HEAD") {
             return;
         }
-        let is_local = |path: &str| ROUTES.iter().any(|route| route.access == Access::Local && route.path == path);
+        let is_local = |path: &str| ROUTES.iter().any(|route| route.access != Access::Public && route.path == path);
         assert!(!is_local(&plain(request.path)) || reply.status != 200, "{} for {caller:?}", request.path);
         // What anybody may ask about an address.
         let is_public = plain(request.path) == "/account/isunlocked";

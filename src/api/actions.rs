@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::views::{NodeDescription, UnlockedInfo};
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use crate::figures::Page;
 use crate::model::{Address, Block, Hash256, Height, Transaction};
 use crate::peer::outside::MeetingId;
 use crate::peer::wire::{Challenge, Endpoint, NodeExperiences, NodeInfo, NodeList};
@@ -92,6 +93,11 @@ pub trait Actions {
 
     /// What the node tells of itself.
     fn node(&self) -> &NodeDescription;
+
+    /// What those are told who watch the node.
+    fn figures(&self) -> Page {
+        Page::default()
+    }
 
     /// Proves to another node that this one has the key that it is known by.
     fn sign_challenge(&self, challenge: &Challenge) -> Signature;

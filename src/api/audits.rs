@@ -44,6 +44,11 @@ impl Audits {
         Audits { unaudited, begun: 0, latest: VecDeque::new(), outstanding: Vec::new(), is_current: false }
     }
 
+    /// Requests to other paths are left out from now on.
+    pub fn leave_out(&mut self, unaudited: Vec<String>) {
+        self.unaudited = unaudited;
+    }
+
     /// A request is looked at, for the first time or again.
     pub fn look(&mut self) {
         self.is_current = false;

@@ -13,6 +13,7 @@ use super::media::{Format, body_format};
 use super::query;
 use super::reply::Writer;
 use super::rights;
+use super::route::Access;
 use super::settings::Settings;
 use super::views::{ClockState, View};
 pub use crate::codec::Readable;
@@ -139,6 +140,15 @@ impl<'a> Call<'a> {
     /// Whether the caller has the rights of a local one.
     pub fn is_local(&self) -> bool {
         rights::is_local(&self.caller, self.request, self.settings)
+    }
+
+    /// Whether the caller may use a route.
+    pub fn may_use(&self, access: Access) -> bool {
+        match access {
+            Access::Public => true,
+            Access::Local => self.is_local(),
+            Access::Metrics => self.is_local() || self.caller.listener == self.settings.metrics_listener,
+        }
     }
 
     /// Refuses a call that only a node that has joined its network answers.

@@ -24,6 +24,11 @@ impl LoadingApi {
         LoadingApi { settings, json: JsonSink::default() }
     }
 
+    /// Other settings count from the next request on.
+    pub fn change(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
     /// Answers a request, on whichever port.
     pub fn answer(&mut self, exchange: &mut Exchange<'_>, now: Timestamp) {
         let request = exchange.request;

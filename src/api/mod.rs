@@ -70,10 +70,15 @@ const PIECE_BYTES: usize = 256 << 10;
 /// The same in the binary format, which is for other nodes. They ask for the largest answers, and never compressed.
 const BINARY_PIECE_BYTES: usize = 32 << 10;
 
+/// The kind of requests for the first route of the table, by which the reactor counts them; those for the others follow.
+pub const FIRST_KIND: usize = 1;
+
 /// The interface.
 pub struct Api {
     settings: Settings,
     routes: RouteMap,
+    /// Those of the listener that is there for the figures.
+    metrics_routes: RouteMap,
     json: JsonSink,
     unfinished: Unfinished,
     audits: Audits,
@@ -83,8 +88,16 @@ impl Api {
     /// The interface with these settings.
     pub fn new(mut settings: Settings) -> Api {
         let audits = Audits::new(std::mem::take(&mut settings.unaudited_paths));
-        let (routes, json) = (RouteMap::new(ROUTES), JsonSink::default());
-        Api { settings, routes, json, unfinished: Unfinished::default(), audits }
+        let routes = RouteMap::new(ROUTES, |_| true);
+        let metrics_routes = RouteMap::new(ROUTES, |route| route.access == Access::Metrics);
+        let json = JsonSink::default();
+        Api { settings, routes, metrics_routes, json, unfinished: Unfinished::default(), audits }
+    }
+
+    /// Other settings count from the next request on.
+    pub fn change(&mut self, mut settings: Settings) {
+        self.audits.leave_out(std::mem::take(&mut settings.unaudited_paths));
+        self.settings = settings;
     }
 
     /// Bytes that the body of a request may have.
@@ -100,7 +113,7 @@ impl Api {
 
     fn route(&self, method: &str, path: &str) -> Option<&'static Route> {
         match find(&self.routes, self.settings.inner_path(path)) {
-            Lookup::Found(mapped, _) => mapped.by_method(method),
+            Lookup::Found(mapped, _) => mapped.by_method(method).map(|(_, route)| route),
             Lookup::Unknown | Lookup::Malformed => None,
         }
     }
@@ -126,10 +139,13 @@ impl Api {
     ) -> Taken {
         budget.spend(cost::REQUEST);
         let rest = self.unfinished.take(exchange.connection).filter(|_| exchange.is_resumed);
-        let Api { settings, routes, json, unfinished, audits } = self;
+        let Api { settings, routes, metrics_routes, json, unfinished, audits } = self;
         audits.look();
         let (request, caller) = (exchange.request, exchange.caller);
-        let path = settings.inner_path(request.path);
+        let (routes, path) = match caller.listener == settings.metrics_listener {
+            true => (metrics_routes, request.path),
+            false => (routes, settings.inner_path(request.path)),
+        };
         let writer = Writer { reply: exchange.reply, json, wanted: Wanted::JSON, now: now.network };
         let mut call = Call { request, caller, path, view, actions, settings, audits, now, budget, writer, rest: None };
         let result = match rest {
@@ -192,10 +208,11 @@ fn begin(call: &mut Call<'_>, routes: &RouteMap, is_refused: bool) -> Result<(),
         }
         return Ok(());
     }
-    let Some(route) = mapped.by_method(request.method) else {
+    let Some((number, route)) = mapped.by_method(request.method) else {
         return Err(Failure::Internal(format!("Request method '{}' not supported", request.method).into()));
     };
-    if route.access == Access::Local && !call.is_local() {
+    call.writer.reply.kind = FIRST_KIND + number;
+    if !call.may_use(route.access) {
         let (peer, path) = (call.caller.address, call.path);
         return Err(Failure::Refused(format!("remote {peer} attempted to call local {path}")));
     }

@@ -89,6 +89,13 @@ impl Writer<'_> {
         }
     }
 
+    /// A successful answer that is a text of a type of its own, whatever the client takes.
+    pub fn page(&mut self, content_type: &'static str, text: &str) {
+        self.reply.header(CONTENT_TYPE, content_type);
+        self.reply.header("Cache-Control", NO_CACHE);
+        self.reply.body.extend_from_slice(text.as_bytes());
+    }
+
     /// A successful answer that is a bare text, in whatever type the client names first.
     pub fn text(&mut self, text: &'static str, accept: Option<&str>) {
         self.reply.header(CONTENT_TYPE, media::text_type(accept));

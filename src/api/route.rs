@@ -46,6 +46,8 @@ pub enum Access {
     Public,
     /// Only callers from this machine, or from addresses that count as such.
     Local,
+    /// The same, and anyone by the listener that is there for it alone.
+    Metrics,
 }
 
 /// A line of the route table.
@@ -82,6 +84,11 @@ impl Route {
         Route { access: Access::Local, ..self }
     }
 
+    /// The same route, for local callers, and for anyone by the listener that is there for it alone.
+    pub const fn metrics(self) -> Route {
+        Route { access: Access::Metrics, ..self }
+    }
+
     /// The same route, said to put something into the pool.
     pub const fn into_the_pool(self) -> Route {
         Route { fills_pool: true, ..self }
@@ -98,11 +105,14 @@ impl Route {
     }
 }
 
+/// A route, and its place in the table.
+type Numbered = (usize, &'static Route);
+
 /// The routes of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mapped {
-    get: Option<&'static Route>,
-    post: Option<&'static Route>,
+    get: Option<Numbered>,
+    post: Option<Numbered>,
 }
 
 /// Routes by their paths.
@@ -110,14 +120,14 @@ pub struct Mapped {
 pub struct RouteMap(HashMap<&'static str, Mapped>);
 
 impl RouteMap {
-    /// These routes.
-    pub fn new(routes: &'static [Route]) -> RouteMap {
+    /// Those of these routes that are wanted.
+    pub fn new(routes: &'static [Route], is_wanted: impl Fn(&Route) -> bool) -> RouteMap {
         let mut map: HashMap<_, Mapped> = HashMap::new();
-        for route in routes {
+        for (number, route) in routes.iter().enumerate().filter(|(_, route)| is_wanted(route)) {
             let mapped = map.entry(route.path).or_default();
             match route.method {
-                Method::Get => mapped.get = Some(route),
-                Method::Post => mapped.post = Some(route),
+                Method::Get => mapped.get = Some((number, route)),
+                Method::Post => mapped.post = Some((number, route)),
             }
         }
         RouteMap(map)
@@ -130,8 +140,8 @@ impl RouteMap {
 }
 
 impl Mapped {
-    /// The route for a method as sent; methods are case-sensitive.
-    pub fn by_method(&self, method: &str) -> Option<&'static Route> {
+    /// The route for a method as sent, and its place in the table; methods are case-sensitive.
+    pub fn by_method(&self, method: &str) -> Option<(usize, &'static Route)> {
         match method {
             "GET" | "HEAD" => self.get,
             "POST" => self.post,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::model::Address;
+use crate::net::machine::ListenerId;
 
 /// Optional parts of the interface (`nis.optionalFeatures`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Settings {
     /// Bytes that the body of a request may have by which another node passes on a block or a list, as follows from the
     /// parameters of the chain.
     pub pushed_bytes: usize,
+    /// A listener by which anybody may ask for the figures, and for nothing else.
+    pub metrics_listener: ListenerId,
 }
 
 impl Settings {

@@ -130,11 +130,7 @@ struct Trouble {
 
 /// `nisd peers`.
 pub fn peers(command: &cli::Peers, settings: &Settings) -> Result<(), CommandError> {
-    let (url, context) = match &command.node {
-        Some(url) => (url.clone(), ""),
-        None => (url_of(settings)?, settings.http.context.as_str()),
-    };
-    let node = Node::at(&url).map_err(|reason| CommandError::Usage(format!("--node {url}: {reason}")))?;
+    let (node, context) = node_of(command.node.as_deref(), settings)?;
     let body = node.peers(context)?;
     let report: Report = serde_json::from_slice(&body).map_err(|error| node.misunderstood_peers(&error))?;
     let text = match command.json {
@@ -144,6 +140,16 @@ pub fn peers(command: &cli::Peers, settings: &Settings) -> Result<(), CommandErr
     io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)?;
     notices(&report).iter().for_each(|notice| logging::say(notice));
     Ok(())
+}
+
+/// The node that is named, or that of the settings, and the path in front of all others there.
+pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result<(Node, &'s str), CommandError> {
+    let (url, context) = match named {
+        Some(url) => (url.to_owned(), ""),
+        None => (url_of(settings)?, settings.http.context.as_str()),
+    };
+    let node = Node::at(&url).map_err(|reason| CommandError::Usage(format!("--node {url}: {reason}")))?;
+    Ok((node, context))
 }
 
 /// Where the node with these settings answers.
@@ -275,7 +281,7 @@ fn decimal(hex: &str) -> Option<String> {
 }
 
 /// A time as people say it: in its largest whole unit.
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     match seconds {
         ..120 => format!("{seconds} s"),
         120..7_200 => format!("{} min", seconds / 60),

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::changes::Given;
 use super::layers::Layers;
 use super::networks::{self, Identity};
 use super::notices;
-use super::peers::PeersFile;
+use super::peers::{self, PeersFile};
 use super::problem::Problem;
 use super::reader::Reader;
 use super::settings::{
@@ -37,6 +38,7 @@ impl Settings {
             Some(mut settings) if problems.is_empty() => {
                 notices.extend(notices::about_network(reader, &settings.network));
                 settings.notices = notices;
+                settings.given = layers.into();
                 Ok(settings)
             }
             _ => Err(problems),
@@ -55,6 +57,7 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let limits = limits(reader);
     let endpoint = endpoint(reader, http.as_ref());
     let clock = reader.clock("nisd.clock");
+    let logs_json = reader.choice("nisd.logFormat") == "json";
     let log_level = reader.choice("nisd.logLevel").parse().unwrap_or(log::LevelFilter::Info);
     let local = reader.local_addresses("nis.additionalLocalIps");
     let trusted_proxies = reader.address_ranges("nisd.trustedProxies");
@@ -78,6 +81,7 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
         map_size: map_size?,
         clock,
         log_level,
+        logs_json,
         features,
         boot,
         endpoint: endpoint?,
@@ -93,6 +97,7 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
         unlocked_limit: i32::try_from(unlocked_limit?).ok()?,
         peers: peers?,
         notices: Vec::new(),
+        given: Given::default(),
     })
 }
 
@@ -158,7 +163,7 @@ fn peers(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<PeerSet
     let paths = reader.text("nem.nonAuditedApiPaths").unwrap_or_default().to_lowercase();
     let unaudited_paths = paths.split('|').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect();
     // Where NIS1 has it: beside the configuration.
-    let file = format!("peers-config_{}.json", identity?.name);
+    let file = peers::file_name(&identity?.name);
     Some(PeerSettings {
         file: PeersFile(reader.folder_of_file().unwrap_or(Path::new("")).join(file)),
         hosts,
@@ -197,6 +202,8 @@ fn http(reader: &mut Reader<'_>) -> Option<HttpSettings> {
         context: reader.context("nem.apiContext"),
         dos_filter: reader.boolean("nem.useDosFilter"),
         gzip: reader.boolean("nisd.gzip"),
+        explorer: reader.boolean("nisd.explorer"),
+        metrics: reader.listener("nisd.metricsBind"),
         port: port(reader, "nem.httpPort")?,
     })
 }

@@ -15,17 +15,26 @@ pub struct Key {
     pub used: Use,
     /// What it means, for a person.
     pub meaning: &'static str,
+    /// From when on a change counts.
+    pub counts: Counts,
 }
 
 impl Key {
     /// A setting with a default value; an empty text stands for nothing.
     pub const fn new(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
-        Key { name, kind, default: Default::Value(default), used: Use::Now, meaning }
+        let (default, used, counts) = (Default::Value(default), Use::Now, Counts::FromStart);
+        Key { name, kind, default, used, meaning, counts }
     }
 
     /// The same, but what it is when not set depends on something else.
     pub const fn derived(mut self, from: &'static str) -> Key {
         self.default = Default::Derived(from);
+        self
+    }
+
+    /// The same, but a running node takes a change over.
+    pub const fn at_once(mut self) -> Key {
+        self.counts = Counts::AtOnce;
         self
     }
 
@@ -52,6 +61,15 @@ pub enum Use {
     Now,
     /// None, ever: it is about something that only NIS1's own software has.
     Never,
+}
+
+/// From when on a change of a setting counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// Once a running node is told to read its settings anew.
+    AtOnce,
+    /// From the next start on.
+    FromStart,
 }
 
 /// What values a setting may have. `Display` says it to a person.
@@ -107,6 +125,8 @@ pub enum Kind {
     Checkpoint,
     /// Addresses to listen on.
     Bind,
+    /// An address and a port to listen on, or none.
+    Listener,
     /// A path in front of all paths of the HTTP interface.
     Context,
     /// Where the time comes from.
@@ -153,6 +173,9 @@ impl fmt::Display for Kind {
             Kind::HostNames => "nothing, or host names and IP addresses without ports, joined by |",
             Kind::Checkpoint => "nothing, or HEIGHT:HASH",
             Kind::Endpoints => "nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |",
+            Kind::Listener => {
+                "nothing, or an IP address of this machine and a port, such as 10.0.0.5:9100 or [::]:9100"
+            }
             Kind::Bind => "an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all",
             Kind::Context => "nothing, or a path that begins with / and does not end with it",
             Kind::Clock => "system, or network seconds: N stands still there, N+ runs from there",

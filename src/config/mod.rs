@@ -9,6 +9,8 @@
 
 mod address_ranges;
 mod assemble;
+mod changes;
+pub mod check;
 pub mod config_json;
 mod key;
 mod layers;
@@ -28,7 +30,8 @@ pub mod table;
 mod values;
 
 pub use address_ranges::AddressRanges;
-pub use key::{Default, Key, Kind, Section, Use};
+pub use changes::{Change, Given};
+pub use key::{Counts, Default, Key, Kind, Section, Use};
 pub use layers::{Origin, Override};
 pub use load::{MAX_NEMESIS_BYTES, NemesisError, build, load};
 pub use local_addresses::LocalAddresses;

@@ -73,7 +73,8 @@ fn about_exposed_secrets(layers: &Layers) -> Vec<Notice> {
     exposed.map(notice).collect()
 }
 
-fn shown_key(name: &str) -> String {
+/// A key as it may be shown: not one that may be a private key.
+pub(super) fn shown_key(name: &str) -> String {
     let length = name.chars().count();
     let is_telling = |part: &str| part.len() >= TELLING_DIGITS;
     if length > MAX_SHOWN_KEY || name.split(|c: char| !c.is_ascii_hexdigit()).any(is_telling) {

@@ -22,6 +22,11 @@ pub const MAX_PEERS_BYTES: usize = limits::NODE_LIST;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersFile(pub PathBuf);
 
+/// The name of the file for a network.
+pub(super) fn file_name(network: &str) -> String {
+    format!("peers-config_{network}.json")
+}
+
 /// The nodes that a node knows from the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownPeers {

@@ -1,6 +1,7 @@
 //! Reads settings by their name and kind, and gathers all that is wrong.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::address_ranges::AddressRanges;
@@ -190,6 +191,10 @@ impl<'a> Reader<'a> {
 
     pub fn bind(&mut self, name: &'static str) -> Bind {
         self.read(name, |_, text| values::bind(text)).unwrap_or_default()
+    }
+
+    pub fn listener(&mut self, name: &'static str) -> Option<SocketAddr> {
+        self.read(name, |_, text| values::listener(text)).flatten()
     }
 
     pub fn context(&mut self, name: &'static str) -> String {

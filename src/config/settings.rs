@@ -1,10 +1,11 @@
 //! Everything that is configured, checked and typed.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address_ranges::AddressRanges;
+use super::changes::Given;
 use super::local_addresses::LocalAddresses;
 use super::peers::PeersFile;
 use super::problem::Notice;
@@ -36,6 +37,8 @@ pub struct Settings {
     pub clock: ClockMode,
     /// What is logged.
     pub log_level: log::LevelFilter,
+    /// Whether lines of the log are JSON.
+    pub logs_json: bool,
     /// Optional parts of the HTTP interface.
     pub features: Features,
     /// The node's identity and how it starts.
@@ -69,6 +72,8 @@ pub struct Settings {
     pub peers: PeerSettings,
     /// What a person should know about these settings. For the log, once, when the node starts.
     pub notices: Vec<Notice>,
+    /// What was set, to tell what has changed when settings are read anew.
+    pub given: Given,
 }
 
 /// The file of a nemesis block.
@@ -124,6 +129,10 @@ pub struct HttpSettings {
     pub dos_filter: bool,
     /// Whether answers to GET may be compressed.
     pub gzip: bool,
+    /// Whether the page `/explorer` is served.
+    pub explorer: bool,
+    /// Where anybody may ask for the figures, and for nothing else.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Settings of the websocket interface.

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::key::Kind::*;
-use super::key::{Default, Key, Kind, Section, Use};
+use super::key::{Counts, Default, Key, Kind, Section, Use};
 use crate::model::BLOCK_CHAIN_FEATURES;
 
 const K: u64 = 1 << 10;
@@ -166,6 +166,13 @@ const NODE: &[Key] = &[
         Choice(&["off", "error", "warn", "info", "debug", "trace"]),
         "info",
         "What is logged (--log)",
+    )
+    .at_once(),
+    Key::new(
+        "nisd.logFormat",
+        Choice(&["text", "json"]),
+        "text",
+        "How it is logged (--log-format): as text, whose lines begin with their priority where systemd reads them, or as an object of JSON on each line",
     ),
     Key::new(
         "nisd.clock",
@@ -242,36 +249,48 @@ const HTTP: &[Key] = &[
         Boolean,
         "true",
         "Whether a caller from other than 127.0.0.1 gets at most 50 answers a second, on each port",
-    ),
+    ).at_once(),
     Key::new(
         "nis.additionalLocalIps",
         LocalAddresses,
         "",
         "Callers that may use what only local ones may, besides 127.0.0.1 and ::1",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.trustedProxies",
         AddressRanges,
         "",
         "Reverse proxies in front of this node: a request from one of them counts as that of the caller whom X-Forwarded-For or Forwarded names. From anybody else such a header names nobody, and takes a local caller's rights away",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.hostNames",
         HostNames,
         "",
         "Names, besides nem.host, under which browsers and proxies reach this node. What only local callers may do, a request may whose Host and Origin are local or one of these: else a foreign web page could do it in a browser on this machine",
-    ),
+    ).at_once(),
     Key::new(
         "nis.allowedHarvesterAddresses",
         Addresses,
         "",
         "Accounts whose private keys requests may bring; nothing allows all",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.gzip",
         Boolean,
         "true",
         "Whether answers to GET are compressed when the caller accepts it and it pays",
+    ).at_once(),
+    Key::new(
+        "nisd.explorer",
+        Boolean,
+        "true",
+        "Whether the page /explorer is served, by which people look at the chain",
+    ),
+    Key::new(
+        "nisd.metricsBind",
+        Listener,
+        "",
+        "Address and port on which anybody who reaches it gets GET /metrics, and nothing else: for a Prometheus on another machine. Without it only local callers do, on the HTTP port",
     ),
 ];
 
@@ -314,27 +333,27 @@ const LIMITS: &[Key] = &[
         Integer { min: 16, max: 1_000_000 },
         "10000",
         "Most open connections of both interfaces together; further ones are answered 503 and closed",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.maxHttpConnections",
         Integer { min: 8, max: 1_000_000 },
         "",
         "Most open connections of the HTTP port, at most nisd.maxConnections; further ones are answered 503 and closed",
-    )
+    ).at_once()
     .derived("four fifths of nisd.maxConnections: a fifth stays free for websockets"),
     Key::new(
         "nisd.maxWebsocketConnections",
         Integer { min: 8, max: 1_000_000 },
         "",
         "Most open connections of the websocket port, at most nisd.maxConnections; further ones are answered 503 and closed",
-    )
+    ).at_once()
     .derived("four fifths of nisd.maxConnections: a fifth stays free for HTTP"),
     Key::new(
         "nisd.maxConnectionsPerAddress",
         Integer { min: 1, max: 1_000_000 },
         "250",
         "Most open connections of one IPv4 address or IPv6 prefix, on both ports together; those of this machine and of nisd.trustedProxies do not count",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.ipv6PrefixLength",
         Integer { min: 32, max: 128 },
@@ -346,50 +365,50 @@ const LIMITS: &[Key] = &[
         Size { min: M, max: 64 * G },
         "128M",
         "Most bytes of requests and unsent answers of all connections; beyond it, the caller that holds most loses the connection that holds most. A single caller but 127.0.0.1 may hold a quarter of it",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.maxBodySize",
         Size { min: K, max: M },
         "1M",
         "Longest body of any request; 413 is answered above. Every route has a limit of its own, which holds where it is less: mostly 8K, 64K where transactions are announced or lists sent, the largest block where other nodes pass on blocks and transactions (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.idleTimeout",
         Integer { min: 1, max: 3_600 },
         "30",
         "Seconds after which an idle HTTP connection is closed",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.requestTimeout",
         Integer { min: 1, max: 3_600 },
         "30",
         "Seconds within which a request must arrive completely and its answer must be taken",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.websocketIdleTimeout",
         Integer { min: 10, max: 86_400 },
         "300",
         "Seconds without traffic after which a websocket session is closed",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.sendTimeout",
         Integer { min: 1, max: 3_600 },
         "10",
         "Seconds a subscriber may leave a message unread before it is dropped",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.maxBacklog",
         Size { min: 64 * K, max: 256 * M },
         "512K",
         "Most bytes waiting for one subscriber; it is dropped above",
-    ),
-    Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Most subscriptions of one session"),
+    ).at_once(),
+    Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Most subscriptions of one session").at_once(),
     Key::new(
         "nisd.maxRegisteredAddresses",
         Integer { min: 1, max: 100_000 },
         "1000",
         "Most accounts that one session registers for messages; the session is told of those beyond",
-    ),
+    ).at_once(),
 ];
 
 const PEERS: &[Key] = &[
@@ -406,7 +425,7 @@ const PEERS: &[Key] = &[
         Endpoints,
         "",
         "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Without such a file and without this, mainnet and testnet have the nodes that NIS1 comes with. Each is known from then on by the key that it shows first",
-    ),
+    ).at_once(),
     Key::new(
         "nisd.trustBelow",
         Checkpoint,
@@ -428,7 +447,7 @@ const PEERS: &[Key] = &[
         Text,
         "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch",
         "Paths that /debug/connections/incoming does not tell of, joined by |; small and capital letters count alike",
-    ),
+    ).at_once(),
 ];
 
 const NIS1_ONLY: &[Key] = &[
@@ -464,10 +483,45 @@ pub fn print(width: usize) -> String {
     text
 }
 
+/// A configuration file in which every setting is described and commented out, as it is when nobody sets it.
+pub fn file() -> String {
+    const WIDTH: usize = 96;
+    let mut text = String::from(FILE_INTRODUCTION);
+    for section in SECTIONS {
+        let _ = writeln!(text, "\n\n# {}", section.title.to_uppercase());
+        for key in section.keys.iter().filter(|key| key.used == Use::Now) {
+            let mut words = String::new();
+            wrap(&mut words, &format!("{}.", key.meaning), WIDTH);
+            wrap(&mut words, &format!("Allowed: {}.", key.kind), WIDTH);
+            let value = match key.default {
+                Default::Value(value) => value,
+                Default::Derived(how) => {
+                    wrap(&mut words, &format!("Default: {how}."), WIDTH);
+                    ""
+                }
+            };
+            text.push('\n');
+            for line in words.lines() {
+                let _ = writeln!(text, "# {}", line.trim_start());
+            }
+            let _ = writeln!(text, "#{}", format!("{} = {value}", key.name).trim_end());
+        }
+    }
+    text
+}
+
+const FILE_INTRODUCTION: &str = "\
+# Settings of a node, for `nisd run --config FILE`. What begins with # is a comment; each setting
+# stands here as it is when nobody sets it. `nisd config check FILE` says whether all is right.
+#
+# Private keys may stand here: keep the file readable by the node only.
+";
+
 const INTRODUCTION: &str = "\
 Settings of nisd. They stand in the file given with --config, one `key = value` to a line,
 or on the command line as --set KEY=VALUE. Keys that begin with nem. and nis. are those of
-NIS1 and mean the same.
+NIS1 and mean the same. A running node reads the file again when it gets the signal SIGHUP;
+what is not marked so below counts from the next start on.
 ";
 
 fn print_key(text: &mut String, key: &Key, width: usize) {
@@ -476,9 +530,10 @@ fn print_key(text: &mut String, key: &Key, width: usize) {
         Default::Value(value) => value,
         Default::Derived(how) => how,
     };
-    let used = match key.used {
-        Use::Now => "",
-        Use::Never => " (accepted, has no effect)",
+    let used = match (key.used, key.counts) {
+        (Use::Never, _) => " (accepted, has no effect)",
+        (Use::Now, Counts::AtOnce) => " (read again on SIGHUP)",
+        (Use::Now, Counts::FromStart) => "",
     };
     let _ = writeln!(text, "  {}{used}", key.name);
     wrap(text, &format!("{}.", key.meaning), width);
@@ -532,6 +587,21 @@ mod tests {
                 assert_eq!(values::check(key.kind, value), Ok(()), "{}", key.name);
             }
         }
+    }
+
+    #[test]
+    fn a_file_of_all_defaults_is_commented_and_changes_nothing() {
+        use super::super::build;
+        let read = |text: &str| build(Some(("a".as_ref(), text.as_bytes())), Vec::new(), Some("/home".as_ref()));
+        let text = file();
+        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+        let set: Vec<_> =
+            text.lines().filter_map(|line| line.strip_prefix('#')).filter(|line| line.starts_with('n')).collect();
+        assert_eq!(set.len(), keys().filter(|key| key.used == Use::Now).count());
+        let set: String = set.iter().filter(|line| !line.ends_with('=')).map(|line| format!("{line}\n")).collect();
+        let (with_all, with_none) = (read(&set).unwrap(), read("").unwrap());
+        let without_given = |settings| super::super::Settings { given: std::default::Default::default(), ..settings };
+        assert_eq!(format!("{:?}", without_given(with_all)), format!("{:?}", without_given(with_none)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Blanks around a value, and around the elements of a list, do not matter. (NIS1 keeps those at the end, where
 //! they make most values wrong; so every file that is right there means the same here.)
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::address_ranges::AddressRanges;
 use super::key::Kind;
@@ -47,6 +47,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Parsed<()> {
         Kind::Endpoints => endpoints(text).map(drop),
         Kind::Checkpoint => checkpoint(text).map(drop),
         Kind::Bind => bind(text).map(drop),
+        Kind::Listener => listener(text).map(drop),
         Kind::Context => context(text).map(drop),
         Kind::Clock => clock(text).map(drop),
     }
@@ -195,6 +196,14 @@ pub(super) fn bind(text: &str) -> Parsed<Bind> {
     }
 }
 
+/// An address and a port; nothing is none.
+pub(super) fn listener(text: &str) -> Parsed<Option<SocketAddr>> {
+    match text.trim() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| "is not an IP address with a port behind it".to_owned()),
+    }
+}
+
 /// An IP address; brackets, as around an IPv6 address in a URL, are tolerated.
 fn ip_address(text: &str) -> Option<IpAddr> {
     text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text).parse().ok()
@@ -312,6 +321,9 @@ mod tests {
         assert_eq!(bind("[::1]"), bind("::1"));
         assert_eq!(bind("localhost"), Ok(Bind::Loopback));
         assert!(bind("wallet.example").is_err());
+        assert_eq!(listener(" "), Ok(None));
+        assert_eq!(listener("[::1]:9100"), Ok(Some(([0, 0, 0, 0, 0, 0, 0, 1], 9100).into())));
+        assert!(listener("9100").is_err() && listener("10.0.0.5").is_err());
     }
 
     #[test]

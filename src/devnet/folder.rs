@@ -138,7 +138,10 @@ fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, DevnetError
 fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), DevnetError> {
     let file = folder.join(SETTINGS_FILE);
     let settings = config::load(Some(&file), flags, home)?;
-    if config::load(Some(&file), Vec::new(), home)?.network != settings.network {
+    let mut made = config::load(Some(&file), Vec::new(), home)?.network;
+    // What is kept besides the chain may change.
+    made.chain.history_from = settings.network.chain.history_from;
+    if made != settings.network {
         return Err(DevnetError::OtherChain(folder.to_owned()));
     }
     let mut accounts = Vec::new();

@@ -34,40 +34,57 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
             limits.connections
         );
     }
-    let trusted = settings.trusted_proxies.clone();
-    let mut reactor = Reactor::new(
-        net::Limits {
-            connections,
-            connections_per_caller: limits.connections_per_address,
-            ipv6_prefix: limits.ipv6_prefix_length,
-            requests_per_second: settings.http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
-            backlog_bytes: limits.backlog,
-            buffered_bytes: limits.buffered,
-            buffered_bytes_per_caller: limits.buffered / 4,
-            keep_alive: limits.idle_timeout,
-            request_time: limits.request_timeout,
-            write_stall: limits.request_timeout,
-            websocket_idle: limits.websocket_idle_timeout,
-            send_age: limits.send_timeout,
-            ..net::Limits::default()
-        },
-        Box::new(move |address| trusted.contains(address)),
-        fetching(fetches, seed),
-    )
-    .map_err(NodeError::System)?;
-    let share = |own: usize| own.min(share_of(connections, limits.connections, own));
+    let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), fetching(fetches, seed));
+    let mut reactor = reactor.map_err(NodeError::System)?;
+    let [(_, most_http), (_, most_websocket)] = shares(settings, connections);
     let (http, websocket) = (&settings.http, &settings.websocket);
+    if let Some(address) = http.metrics {
+        let listening = reactor.listen(node::METRICS, address, node::METRICS_CONNECTIONS);
+        let address = listening.map_err(|error| NodeError::Listen(address, error))?;
+        log::info!("figures for everybody on http://{address}/metrics");
+    }
     let addresses = Addresses {
-        http: listen(&mut reactor, node::HTTP, http.bind, http.port, share(limits.http_connections))?,
-        websocket: listen(
-            &mut reactor,
-            node::WEBSOCKET,
-            websocket.bind,
-            websocket.port,
-            share(limits.websocket_connections),
-        )?,
+        http: listen(&mut reactor, node::HTTP, http.bind, http.port, most_http)?,
+        websocket: listen(&mut reactor, node::WEBSOCKET, websocket.bind, websocket.port, most_websocket)?,
     };
     Ok((reactor, addresses))
+}
+
+/// Has what may change of the limits count from now on.
+pub fn change(reactor: &mut Reactor, settings: &Settings) {
+    let connections = settings.limits.connections.min(descriptors::raise().0);
+    reactor.change(net_limits(settings, connections), trusted(settings), shares(settings, connections));
+}
+
+fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
+    let limits = &settings.limits;
+    net::Limits {
+        connections,
+        connections_per_caller: limits.connections_per_address,
+        ipv6_prefix: limits.ipv6_prefix_length,
+        requests_per_second: settings.http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
+        backlog_bytes: limits.backlog,
+        buffered_bytes: limits.buffered,
+        buffered_bytes_per_caller: limits.buffered / 4,
+        keep_alive: limits.idle_timeout,
+        request_time: limits.request_timeout,
+        write_stall: limits.request_timeout,
+        websocket_idle: limits.websocket_idle_timeout,
+        send_age: limits.send_timeout,
+        ..net::Limits::default()
+    }
+}
+
+fn trusted(settings: &Settings) -> net::IsTrusted {
+    let trusted = settings.trusted_proxies.clone();
+    Box::new(move |address| trusted.contains(address))
+}
+
+/// How many connections each interface may have open, of as many as there may be in all.
+fn shares(settings: &Settings, connections: usize) -> [(ListenerId, usize); 2] {
+    let limits = &settings.limits;
+    let share = |own: usize| own.min(share_of(connections, limits.connections, own));
+    [(node::HTTP, share(limits.http_connections)), (node::WEBSOCKET, share(limits.websocket_connections))]
 }
 
 /// How requests to other servers are made: names as the system's files say, which are read once.

@@ -2,7 +2,10 @@
 
 mod descriptors;
 mod listening;
+mod process;
+mod reload;
 mod slices;
+mod supervisor;
 
 use std::fmt;
 use std::io;
@@ -10,12 +13,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mio::Token;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
 use zeroize::Zeroizing;
 
 use self::listening::Addresses;
+use self::reload::{Current, Reread};
 use self::slices::Slices;
+use self::supervisor::Supervisor;
 use crate::chain::{Intake, IntakeError, IntakeProgress};
 use crate::cli;
 use crate::clock::NetworkClock;
@@ -73,12 +78,57 @@ impl<E: Into<CommandError>> From<E> for NodeError {
     }
 }
 
-/// `nisd run`, also on a private network that nisd has made.
+/// What an operator has to do with a running node by: signals, the program that has started it, and the settings.
+struct Operation<'a> {
+    signals: Signals,
+    supervisor: Supervisor,
+    current: Current<'a>,
+}
+
+/// A machine as it is seen by an operator.
+trait Operated: Machine {
+    /// What it does, in a line.
+    fn occupation(&self) -> String;
+
+    /// Takes over settings that have changed, and nodes that are new on the operator's list.
+    fn change(&mut self, current: &Current<'_>, known: Vec<KnownPeer>);
+
+    /// Has the figures written to the log, if there are any.
+    fn log_figures_soon(&mut self) {}
+}
+
+impl Operated for Node<'_> {
+    fn occupation(&self) -> String {
+        Node::occupation(self)
+    }
+
+    fn change(&mut self, current: &Current<'_>, known: Vec<KnownPeer>) {
+        Node::change(self, &current.settings, current.local.clone(), known);
+    }
+
+    fn log_figures_soon(&mut self) {
+        Node::log_figures_soon(self);
+    }
+}
+
+impl Operated for Beginning<'_> {
+    fn occupation(&self) -> String {
+        "asks known nodes for the nemesis block".to_owned()
+    }
+
+    /// Which nodes are asked stays until the block is there.
+    fn change(&mut self, current: &Current<'_>, _: Vec<KnownPeer>) {
+        Beginning::change(self, &current.settings, current.local.clone());
+    }
+}
+
+/// `nisd run`, also on a private network that nisd has made. `reread` reads the settings anew, when the node is told to.
 pub fn run(
     command: &cli::Run,
     mut settings: Settings,
     devnet: Option<Devnet>,
     clocks: Clocks,
+    reread: Reread<'_>,
 ) -> Result<(), NodeError> {
     let known = known_peers(&settings)?;
     if let Some(notice) = config::standstill(&settings, known.is_empty()) {
@@ -88,15 +138,21 @@ pub fn run(
     let files = commands::open_block_files(&command.import)?;
     let nemesis = commands::nemesis_of_file(&settings, !known.is_empty())?;
     let store = commands::open_up_to_date(&settings, clocks)?;
+    store.time_commits(process::running);
     let seed = random_seed()?;
     let (mut reactor, addresses) = listening::open(&settings, &seed)?;
+    // The system may have chosen them.
+    (settings.http.port, settings.websocket.port) = (addresses.http.port(), addresses.websocket.port());
     if settings.endpoint.protocol == "http" {
-        // The system may have chosen it.
         settings.endpoint.port = addresses.http.port().into();
     }
-    let mut signals = signals(&reactor)?;
+    let mut operation = Operation {
+        signals: signals(&reactor)?,
+        supervisor: Supervisor::of_environment(),
+        current: Current::new(&settings, known, reread),
+    };
     if nemesis.is_none() && !commands::has_chain(&store)? {
-        let told = begin(&settings, &known, &store, &addresses, &mut reactor, &mut signals)?;
+        let told = begin(&settings, &store, &addresses, &mut reactor, &mut operation)?;
         if told == Told::ToEnd {
             return Ok(());
         }
@@ -105,23 +161,25 @@ pub fn run(
     let start = Start {
         now: reactor.moment(),
         seed: &seed,
-        local: listening::resolve_local(&settings),
+        local: operation.current.local.clone(),
         shared: reactor.shared_pool(),
         import: Some(Import::new(intake, commands::style(), commands::show)),
-        known,
+        known: operation.current.known.clone(),
     };
     let mut node = Node::new(&store, &settings, start)?;
+    node.watch_memory(process::memory);
     greet(&settings, devnet.as_ref(), &addresses, &node);
-    go_round(&mut reactor, &mut node, &mut signals, |node, now| node.is_to_end(now))?;
+    go_round(&mut reactor, &mut node, &mut operation, |node, now| node.is_to_end(now))?;
     log::info!("stopping");
+    operation.supervisor.stopping();
     node.stop()?;
     say_farewell(&mut reactor, &mut node)
 }
 
-/// The signals that tell the program to end.
+/// The signals that tell the program something.
 fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
     let register = || {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
         reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE)?;
         Ok(signals)
     };
@@ -141,13 +199,12 @@ fn known_peers(settings: &Settings) -> Result<Vec<KnownPeer>, NodeError> {
 /// Gets the nemesis block from another node into an empty store.
 fn begin(
     settings: &Settings,
-    known: &[KnownPeer],
     store: &Store,
     addresses: &Addresses,
     reactor: &mut Reactor,
-    signals: &mut Signals,
+    operation: &mut Operation<'_>,
 ) -> Result<Told, NodeError> {
-    let (name, file) = (&settings.network.name, &settings.nemesis);
+    let (name, file, known) = (&settings.network.name, &settings.nemesis, &operation.current.known);
     if known.is_empty() {
         return Err(file.missing().into());
     }
@@ -158,7 +215,7 @@ fn begin(
     );
     log::info!("until it is there, http://{}/status says 8 and all else is answered 503", addresses.http);
     let mut beginning = Beginning::new(store, settings, known, reactor.moment());
-    let told = go_round(reactor, &mut beginning, signals, |beginning, _| beginning.is_over())?;
+    let told = go_round(reactor, &mut beginning, operation, |beginning, _| beginning.is_over())?;
     if told == Told::ToEnd {
         log::info!("stopping");
         say_farewell(reactor, &mut beginning)?;
@@ -177,28 +234,49 @@ enum Told {
 }
 
 /// Goes round until a signal tells the node to stop, or its machine is done.
-fn go_round<M: Machine>(
+fn go_round<M: Operated>(
     reactor: &mut Reactor,
     machine: &mut M,
-    signals: &mut Signals,
+    operation: &mut Operation<'_>,
     is_done: impl Fn(&M, Moment) -> bool,
 ) -> Result<Told, NodeError> {
     let mut slices = Slices::new();
+    let patience = operation.supervisor.patience().map_or(PATIENCE, |patience| patience.min(PATIENCE));
     // A node joins its network, if nobody is to be asked first, before anybody is answered.
     let mut took = reactor.work(machine, slices.units(), Duration::ZERO);
     loop {
-        let turn = reactor.turn(PATIENCE, machine).map_err(NodeError::System)?;
+        operation.supervisor.ready();
+        operation.supervisor.alive(reactor.moment().running, || machine.occupation());
+        let turn = reactor.turn(patience, machine).map_err(NodeError::System)?;
         took = reactor.work(machine, slices.units(), took);
         if reactor.has_work() {
             slices.took(took);
         }
         logging::flush();
-        if turn.is_ready(SIGNALS) && signals.pending().next().is_some() {
+        if turn.is_ready(SIGNALS) && operation.heed_signals(reactor, machine) {
             return Ok(Told::ToEnd);
         }
         if is_done(machine, reactor.moment()) {
             return Ok(Told::Done);
         }
+    }
+}
+
+impl Operation<'_> {
+    /// Does what signals say. Whether one of them tells the program to end.
+    fn heed_signals(&mut self, reactor: &mut Reactor, machine: &mut impl Operated) -> bool {
+        let mut is_to_reload = false;
+        for signal in self.signals.pending() {
+            match signal {
+                SIGHUP => is_to_reload = true,
+                SIGUSR1 => machine.log_figures_soon(),
+                _ => return true,
+            }
+        }
+        if is_to_reload && let Some(known) = self.current.read_anew(reactor) {
+            machine.change(&self.current, known);
+        }
+        false
     }
 }
 

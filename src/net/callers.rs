@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use slab::Slab;
 
+use super::figures::{COSTLIEST, Cost};
 use super::limits::Limits;
 use super::machine::ListenerId;
+use crate::figures::Recent;
 
 /// Callers that have an account of their own at a time. When so many have connections or have lately sent something,
 /// further ones share the accounts of strangers.
@@ -110,6 +112,8 @@ struct Account {
     banned_until: Duration,
     latest: Duration,
     credit: Credit,
+    /// Units of work that were charged to it, exempt or not.
+    work: Recent<u64>,
     /// Connections that are ready, for each [`Task`]. The caller is in the queue of those that have such, or rests, as long
     /// as there are any.
     ready: [VecDeque<usize>; 2],
@@ -170,6 +174,13 @@ impl Callers {
         }
     }
 
+    /// Other limits count from now on. By how much of its address a caller is known stays.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        self.connections_per_caller = limits.connections_per_caller;
+        self.bytes_per_caller = limits.buffered_bytes_per_caller;
+        self.requests_per_second = limits.requests_per_second;
+    }
+
     /// The account of a caller, opened if need be. A caller that somebody else names is never exempt.
     pub fn account(&mut self, address: IpAddr, is_forwarded: bool, now: Duration) -> AccountId {
         let key = match caller(address, self.ipv6_prefix) {
@@ -205,6 +216,7 @@ impl Callers {
             banned_until: Duration::ZERO,
             latest: now,
             credit: Credit::new(WORK_PER_SECOND, now),
+            work: Recent::default(),
             ready: Default::default(),
         });
         self.by_key.insert(key, account);
@@ -295,9 +307,26 @@ impl Callers {
         self.accounts.iter().max_by_key(|(_, account)| account.held_bytes).map(|(id, _)| id)
     }
 
+    /// What the callers cost that cost most, the costliest first: by their work, and by what is held for them.
+    pub fn costliest(&self, now: Duration) -> [Cost; COSTLIEST] {
+        let (mut by_share, mut by_bytes) = ([0.0; COSTLIEST], [0; COSTLIEST]);
+        for (_, account) in &self.accounts {
+            let ([before, current], time) = account.work.both(now);
+            keep_largest(&mut by_share, (before + current) as f64 / time.as_micros() as f64);
+            keep_largest(&mut by_bytes, account.held_bytes);
+        }
+        std::array::from_fn(|rank| Cost { share: by_share[rank], held_bytes: by_bytes[rank] })
+    }
+
+    /// How many callers have something ready but must pay first.
+    pub fn resting(&self) -> usize {
+        self.resting.len()
+    }
+
     /// Charges work.
     pub fn charge(&mut self, account: AccountId, units: u32, now: Duration) {
         let account = &mut self.accounts[account];
+        *account.work.at(now) += u64::from(units);
         if !account.is_exempt() {
             account.credit.charge(units, WORK_PER_SECOND, now);
         }
@@ -352,6 +381,14 @@ impl Callers {
     /// When the next caller has paid.
     pub fn next_regained(&self) -> Option<Duration> {
         self.resting.first().map(|(regained, ..)| *regained)
+    }
+}
+
+/// Puts a value into its place among the largest, which are in falling order.
+fn keep_largest<T: PartialOrd + Copy>(largest: &mut [T], value: T) {
+    if let Some(place) = largest.iter().position(|other| value > *other) {
+        largest[place..].rotate_right(1);
+        largest[place] = value;
     }
 }
 
@@ -517,6 +554,21 @@ mod tests {
         callers.charge(heavy, 1, at(10_000));
         callers.ready(heavy, 1, Task::Begin);
         assert_eq!((callers.next(at(10_000)), callers.next(at(10_001))), (None, Some(1)));
+    }
+
+    #[test]
+    fn the_costliest_callers_are_told_in_order_by_work_and_by_bytes() {
+        let mut callers = callers();
+        for number in 1..=8 {
+            let account = callers.account(address(number), false, at(0));
+            callers.charge(account, 3_000_000 * number, at(10));
+            callers.hold(account, 0, 100 - number as usize);
+        }
+        let costliest = callers.costliest(at(30_000));
+        assert_eq!(costliest.map(|cost| cost.held_bytes), [99, 98, 97, 96, 95]);
+        let shares = costliest.map(|cost| (cost.share * 30.0).round());
+        assert_eq!(shares, [24.0, 21.0, 18.0, 15.0, 12.0]);
+        assert_eq!(callers.costliest(at(90_000))[0].share, 0.0);
     }
 
     #[test]

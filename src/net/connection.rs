@@ -93,6 +93,10 @@ pub(super) struct Connection<S> {
     pub credit: Credit,
     /// Since when there has been a request that is not answered.
     pub request_since: Option<Instant>,
+    /// Bytes that were read since they were last counted.
+    pub received_bytes: u64,
+    /// Bytes that were written since.
+    pub sent_bytes: u64,
     may_read: bool,
     may_write: bool,
     /// The client has closed its side, so reading goes on until that is seen.
@@ -157,6 +161,8 @@ impl<S: Socket> Connection<S> {
             counted_bytes: 0,
             credit,
             request_since: None,
+            received_bytes: 0,
+            sent_bytes: 0,
             may_read: false,
             may_write: true,
             read_closed: false,
@@ -230,6 +236,7 @@ impl<S: Socket> Connection<S> {
             self.may_read = false;
         }
         self.last_active = now;
+        self.received_bytes += count as u64;
         Ok(count)
     }
 
@@ -270,6 +277,7 @@ impl<S: Socket> Connection<S> {
         if !self.output.is_empty() && self.may_write {
             let written = self.output.write_to(&mut self.socket, SHORT_IS_EXHAUSTED)?;
             self.may_write = !written.blocked;
+            self.sent_bytes += written.bytes as u64;
             if written.bytes > 0 {
                 self.last_active = now;
                 self.stalled_since = None;

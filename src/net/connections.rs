@@ -9,6 +9,7 @@ use slab::Slab;
 use super::callers::{AccountId, Callers, Credit, Rate, Task};
 use super::connection::{Connection, Origin, Work};
 use super::fetch::{Fetch, FetchId, Fetcher};
+use super::figures::{Counts, Figures};
 use super::http::HttpError;
 use super::limits::Limits;
 use super::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Moment};
@@ -37,6 +38,7 @@ pub(super) struct Connections<S> {
     resting: BTreeSet<(Duration, usize)>,
     pub shared: SharedPool,
     pub stats: Stats,
+    pub counts: Counts,
     pub now: Instant,
     pub moment: Moment,
     /// When the machine wants a turn.
@@ -59,6 +61,7 @@ impl<S: Socket> Connections<S> {
             resting: BTreeSet::new(),
             shared,
             stats: Stats::default(),
+            counts: Counts::default(),
             now,
             moment: Moment::default(),
             wake_at: None,
@@ -84,6 +87,7 @@ impl<S: Socket> Connections<S> {
     pub fn remove(&mut self, slot: usize) -> Option<Connection<S>> {
         let mut connection = self.slab.try_remove(slot)?;
         connection.output.give_back(&mut self.spare_output);
+        count_traffic(&mut connection, &mut self.counts);
         self.stats.buffered_bytes -= connection.counted_bytes;
         self.callers.disconnected(connection.account, connection.counted_bytes, self.moment.running);
         let is_left = std::mem::take(&mut connection.is_websocket);
@@ -119,16 +123,18 @@ impl<S: Socket> Connections<S> {
             self.gone.push(connection.id);
         }
         connection.refuse(error);
+        self.counts.refused(error.status());
         self.touch(slot);
     }
 
-    /// Counts the memory that a connection holds, `input_bytes` of it for its input.
+    /// Counts the memory that a connection holds, `input_bytes` of it for its input, and what it has carried.
     pub fn count(&mut self, slot: usize, input_bytes: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         let held = input_bytes + connection.output.held_bytes();
         self.stats.buffered_bytes = self.stats.buffered_bytes + held - connection.counted_bytes;
         self.callers.hold(connection.account, connection.counted_bytes, held);
         connection.counted_bytes = held;
+        count_traffic(connection, &mut self.counts);
     }
 
     /// The connection that is to be closed because too much is held: the one that holds most of those of the caller that
@@ -153,12 +159,19 @@ impl<S: Socket> Connections<S> {
         let waiting = self.slab.iter().filter(|(_, connection)| connection.is_open_websocket());
         let slowest = waiting.max_by_key(|(_, connection)| connection.output.shared_pending());
         let slowest = slowest.filter(|(_, connection)| connection.output.shared_pending() > 0).map(|(slot, _)| slot);
-        if let Some(connection) = slowest.and_then(|slot| self.slab.get_mut(slot)) {
-            log::info!("{:?}: dropped: no memory left for messages that wait", connection.id);
-            let (id, now) = (connection.id, self.now);
-            connection.drop_slow_websocket(now);
-            self.ended(id);
+        if let Some(connection) = slowest.and_then(|slot| self.slab.get(slot)) {
+            self.drop_slow(connection.id, "no memory left for messages that wait");
         }
+    }
+
+    /// Ends a websocket whose client does not keep up.
+    pub fn drop_slow(&mut self, id: ConnectionId, why: &str) {
+        let now = self.now;
+        let Some(connection) = self.slab.get_mut(id.slot()) else { return };
+        log::info!("{id:?}: dropped: {why}");
+        connection.drop_slow_websocket(now);
+        self.counts.dropped_websockets += 1;
+        self.ended(id);
     }
 
     /// Takes back what was lent for output.
@@ -225,6 +238,11 @@ impl<S: Socket> Connections<S> {
         own.into_iter().chain(self.callers.next_regained()).min()
     }
 
+    /// Figures at this moment.
+    pub fn stats(&self) -> Stats {
+        Stats { connections: self.slab.len(), callers: self.callers.len(), ..self.stats }
+    }
+
     fn open_websocket(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
         let connection = self.slab.get_mut(id.slot())?;
         (connection.id == id && connection.is_open_websocket()).then_some(connection)
@@ -241,9 +259,7 @@ impl<S: Socket> Effects for Connections<S> {
         };
         // An error of the socket is left to the turn that finds it again.
         if exceeds(connection) && (connection.flush(now).is_err() || exceeds(connection)) {
-            log::info!("{socket:?}: dropped: its client does not take its messages");
-            connection.drop_slow_websocket(now);
-            self.ended(socket);
+            self.drop_slow(socket, "its client does not take its messages");
             return Err(Dropped);
         }
         connection.queue_text(message, now);
@@ -298,6 +314,25 @@ impl<S: Socket> Effects for Connections<S> {
     fn wake_at(&mut self, running: Duration) {
         self.wake_at = Some(self.wake_at.map_or(running, |at| at.min(running)));
     }
+
+    fn figures(&self) -> Figures {
+        let now = self.moment.running;
+        let [before, current] = self.counts.longest_round.both(now).0;
+        Figures {
+            stats: self.stats(),
+            counts: self.counts.clone(),
+            fetch: self.fetcher.stats(),
+            costliest: self.callers.costliest(now),
+            resting: self.callers.resting(),
+            longest_round: before.max(current),
+        }
+    }
+}
+
+/// Counts what a connection has carried since it was counted last.
+fn count_traffic<S>(connection: &mut Connection<S>, counts: &mut Counts) {
+    counts.received_bytes += std::mem::take(&mut connection.received_bytes);
+    counts.sent_bytes += std::mem::take(&mut connection.sent_bytes);
 }
 
 /// Frees a spare buffer that one unusual request or answer has made large.

@@ -158,6 +158,7 @@ impl Input {
         let bytes = sent + out.len() - waiting;
         let status = if tools.reply.upgrade.is_some() { 101 } else { tools.reply.status };
         Answered { request: &request, caller, status, bytes, since }.log();
+        tools.connections.counts.answered(tools.reply.kind, status, since.elapsed());
         if tools.reply.is_secret {
             connection.output.wipe_when_sent();
             tools.reply.reset();
@@ -310,7 +311,10 @@ fn exchange<M: Machine, S: Socket>(
     let mut rate = Rate::Within;
     match kept {
         Some(kept) => kept.swap_reply(reply),
-        None => reply.reset(),
+        None => {
+            reply.reset();
+            reply.kind = 0;
+        }
     }
     if !is_resumed {
         rate = connections.note_request(slot, &caller);

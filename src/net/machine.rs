@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::fetch::{Answer, Fetch, FetchError, FetchId};
+use super::figures::Figures;
 use super::http::{Reply, Request};
 use super::shared::Shared;
 
@@ -207,6 +208,11 @@ pub trait Effects {
     /// Asks for a turn at a moment ([`Moment::running`]) at the latest; a moment that has passed means at once. Each
     /// turn forgets what was asked before.
     fn wake_at(&mut self, running: Duration);
+
+    /// What the reactor is doing and has done; nothing where nobody counts.
+    fn figures(&self) -> Figures {
+        Figures::default()
+    }
 }
 
 /// What decides: handed events, having effects.

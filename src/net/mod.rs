@@ -31,6 +31,7 @@ mod access_log;
 mod callers;
 mod connection;
 mod connections;
+pub mod figures;
 mod forwarded;
 mod inbox;
 mod input;

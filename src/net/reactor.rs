@@ -60,6 +60,8 @@ pub struct Reactor {
     server: Server<TcpStream>,
     started: Instant,
     now: Instant,
+    /// When the last look at the sockets has ended, until it is counted how long the round took that has followed.
+    looked: Option<Instant>,
     sweep_interval: Duration,
     next_sweep: Instant,
 }
@@ -78,6 +80,7 @@ impl Reactor {
             server: Server::new(limits, trusted, fetcher, now),
             started: now,
             now,
+            looked: None,
             sweep_interval,
             next_sweep: now + sweep_interval,
         })
@@ -94,6 +97,15 @@ impl Reactor {
         }
         self.server.set_most(id, most);
         self.listeners.open(id, address, self.poll.registry(), Token(EXTERNAL_TOKENS + index))
+    }
+
+    /// Other limits count from now on, and other proxies are trusted; by how much of its address a caller is known stays.
+    /// Nobody loses a connection by that at once. `most` are open at a time by each listener.
+    pub fn change(&mut self, limits: Limits, trusted: IsTrusted, most: impl IntoIterator<Item = (ListenerId, usize)>) {
+        self.sweep_interval = limits.sweep_interval();
+        self.next_sweep = self.next_sweep.min(self.now + self.sweep_interval);
+        self.server.change(limits, trusted);
+        most.into_iter().for_each(|(id, most)| self.server.set_most(id, most));
     }
 
     /// Where other sources can be registered, with tokens below [`EXTERNAL_TOKENS`]. [`Turn`] tells of their readiness.
@@ -119,12 +131,14 @@ impl Reactor {
     /// Waits until something is ready, the machine wants a turn, a timer is due or `patience` ends; then deals with
     /// all that is ready and due.
     pub fn turn(&mut self, patience: Duration, machine: &mut impl Machine) -> io::Result<Turn> {
+        self.count_round();
         let timeout = self.poll_timeout(patience);
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => self.events.clear(),
             result => result?,
         }
         self.set_time();
+        self.looked = Some(self.now);
         let turn = self.sort_events();
         self.accept();
         self.serve(machine);
@@ -165,6 +179,14 @@ impl Reactor {
         self.now = Instant::now();
         let moment = Moment { unix_millis: unix_millis(), running: self.now - self.started };
         self.server.set_time(self.now, moment);
+    }
+
+    /// Counts the round that ends with the next look at the sockets.
+    fn count_round(&mut self) {
+        if let Some(looked) = self.looked.take() {
+            let now = Instant::now();
+            self.server.connections.counts.went_round(now - looked, now - self.started);
+        }
     }
 
     fn poll_timeout(&self, patience: Duration) -> Duration {

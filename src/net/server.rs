@@ -110,6 +110,13 @@ impl<S: Socket> Server<S> {
         (self.connections.now, self.connections.moment) = (now, moment);
     }
 
+    /// Other limits count from now on, and other proxies are trusted. Nobody loses a connection by that at once.
+    pub fn change(&mut self, limits: Limits, trusted: IsTrusted) {
+        self.trust = Trust(trusted);
+        self.connections.callers.set_limits(&limits);
+        self.connections.limits = Limits { ipv6_prefix: self.connections.limits.ipv6_prefix, ..limits };
+    }
+
     /// Counts bytes that are sent to many, for [`Limits::shared_bytes`].
     pub fn shared_pool(&self) -> SharedPool {
         self.connections.shared.clone()
@@ -117,8 +124,7 @@ impl<S: Socket> Server<S> {
 
     /// Figures at this moment.
     pub fn stats(&self) -> Stats {
-        let Connections { slab, callers, stats, .. } = &self.connections;
-        Stats { connections: slab.len(), callers: callers.len(), ..*stats }
+        self.connections.stats()
     }
 
     /// Lets a connection in, or has it told that there is no room for it. Its slot; `None` if it is just to be closed.
@@ -376,8 +382,7 @@ impl<S: Socket> Server<S> {
     }
 
     fn act(&mut self, slot: usize, due: Due) {
-        let now = self.connections.now;
-        let Some(connection) = self.connections.slab.get_mut(slot) else { return };
+        let Some(connection) = self.connections.slab.get(slot) else { return };
         let id = connection.id;
         match due {
             Due::Drop => self.remove(slot),
@@ -389,11 +394,7 @@ impl<S: Socket> Server<S> {
                 let reason = format!("Idle timeout expired: {limit}/{limit} ms");
                 self.connections.close(id, 1001, &reason);
             }
-            Due::SlowConsumer => {
-                log::info!("{id:?}: dropped: a message has waited too long");
-                connection.drop_slow_websocket(now);
-                self.connections.ended(id);
-            }
+            Due::SlowConsumer => self.connections.drop_slow(id, "a message has waited too long"),
         }
     }
 

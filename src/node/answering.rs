@@ -1,34 +1,101 @@
 //! Requests, handed to the interfaces.
 
-use super::{Desk, FAREWELL, HTTP, Node, UNITS_PER_SHARE};
-use crate::api::{Budget, ChainView, Now};
+use super::figures::{EXPLORER_KIND, Sources, WEBSOCKET_KIND};
+use super::{Desk, FAREWELL, HTTP, Node, UNITS_PER_SHARE, WEBSOCKET};
+use crate::api::budget::cost;
+use crate::api::{Actions, Api, Budget, ChainView, Now};
 use crate::net::machine::{ConnectionId, Effects, Exchange, Moment, Taken};
+use crate::store::StoreError;
 
 impl Node<'_> {
     /// Answers a request, or begins to.
-    pub(super) fn request(&mut self, exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
-        if exchange.caller.listener == HTTP {
-            return self.answer_http(exchange, now, effects);
+    pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+        let listener = exchange.caller.listener;
+        match listener {
+            HTTP if self.send_page(&mut exchange, effects) => Taken::Done,
+            WEBSOCKET => self.answer_websocket(exchange, now, effects),
+            _ => self.answer_http(exchange, now, effects),
         }
+    }
+
+    fn answer_websocket(&mut self, exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+        exchange.reply.kind = WEBSOCKET_KIND;
         let (present, entropy) = (self.present(now), self.next_entropy());
         self.broker.request(exchange, present, entropy, effects)
     }
 
-    fn answer_http(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
-        let connection = exchange.connection;
-        let network_millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
-        let (clock, running) = (self.clock_state(now), now.running);
-        let moment = Now { network: self.time(now), network_millis, clock, running };
+    /// Sends the page for people, or a part of it; whether that was asked for.
+    fn send_page(&self, exchange: &mut Exchange<'_>, effects: &mut dyn Effects) -> bool {
+        let Some(explorer) = self.explorer.as_ref().filter(|_| !exchange.is_refused) else { return false };
+        let is_sent = explorer.answer(exchange.request, exchange.reply);
+        if is_sent {
+            exchange.reply.kind = EXPLORER_KIND;
+            effects.charge(exchange.connection, cost::REQUEST + cost::bytes(exchange.reply.body.len()));
+        }
+        is_sent
+    }
+
+    fn answer_http(&mut self, exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
         // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
         if !self.may_announce()
             && !exchange.is_refused
             && self.api.fills_pool(exchange.request.method, exchange.request.path)
         {
-            self.waiting.push(connection);
+            self.waiting.push(exchange.connection);
             return Taken::Parked;
         }
         let status = self.status();
-        let present = self.peer_now(now);
+        let taken = self.ask_interface(exchange, now, effects);
+        self.join_if_told(now, effects);
+        // One that has just joined its network, or is to end, looks anew when it has something to do.
+        if (self.status(), self.ends_at.is_some()) != (status, false) {
+            effects.wake_at(now.running);
+        }
+        taken
+    }
+
+    fn ask_interface(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+        let connection = exchange.connection;
+        let mut budget = Budget::new(UNITS_PER_SHARE);
+        let answer = |api: &mut Api, desk: &mut Desk<'_, '_>, moment| {
+            let view = desk.view;
+            let taken = api.answer(&mut exchange, &view, desk, moment, &mut budget);
+            (taken, desk.meeting, desk.inquiry, desk.is_to_end)
+        };
+        let Ok((taken, meeting, inquiry, is_to_end)) = self.at_desk(Some(connection), now, effects, answer) else {
+            let moment = self.api_now(now);
+            self.api.fail(moment, exchange.reply);
+            return Taken::Done;
+        };
+        if taken == Taken::Parked {
+            meeting.into_iter().for_each(|meeting| self.partners.wait(meeting, connection));
+            inquiry.into_iter().for_each(|inquiry| self.partners.wait_for_height(inquiry, connection));
+        }
+        if is_to_end && self.ends_at.is_none() {
+            log::info!("told to end by a request");
+            self.ends_at = Some(now.running + FAREWELL);
+        }
+        effects.charge(connection, budget.used());
+        taken
+    }
+
+    /// The present as the interface tells it.
+    fn api_now(&self, now: Moment) -> Now {
+        let network_millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
+        Now { network: self.time(now), network_millis, clock: self.clock_state(now), running: now.running }
+    }
+
+    /// Has something done with the interface and all that it asks about, on the last commit. Fails if that cannot be read,
+    /// which is noted.
+    fn at_desk<T>(
+        &mut self,
+        connection: Option<ConnectionId>,
+        now: Moment,
+        effects: &mut dyn Effects,
+        act: impl FnOnce(&mut Api, &mut Desk<'_, '_>, Now) -> T,
+    ) -> Result<T, StoreError> {
+        let (moment, present, status) = (self.api_now(now), self.peer_now(now), self.status());
+        let is_in_trouble = self.reading.is_on() || self.writing.is_on();
         let Node {
             reader,
             network,
@@ -41,18 +108,13 @@ impl Node<'_> {
             identity,
             randomness,
             reading,
+            broker,
+            memory,
             ..
         } = self;
-        let snapshot = match reader.snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                reading.note(&error, now.running);
-                api.fail(moment, exchange.reply);
-                return Taken::Done;
-            }
-        };
+        let snapshot = reader.snapshot().inspect_err(|error| reading.note(error, now.running))?;
         let view = ChainView { snapshot, network, height: *height, status };
-        let time = moment.network;
+        let sources = Sources { store: reader.store(), broker, clock: moment.clock, is_in_trouble, memory: *memory };
         let mut desk = Desk {
             unconfirmed,
             harvester,
@@ -62,31 +124,24 @@ impl Node<'_> {
             partners,
             effects: Some(effects),
             now: present,
-            connection: Some(connection),
+            connection,
             meeting: None,
             inquiry: None,
             is_to_end: false,
+            sources: Some(sources),
             view,
-            time,
+            time: moment.network,
         };
-        let mut budget = Budget::new(UNITS_PER_SHARE);
-        let taken = api.answer(&mut exchange, &view, &mut desk, moment, &mut budget);
-        let Desk { meeting, inquiry, is_to_end, .. } = desk;
-        if taken == Taken::Parked {
-            meeting.into_iter().for_each(|meeting| self.partners.wait(meeting, connection));
-            inquiry.into_iter().for_each(|inquiry| self.partners.wait_for_height(inquiry, connection));
+        Ok(act(api, &mut desk, moment))
+    }
+
+    /// Writes all figures to the log, if somebody has asked for that.
+    pub(super) fn log_figures(&mut self, now: Moment, effects: &mut dyn Effects) {
+        if std::mem::take(&mut self.is_to_log_figures)
+            && let Ok(page) = self.at_desk(None, now, effects, |_, desk, _| desk.figures())
+        {
+            log::info!("figures\n{}", page.to_lines());
         }
-        if is_to_end && self.ends_at.is_none() {
-            log::info!("told to end by a request");
-            self.ends_at = Some(now.running + FAREWELL);
-        }
-        self.join_if_told(now, effects);
-        // One that has just joined its network, or is to end, looks anew when it has something to do.
-        if (self.status(), self.ends_at.is_some()) != (status, false) {
-            effects.wake_at(now.running);
-        }
-        effects.charge(connection, budget.used());
-        taken
     }
 
     /// A connection is gone.

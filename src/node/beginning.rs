@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use super::import::BATCH;
 use super::partners::{fetch_of, reply_of};
-use super::{UNITS_PER_STEP, api_settings};
+use super::{HTTP, UNITS_PER_STEP, api_settings, explorer};
 use crate::api::{Budget, LoadingApi};
 use crate::chain::{BlockError, Intake, IntakeError, IntakeOptions, IntakeProgress};
 use crate::clock::NetworkClock;
-use crate::config::Settings;
+use crate::config::{LocalAddresses, Settings};
+use crate::explorer::Explorer;
 use crate::model::{Height, Timestamp};
 use crate::net::fetch::FetchId;
-use crate::net::machine::{Effects, Event, ListenerId, Machine, Moment, Taken};
+use crate::net::machine::{Effects, Event, Exchange, ListenerId, Machine, Moment, Taken};
 use crate::peer::nemesis_search::FORMAT;
 use crate::peer::outside::CallId;
 use crate::peer::{KnownPeer, NemesisSearch};
@@ -30,6 +31,7 @@ pub struct Beginning<'s> {
     store: &'s Store,
     settings: &'s Settings,
     clock: NetworkClock,
+    explorer: Option<Explorer>,
     api: LoadingApi,
     search: NemesisSearch,
     /// A block that is being taken in.
@@ -50,6 +52,7 @@ impl<'s> Beginning<'s> {
             store,
             settings,
             clock: NetworkClock::new(settings.clock, now.running.as_millis() as u64),
+            explorer: explorer(settings),
             api: LoadingApi::new(api_settings(settings, settings.local.clone())),
             search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.running),
             intake: None,
@@ -67,8 +70,24 @@ impl<'s> Beginning<'s> {
         self.outcome.unwrap_or(Ok(()))
     }
 
+    /// Takes over settings that have changed, and who counts as local.
+    pub fn change(&mut self, settings: &Settings, local: LocalAddresses) {
+        self.api.change(api_settings(settings, local));
+    }
+
     fn time(&self, now: Moment) -> Timestamp {
         self.clock.now(now.unix_millis, now.running.as_millis() as u64)
+    }
+
+    /// The page is there already; it shows that the node is starting.
+    fn answer(&mut self, exchange: &mut Exchange<'_>, now: Moment) {
+        let is_page = exchange.caller.listener == HTTP
+            && !exchange.is_refused
+            && self.explorer.as_ref().is_some_and(|explorer| explorer.answer(exchange.request, exchange.reply));
+        if !is_page {
+            let time = self.time(now);
+            self.api.answer(exchange, time);
+        }
     }
 
     fn turn(&mut self, budget: u32, now: Moment, effects: &mut dyn Effects) {
@@ -114,8 +133,7 @@ impl Machine for Beginning<'_> {
     fn handle(&mut self, event: Event<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
         match event {
             Event::Request(mut exchange) => {
-                let time = self.time(now);
-                self.api.answer(&mut exchange, time);
+                self.answer(&mut exchange, now);
             }
             Event::Fetched { fetch, result } => {
                 if let Some(nemesis) = self.search.ended(CallId(fetch.0), reply_of(result), now.running) {

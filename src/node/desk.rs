@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use super::figures::{self, Sources};
 use super::harvester::Harvester;
 use super::identity::Identity;
 use super::judge::{Judge, Pushed};
@@ -14,6 +15,7 @@ use crate::api::views::UnlockedInfo;
 use crate::api::{Actions, BootRequest, ChainView, NodeDescription};
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use crate::figures::Page;
 use crate::model::{Address, Block, Hash256, Height, Timestamp, Transaction};
 use crate::net::machine::{ConnectionId, Effects};
 use crate::peer::outside::{InquiryId, MeetingId};
@@ -43,6 +45,8 @@ pub struct Desk<'a, 's> {
     pub inquiry: Option<InquiryId>,
     /// Somebody asks the node to end.
     pub is_to_end: bool,
+    /// Where figures are taken from, if they may be asked for now.
+    pub sources: Option<Sources<'a>>,
     pub view: ChainView<'a>,
     pub time: Timestamp,
 }
@@ -178,6 +182,10 @@ impl Actions for Desk<'_, '_> {
         self.identity.boot(request);
         log::info!("joined the network as {}", self.identity.description.info.identity.key);
         Ok(())
+    }
+
+    fn figures(&self) -> Page {
+        self.sources.as_ref().map(|sources| figures::page(self, sources)).unwrap_or_default()
     }
 
     fn shut_down(&mut self) {

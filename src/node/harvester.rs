@@ -24,6 +24,8 @@ pub struct Harvester<'s> {
     network: &'s Network,
     /// The accounts.
     pub unlocked: Unlocked,
+    /// Blocks that they have put onto the chain.
+    harvested: u64,
     next: Duration,
     work: Work<'s>,
 }
@@ -38,7 +40,8 @@ impl<'s> Harvester<'s> {
     /// Harvests with no account yet.
     pub fn new(store: &'s Store, settings: &'s Settings) -> Harvester<'s> {
         let unlocked = Unlocked::new(settings.unlocked_limit);
-        Harvester { store, settings, network: &settings.network, unlocked, next: FIRST_TICK, work: Work::Nothing }
+        let network = &settings.network;
+        Harvester { store, settings, network, unlocked, harvested: 0, next: FIRST_TICK, work: Work::Nothing }
     }
 
     /// Harvests with the accounts of the configuration, each as soon as it may, now that the node joins its network: with
@@ -74,14 +77,20 @@ impl<'s> Harvester<'s> {
         Ok(())
     }
 
+    /// How many blocks have come of it.
+    pub fn harvested(&self) -> u64 {
+        self.harvested
+    }
+
     /// When the next tick is due, in the node's running time.
     pub fn due(&self) -> Duration {
         self.next
     }
 
-    /// Puts the next tick off.
+    /// Puts the next tick off. A block in the making is dropped, as its time is not to be believed.
     pub fn put_off(&mut self, until: Duration) {
         self.next = self.next.max(until);
+        self.work = Work::Nothing;
     }
 
     /// Whether there is work that does not wait for anybody.
@@ -126,6 +135,7 @@ impl<'s> Harvester<'s> {
                 PartProgress::Done(outcome) => {
                     match &outcome.switch {
                         Some(switch) => {
+                            self.harvested += 1;
                             log::info!(
                                 "harvested block: height {}, {} transactions",
                                 switch.last,

@@ -9,8 +9,9 @@ use crate::chain::{ChainPart, PartOutcome, PartProgress, RollbackError, Switch, 
 use crate::codec::{Context, Form, ReadError};
 use crate::crypto::{PublicKey, Verifier};
 use crate::model::{Address, Block, Height, Network, Timestamp};
+use crate::peer::Load;
 use crate::peer::outside::Pulled;
-use crate::pool::{Confirmed, PushMemory};
+use crate::pool::{Confirmed, MAX_ANSWERS, PushMemory};
 use crate::rules::{Exception, Refusal, ValidationResult};
 use crate::store::{Store, StoreError, stored_header, tip};
 
@@ -111,6 +112,15 @@ impl<'s> Judge<'s> {
             memory,
             verifier,
         }
+    }
+
+    /// How much of pushed blocks is held.
+    pub fn loads(&self) -> [Load; 3] {
+        [
+            Load::new("pushed blocks that wait", self.waiting.len(), MAX_WAITING),
+            Load::new("bytes of pushed blocks", self.waiting_bytes, MAX_WAITING_BYTES),
+            Load::new("answers to blocks", self.memory.len(), MAX_ANSWERS),
+        ]
     }
 
     /// Whether there is something to judge.

@@ -12,6 +12,8 @@
 //! | `partners` | other nodes: what their room wants done |
 //! | `desk` | pool and harvester as the interfaces use them |
 //! | `clock_watch`, `trouble` | clocks that jump, stores that fail |
+//! | `figures` | what those see who watch the node |
+//! | `loads` | how much is held of what others can make grow |
 //!
 //! Nothing here touches sockets, clocks or the system's randomness: the same machine runs in the event loop, in a
 //! simulation and under a fuzzer.
@@ -21,10 +23,12 @@ mod beginning;
 mod catching_up;
 mod clock_watch;
 mod desk;
+mod figures;
 mod harvester;
 mod identity;
 mod import;
 mod judge;
+mod loads;
 mod others;
 mod partners;
 mod randomness;
@@ -36,6 +40,7 @@ mod unconfirmed;
 use std::time::Duration;
 
 pub use self::beginning::Beginning;
+pub use self::figures::Memory;
 pub use self::import::{BATCH, Import};
 pub use crate::peer::KnownPeer;
 
@@ -55,6 +60,7 @@ use crate::codec::{Context, Format};
 use crate::config;
 use crate::config::{LocalAddresses, Settings};
 use crate::crypto::PrivateKey;
+use crate::explorer::{self, Explorer};
 use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
@@ -68,6 +74,10 @@ use crate::store::{Reader, Store, StoreError, tip};
 pub const HTTP: ListenerId = ListenerId(0);
 /// The listener of the websocket interface.
 pub const WEBSOCKET: ListenerId = ListenerId(1);
+/// The listener for the figures alone, if there is one.
+pub const METRICS: ListenerId = ListenerId(2);
+/// Connections that it has at most.
+pub const METRICS_CONNECTIONS: usize = 16;
 /// Requests that a caller may make in a second on each of them, if their rate is limited.
 pub const REQUESTS_PER_SECOND: usize = 50;
 /// From a request to end the node to its end, so that it can be answered.
@@ -98,6 +108,7 @@ pub struct Start<'a, 's> {
 pub struct Node<'s> {
     network: &'s Network,
     clock: NetworkClock,
+    explorer: Option<Explorer>,
     api: Api,
     broker: Broker,
     height: Height,
@@ -133,6 +144,10 @@ pub struct Node<'s> {
     randomness: Randomness,
     /// When the node is to end, if somebody has asked for it.
     ends_at: Option<Duration>,
+    /// Whether figures are to be written to the log.
+    is_to_log_figures: bool,
+    /// Tells how much memory the process has.
+    memory: fn() -> Memory,
     /// Released at the beginning of each turn, so that the store can use old pages again.
     reader: Reader<'s>,
 }
@@ -159,6 +174,7 @@ impl<'s> Node<'s> {
         Ok(Node {
             network,
             clock,
+            explorer: explorer(settings),
             api: Api::new(api_settings(settings, local)),
             broker: Broker::new(push_settings(settings), network.byte, shared),
             height: tip.height,
@@ -183,8 +199,15 @@ impl<'s> Node<'s> {
             entropy,
             randomness,
             ends_at: None,
+            is_to_log_figures: false,
+            memory: Memory::default,
             reader: Reader::new(store),
         })
+    }
+
+    /// Has the figures tell how much memory the process has, which only the loop can find out.
+    pub fn watch_memory(&mut self, memory: fn() -> Memory) {
+        self.memory = memory;
     }
 
     /// Height of the last committed block.
@@ -195,6 +218,35 @@ impl<'s> Node<'s> {
     /// The network's clock.
     pub fn clock(&self) -> &NetworkClock {
         &self.clock
+    }
+
+    /// Has the figures written to the log at the next turn.
+    pub fn log_figures_soon(&mut self) {
+        self.is_to_log_figures = true;
+    }
+
+    /// Takes over settings that have changed, who counts as local, and nodes that are new on the operator's list.
+    pub fn change(&mut self, settings: &Settings, local: LocalAddresses, known: Vec<KnownPeer>) {
+        self.api.change(api_settings(settings, local));
+        self.broker.change(push_settings(settings));
+        self.most_body_bytes = settings.limits.body_size;
+        match self.partners.has_begun() {
+            true => self.partners.know(known),
+            false => self.known.extend(known),
+        }
+    }
+
+    /// What it does, in a line for a person.
+    pub fn occupation(&self) -> String {
+        let doing = match (&self.import, self.status()) {
+            (Some(_), _) => "takes in blocks of files",
+            (None, NodeStatus::Running) => "not booted",
+            (None, NodeStatus::Booting) => "joins its network",
+            (None, NodeStatus::Booted) => "synchronises",
+            (None, NodeStatus::NoRemoteNode) => "without other nodes",
+            (None, _) => "in step",
+        };
+        format!("height {}, {doing}", self.height)
     }
 
     /// Commits what was taken in, before the node ends.
@@ -267,7 +319,12 @@ impl Machine for Node<'_> {
     }
 
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
-        let limit = if listener == HTTP { self.api.body_limit(method, path) } else { push::http::body_limit(path) };
+        let limit = match listener {
+            WEBSOCKET => push::http::body_limit(path),
+            // Nobody who asks for figures sends anything.
+            METRICS => 0,
+            _ => self.api.body_limit(method, path),
+        };
         limit.min(self.most_body_bytes)
     }
 }
@@ -303,7 +360,21 @@ fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
         forgets_hashes: settings.forgets_hashes,
         unaudited_paths: settings.peers.unaudited_paths.clone(),
         pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
+        metrics_listener: METRICS,
     }
+}
+
+/// The page for people, if it is wanted.
+fn explorer(settings: &Settings) -> Option<Explorer> {
+    settings.http.explorer.then(|| {
+        Explorer::new(explorer::Settings {
+            context_path: settings.http.context.clone(),
+            http_port: settings.http.port,
+            websocket_port: settings.websocket.port,
+            network_byte: settings.network.byte.0,
+            target_seconds: settings.network.chain.target_time,
+        })
+    })
 }
 
 fn push_settings(settings: &Settings) -> push::Settings {

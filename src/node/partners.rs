@@ -17,7 +17,7 @@ use crate::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
 use crate::peer::wire::{Endpoint, NodeInfo, Outgoing, TransactionList};
-use crate::peer::{Largest, Meeting, Outlook, PeerSettings, Peers, PushResult};
+use crate::peer::{KnownPeer, Largest, Meeting, Outlook, PeerSettings, Peers, PushResult};
 use crate::pool::{Pool, ShortId};
 use crate::rules::ValidationResult;
 use crate::state;
@@ -70,6 +70,16 @@ impl Partners {
     pub fn join(&mut self, local: NodeInfo, keys: Rc<KeyPair>, settings: PeerSettings, now: Now) {
         self.format = Some(settings.format);
         self.peers = Some(Peers::new(local, keys, settings, now));
+    }
+
+    /// Whether this node has begun to join its network.
+    pub fn has_begun(&self) -> bool {
+        self.peers.is_some()
+    }
+
+    /// These nodes have come to the operator's list.
+    pub fn know(&mut self, known: Vec<KnownPeer>) {
+        self.peers.iter_mut().for_each(|peers| peers.know(known.clone()));
     }
 
     /// What is known of other nodes, once this one joins its network.

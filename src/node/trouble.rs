@@ -20,7 +20,7 @@ pub struct Trouble {
 impl Trouble {
     /// Takes note of a failure at a moment of the node's running time, and tells the operator if it is the first.
     pub fn note(&mut self, error: &StoreError, running: Duration) {
-        if self.pause.is_zero() {
+        if !self.is_on() {
             log::error!("{error}; the node answers what it can, and tries again");
         }
         if running >= self.until {
@@ -38,10 +38,15 @@ impl Trouble {
 
     /// Takes note that what has failed has succeeded.
     pub fn is_over(&mut self) {
-        if !self.pause.is_zero() {
+        if self.is_on() {
             log::info!("the store works again");
             *self = Trouble::default();
         }
+    }
+
+    /// Whether it lasts: something has failed, and has not succeeded since.
+    pub fn is_on(&self) -> bool {
+        !self.pause.is_zero()
     }
 
     /// When to try again; a moment that has passed if there is no reason to wait.
@@ -67,8 +72,8 @@ mod tests {
         assert_eq!(pauses[..4], [100, 200, 400, 800]);
         assert_eq!(pauses[9], 10_000);
         trouble.is_well(now);
-        assert_eq!(trouble.until(), now);
+        assert_eq!((trouble.until(), trouble.is_on()), (now, true));
         trouble.is_well(now + CALM);
-        assert_eq!(trouble.until(), Duration::ZERO);
+        assert_eq!((trouble.until(), trouble.is_on()), (Duration::ZERO, false));
     }
 }

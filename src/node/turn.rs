@@ -41,6 +41,7 @@ impl Node<'_> {
             }
         }
         self.work_with_others(now, effects);
+        self.log_figures(now, effects);
         self.broker.due(now.running, effects);
         effects.wake_at(self.next_turn(now));
     }
@@ -198,6 +199,7 @@ impl Node<'_> {
             meeting: None,
             inquiry: None,
             is_to_end: false,
+            sources: None,
             view,
             time,
         };

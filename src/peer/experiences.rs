@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 
+use super::load::Load;
 use super::random::RandomSource;
 use crate::model::{Address, Timestamp};
 
@@ -170,6 +171,16 @@ impl Experiences {
             false => self.reports.get(node).map(|report| &report.pairs),
         };
         pairs.into_iter().flat_map(|pairs| pairs.0.iter().map(|(node, (experience, _))| (node, *experience)))
+    }
+
+    /// How many experiences there are: own ones, reports, and pairs of the longest report.
+    pub fn loads(&self) -> [Load; 3] {
+        let longest = self.reports.values().map(|report| report.pairs.0.len()).max().unwrap_or(0);
+        [
+            Load::new("own experiences", self.own.0.len(), MAX_OWN),
+            Load::new("reported experiences", self.reports.len(), MAX_REPORTERS),
+            Load::new("pairs of a report", longest, MAX_PAIRS),
+        ]
     }
 
     /// Experience of a node with another.

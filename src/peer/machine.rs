@@ -15,12 +15,14 @@
 //! | [`own_address`] | finds out where others see this node, and joins the network |
 //! | `inquiries` | asks for heights, clocks and experiences |
 //! | `views` | what people and other nodes are told |
+//! | `loads` | how much is held |
 
 pub mod broadcast;
 pub mod calls;
 mod catching_up;
 pub mod contacts;
 mod inquiries;
+mod loads;
 pub mod meetings;
 pub(super) mod mishap;
 pub mod own_address;
@@ -120,6 +122,8 @@ pub struct Peers {
     refresh: Option<Refresh>,
     meetings: Meetings,
     synchronisation: Option<Synchronisation>,
+    /// The partner that was asked for its unconfirmed transactions, and when.
+    unconfirmed: Option<(Address, Duration)>,
     catching_up: Option<CatchingUp>,
     /// How often this node has begun to catch up.
     runs: u64,
@@ -138,35 +142,23 @@ impl Peers {
     /// with. Goes on with [`Peers::turn`].
     pub fn new(local: NodeInfo, keys: Rc<KeyPair>, mut settings: PeerSettings, now: Now) -> Peers {
         let address = Address::from_public_key(&local.identity.key, settings.context.network);
-        let mut nodes = Nodes::new(address, Limits::default());
-        let mut unpinned = Vec::new();
-        for peer in std::mem::take(&mut settings.known).into_iter().take(Limits::default().nodes) {
-            match peer {
-                KnownPeer::Endpoint(endpoint) => unpinned.push(Unpinned::new(endpoint)),
-                KnownPeer::Node(info) => {
-                    let node = Address::from_public_key(&info.identity.key, settings.context.network);
-                    let about = About { info, height: None, score: None };
-                    if let Err(refused) = nodes.add_pre_trusted(node, about) {
-                        log::warn!("{node} of the list of peers is left out: {refused:?}");
-                    }
-                }
-            }
-        }
-        let selector = Selector::of_partners(&Default::default(), &nodes);
-        Peers {
+        let nodes = Nodes::new(address, Limits::default());
+        let known = std::mem::take(&mut settings.known);
+        let mut peers = Peers {
             address,
             keys,
             settings,
             phase: Phase::Joining(Joining::new(now.running)),
-            unpinned,
+            unpinned: Vec::new(),
             experiences: Experiences::new(address),
             trust: Trust::default(),
-            selector,
+            selector: Selector::of_partners(&Default::default(), &nodes),
             calls: Calls::default(),
             contacts: Contacts::default(),
             refresh: None,
             meetings: Meetings::default(),
             synchronisation: None,
+            unconfirmed: None,
             catching_up: None,
             runs: 0,
             buffer: Buffer::default(),
@@ -179,6 +171,27 @@ impl Peers {
             height_check: HeightCheck::default(),
             nodes,
             local,
+        };
+        peers.know(known);
+        peers.selector = Selector::of_partners(&Default::default(), &peers.nodes);
+        peers
+    }
+
+    /// Takes nodes of the operator's list. Those of which only the endpoint is known say who they are when they are
+    /// contacted first.
+    pub fn know(&mut self, known: Vec<KnownPeer>) {
+        let room = Limits::default().nodes.saturating_sub(self.unpinned.len());
+        for peer in known.into_iter().take(room) {
+            match peer {
+                KnownPeer::Endpoint(endpoint) => self.unpinned.push(Unpinned::new(endpoint)),
+                KnownPeer::Node(info) => {
+                    let node = self.address_of(&info);
+                    let about = About { info, height: None, score: None };
+                    if let Err(refused) = self.nodes.add_pre_trusted(node, about) {
+                        log::warn!("{node} of the list of peers is left out: {refused:?}");
+                    }
+                }
+            }
         }
     }
 
@@ -221,6 +234,7 @@ impl Peers {
             Purpose::Time(node) => self.time_ended(node, ended, reply, now, outside),
             Purpose::Experiences(node) => self.experiences_ended(node, ended, reply, now),
             Purpose::Synchronisation => self.synchronisation_ended(ended, reply, now, outside),
+            Purpose::Unconfirmed => self.unconfirmed_ended(ended, reply, now, outside),
             Purpose::Ahead(id, question) => self.ahead_ended(id, question, ended, reply, now),
             Purpose::Push => {}
         }

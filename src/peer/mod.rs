@@ -14,6 +14,7 @@
 //! | [`nemesis_search`] | asks others for the nemesis block, before there is anything else to do with them |
 //! | [`wire`] | what nodes tell each other, in bytes and JSON |
 //! | [`random`] | chance, which is handed in |
+//! | [`Load`] | how much is held of what has a limit |
 //!
 //! Nothing here touches sockets, clocks or the system's randomness.
 
@@ -21,6 +22,7 @@ pub mod attempt;
 pub mod catch_up;
 pub mod experiences;
 pub mod height_check;
+mod load;
 pub mod machine;
 pub mod nemesis_search;
 pub mod nodes;
@@ -36,6 +38,7 @@ mod samples;
 #[cfg(test)]
 mod testing;
 
+pub use load::Load;
 pub use machine::calls::AuditEntry;
 pub use machine::meetings::Meeting;
 pub use machine::{

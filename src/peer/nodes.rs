@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use super::load::Load;
 use crate::model::Address;
 
 /// How long a node that has failed once is left alone.
@@ -117,6 +118,8 @@ pub struct Node<T> {
     look_again: Duration,
     /// When a failure or a sign of life last led to a look at it.
     looked: Option<Duration>,
+    /// Until when the chain is synchronised with others rather than with it.
+    rests_until: Duration,
 }
 
 impl<T> Node<T> {
@@ -132,6 +135,7 @@ impl<T> Node<T> {
             synchronisations: 0,
             look_again: Duration::ZERO,
             looked: None,
+            rests_until: Duration::ZERO,
         }
     }
 
@@ -349,6 +353,18 @@ impl<T> Nodes<T> {
         }
     }
 
+    /// The chain is to be synchronised with others rather than with this node for a while.
+    pub fn let_rest(&mut self, node: &Address, until: Duration) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.rests_until = node.rests_until.max(until);
+        }
+    }
+
+    /// Whether the chain is to be synchronised with others rather than with a node.
+    pub fn is_resting(&self, node: &Address, now: Duration) -> bool {
+        self.nodes.get(node).is_some_and(|node| now < node.rests_until)
+    }
+
     /// Whether a node may be contacted of its own accord: one that is unknown, or is not left alone at the moment, and
     /// is not this one.
     pub fn may_be_contacted(&self, node: &Address, now: Duration) -> bool {
@@ -429,6 +445,22 @@ impl<T> Nodes<T> {
     /// Whether none is known.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
+    }
+
+    /// How full the table is, and the fullest of its groups of each kind.
+    pub fn loads(&self) -> [Load; 5] {
+        let fullest = |is_one: fn(&Group) -> bool| {
+            let counts = self.groups.iter().filter(|(group, _)| is_one(group)).map(|(_, count)| *count);
+            counts.max().unwrap_or(0)
+        };
+        let Limits { nodes, per_address, per_network, private } = self.limits;
+        [
+            Load::new("known nodes", self.nodes.len(), nodes),
+            Load::new("nodes of one address", fullest(|group| matches!(group, Group::Host(_))), per_address),
+            Load::new("nodes of one network", fullest(|group| matches!(group, Group::Network(_))), per_network),
+            Load::new("nodes of private networks", fullest(|group| matches!(group, Group::Private)), private),
+            Load::new("nodes that were dropped", self.dropped.len(), MAX_DROPPED),
+        ]
     }
 
     /// The operator's list, on which this node may be.

@@ -17,11 +17,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-pub use push_memory::PushMemory;
+pub use push_memory::{MAX_ANSWERS, PushMemory};
 pub use queries::{ShortId, short_id};
 pub use root::Root;
 
 use self::rebuild::Rebuild;
+use crate::model::network::ChainParameters;
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Amount, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::store::{Changes, Snapshot};
@@ -31,6 +32,12 @@ use crate::store::{Changes, Snapshot};
 pub const MAX_BYTES: usize = 64 << 20;
 /// Transactions of either class, multisig or not, per transaction that fits into a block.
 const BLOCKS_WORTH: u64 = 10;
+
+/// Transactions that the pool holds at most, those of both classes together.
+pub fn most_transactions(chain: &ChainParameters) -> usize {
+    let of_class = BLOCKS_WORTH.saturating_mul(chain.max_transactions_per_block.into());
+    usize::try_from(of_class.saturating_mul(2)).unwrap_or(usize::MAX)
+}
 
 /// The confirmed chain as the pool is told of it.
 #[derive(Clone, Copy)]
@@ -103,6 +110,11 @@ impl Pool {
     /// Bytes of all transactions and of the state that they make.
     pub fn bytes(&self) -> usize {
         self.content.bytes + self.content.changes.bytes()
+    }
+
+    /// Answers that are remembered: at most [`MAX_ANSWERS`].
+    pub fn answers(&self) -> usize {
+        self.memory.len()
     }
 
     /// Whether a transaction has come in that nobody was told of yet.

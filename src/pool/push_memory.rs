@@ -11,7 +11,7 @@ use crate::rules::ValidationResult;
 /// Seconds between two looks for answers that are too old.
 const PURGE_INTERVAL: i32 = 60;
 /// Most answers that are remembered; at the limit the oldest is forgotten.
-const MAX_ANSWERS: usize = 100_000;
+pub const MAX_ANSWERS: usize = 100_000;
 
 /// Answers that are too old and are removed whenever one is asked for.
 const REMOVED_AT_ONCE: usize = 16;
@@ -43,6 +43,16 @@ impl PushMemory {
     /// One that remembers each answer for so many seconds.
     pub fn of_seconds(life: i32) -> PushMemory {
         PushMemory { life, answers: BTreeMap::new(), order: VecDeque::new(), looked: Timestamp::default() }
+    }
+
+    /// How many answers there are, forgotten ones that are not removed yet among them.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
     }
 
     /// The answer that was given, if it is remembered.

@@ -75,6 +75,15 @@ pub struct Figures {
     pub message_bytes: usize,
 }
 
+/// What the broker has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that were sent.
+    pub messages: u64,
+    /// Sessions without a websocket that were dropped, as their clients did not fetch their messages.
+    pub dropped: u64,
+}
+
 impl Broker {
     /// A broker without sessions.
     pub fn new(settings: Settings, network: NetworkByte, pool: SharedPool) -> Self {
@@ -88,6 +97,12 @@ impl Broker {
             silent: BTreeSet::new(),
             upgrading: None,
         }
+    }
+
+    /// Other settings count from now on. Sessions keep what they have.
+    pub fn change(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.hub.change(settings);
     }
 
     /// A websocket has been opened. One that there is no room for is closed with 1013.
@@ -267,6 +282,11 @@ impl Broker {
             session_bytes: self.hub.books().total().bytes,
             message_bytes: self.pool.held_bytes(),
         }
+    }
+
+    /// What the broker has done so far.
+    pub fn counts(&self) -> Counts {
+        Counts { messages: self.hub.messages(), dropped: self.hub.dropped() }
     }
 
     /// Handles frames of a session until they are all done, some work is done, or it has asked for enough.

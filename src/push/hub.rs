@@ -94,6 +94,8 @@ pub struct Hub {
     last_session: SessionId,
     /// Number of the next MESSAGE of the process.
     next_message: u64,
+    /// Sessions with a mailbox that were dropped as more waited in it than may.
+    dropped: u64,
     /// Where frames and the heads of messages are put together.
     scratch: Vec<u8>,
     /// Where what carries them is.
@@ -116,9 +118,25 @@ impl Hub {
             books: Books::default(),
             last_session: SessionId(0),
             next_message: 0,
+            dropped: 0,
             scratch: Vec::new(),
             room: Vec::new(),
         }
+    }
+
+    /// Other settings count from now on.
+    pub fn change(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// How many messages were sent so far.
+    pub fn messages(&self) -> u64 {
+        self.next_message
+    }
+
+    /// How many sessions with a mailbox were dropped as their clients did not fetch their messages.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Takes note of the running time.
@@ -434,10 +452,11 @@ impl Hub {
     /// Enters what waits in the mailbox of a session into the books. A session that could not be sent to has come to its
     /// end, and so has one whose caller leaves too much waiting.
     fn settle_mail(&mut self, session: SessionId, is_sent: bool, effects: &mut dyn Effects) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
         if !is_sent {
+            self.dropped += u64::from(state.outlet.socket().is_none());
             return self.retire(session);
         }
-        let Some(state) = self.sessions.get_mut(&session) else { return };
         let now = state.outlet.held_bytes();
         let before = std::mem::replace(&mut state.mail, now);
         if before == now {
@@ -448,6 +467,7 @@ impl Hub {
         let room = self.books.check(payer, session, 0, now, &self.settings.limits);
         self.books.add(payer, session, Holdings { bytes: now, patterns: 0 });
         if room.is_err() {
+            self.dropped += 1;
             self.end_silently(session, TOO_SLOW, effects);
         }
     }

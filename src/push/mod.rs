@@ -47,7 +47,7 @@ mod topics;
 mod turns;
 mod walk;
 
-pub use broker::{Broker, Figures, Present};
+pub use broker::{Broker, Counts, Figures, Present};
 pub use facts::{AccountText, BlockText, Facts, FactsError, Owned, Ownership, Possessions, TransfersText};
 pub use query::Query;
 pub use session::SessionId;

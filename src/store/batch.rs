@@ -151,21 +151,23 @@ impl<'env> Batch<'env> {
 
     /// Makes all changes visible and durable. After an error they may be visible.
     pub fn commit(self) -> Result<(), StoreError> {
-        let durability = self.durability;
-        self.make_visible()?;
-        durability.map_or(Ok(()), Durability::settle)
+        let Some(durability) = self.durability else { return self.make_visible() };
+        durability.timed(|| {
+            self.make_visible()?;
+            durability.settle()
+        })
     }
 
     /// Makes all changes visible. They are durable once [`super::Store::settle`] has returned, or the next batch is
     /// committed. This one waits for what was committed before it.
     pub fn commit_soon(self) -> Result<(), StoreError> {
-        let durability = self.durability;
-        durability.map_or(Ok(()), Durability::before_soon)?;
-        self.make_visible()?;
-        if let Some(durability) = durability {
+        let Some(durability) = self.durability else { return self.make_visible() };
+        durability.timed(|| {
+            durability.before_soon()?;
+            self.make_visible()?;
             durability.after_soon();
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Makes all changes visible; they are not durable yet.

@@ -9,12 +9,14 @@ mod blocks;
 mod copy;
 mod data_file;
 mod error;
+mod figures;
 mod journal;
 mod older;
 mod open;
 mod overlay;
 mod read;
 mod reader;
+mod readers;
 mod replacement;
 mod sealed;
 mod settled;
@@ -27,15 +29,25 @@ pub use blocks::{BlockRow, StoredBlock, block_key, block_row, stored_block, stor
 pub use copy::StoreCopy;
 pub use data_file::FileFault;
 pub use error::StoreError;
+pub use figures::StoreFigures;
 pub use journal::undoes_the_same;
 pub use older::{OldBlocks, OldStore};
 #[cfg(test)]
 pub use open::test_store;
-pub use open::{AccessMode, ChainIdentity, Options, SCHEMA, Store, exists, free_bytes, older_schema, size};
+pub use open::{
+    AccessMode, ChainIdentity, Options, SCHEMA, Store, exists, free_bytes, is_left_alone, older_schema, size,
+};
 pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};
 pub use reader::Reader;
+pub use readers::Readers;
 pub use replacement::{Replacement, Room, is_begun};
 pub use settled::Boot;
 pub use tables::Table;
 pub use write::Write;
+
+/// The version of LMDB.
+pub fn lmdb_version() -> String {
+    use lmdb_sys::{MDB_VERSION_MAJOR, MDB_VERSION_MINOR, MDB_VERSION_PATCH};
+    format!("{MDB_VERSION_MAJOR}.{MDB_VERSION_MINOR}.{MDB_VERSION_PATCH}")
+}

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::batch::{Batch, Right, of_disk};
@@ -17,6 +16,7 @@ use super::data_file::{self, FileFault};
 use super::error::StoreError;
 use super::older;
 use super::read::Snapshot;
+use super::readers::ReaderList;
 use super::settled::{self, Boot, Durability};
 use super::tables::Table;
 
@@ -64,9 +64,11 @@ pub enum AccessMode {
 
 /// An open store.
 pub struct Store {
-    environment: Environment,
+    pub(super) environment: Environment,
+    /// LMDB's list of readers, unless it does without; closed after the environment.
+    pub(super) readers: Option<ReaderList>,
     databases: [Database; Table::ALL.len()],
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// What of it is on the disk, if this process may change it.
     pub(super) durability: Option<Durability>,
     /// Whether there is a batch.
@@ -81,10 +83,6 @@ const LOCK_FILE: &str = "nisd.lock";
 const MADE: &[u8; 5] = b"made\n";
 /// With less address space a store is of no use.
 const LEAST_MAP_SIZE: usize = 64 << 20;
-/// LMDB's list of readers, shared by all processes. What it maps of it must be on the disk: where a page of it has no
-/// room, touching it would kill the process (SIGBUS).
-pub(super) const READERS_FILE: &str = "lock.mdb";
-const READERS_FILE_BYTES: u64 = 32 << 10;
 const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
 /// The file in which LMDB keeps everything.
 pub(super) const DATA_FILE: &str = data_file::NAME;
@@ -140,7 +138,7 @@ impl Store {
         let mut lock = lock(folder)?;
         settled::go_back(folder, boot)?;
         check_data_file(folder, has_been_made(&mut lock))?;
-        make_room_for_readers(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let readers = ReaderList::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let stored = stored_meta(&environment)?;
         if let Some((schema, network)) = &stored {
@@ -151,6 +149,7 @@ impl Store {
         let store = Store {
             databases: create_tables(&environment, folder, Some(&durability))?,
             environment,
+            readers: Some(readers),
             folder: folder.to_owned(),
             durability: Some(durability),
             has_batch: Cell::new(false),
@@ -171,11 +170,12 @@ impl Store {
     /// Makes a store in an empty folder that is thrown away afterwards: nothing waits for the disk, and nothing is kept
     /// from other processes.
     pub fn scratch(folder: &Path, options: Options) -> Result<Store, StoreError> {
-        make_room_for_readers(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let readers = ReaderList::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let databases = create_tables(&environment, folder, None)?;
         let (folder, has_batch) = (folder.to_owned(), Cell::new(false));
-        Ok(Store { environment, databases, folder, durability: None, has_batch, _lock: None, stop: None })
+        let readers = Some(readers);
+        Ok(Store { environment, readers, databases, folder, durability: None, has_batch, _lock: None, stop: None })
     }
 
     /// The same store, whose files were moved to another folder that is locked.
@@ -222,10 +222,12 @@ impl Store {
             settled::refuse_unsettled(folder, boot)?;
             check_existing(folder)?;
         }
-        let flags = match make_room_for_readers(folder) {
-            Ok(()) => flags,
+        let (readers, flags) = match ReaderList::open(folder) {
+            Ok(readers) => (Some(readers), flags),
             // Nobody writes: readers need no list that says which pages are in use.
-            Err(_) if access == AccessMode::Shared && is_left_alone(folder) => flags | EnvironmentFlags::NO_LOCK,
+            Err(_) if access == AccessMode::Shared && is_left_alone(folder) => {
+                (None, flags | EnvironmentFlags::NO_LOCK)
+            }
             Err(error) => return Err(StoreError::Folder(folder.to_owned(), error)),
         };
         let environment = environment(folder, options, flags)?;
@@ -239,6 +241,7 @@ impl Store {
             Store {
                 databases: open_tables(&environment)?,
                 environment,
+                readers,
                 folder: folder.to_owned(),
                 durability,
                 has_batch: Cell::new(false),
@@ -282,7 +285,10 @@ impl Store {
 
     /// Waits until all that is committed is on the disk.
     pub fn settle(&self) -> Result<(), StoreError> {
-        if self.is_unsettled() { self.durability.as_ref().map_or(Ok(()), Durability::settle) } else { Ok(()) }
+        match self.durability.as_ref().filter(|durability| durability.is_unsettled()) {
+            Some(durability) => durability.timed(|| durability.settle()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -323,18 +329,8 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Gives the list of readers its place on the disk.
-fn make_room_for_readers(folder: &Path) -> io::Result<()> {
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(folder.join(READERS_FILE))?;
-    match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, READERS_FILE_BYTES) {
-        // Some file systems cannot do it; there it is as it was.
-        Err(Errno::OPNOTSUPP) => Ok(()),
-        other => Ok(other?),
-    }
-}
-
 /// Whether no process changes the store, as far as can be told without writing.
-fn is_left_alone(folder: &Path) -> bool {
+pub fn is_left_alone(folder: &Path) -> bool {
     match File::open(folder.join(LOCK_FILE)) {
         Ok(file) => file.try_lock_shared().is_ok(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,

@@ -20,6 +20,11 @@ impl<'env> Reader<'env> {
         Reader { store, snapshot: OnceCell::new(), resting: Cell::new(None) }
     }
 
+    /// The store.
+    pub fn store(&self) -> &'env Store {
+        self.store
+    }
+
     /// The snapshot in use, or a new one.
     pub fn snapshot(&self) -> Result<&Snapshot<'env>, StoreError> {
         if let Some(snapshot) = self.snapshot.get() {

@@ -22,7 +22,8 @@ use rustix::io::Errno;
 use super::blocks::tip;
 use super::error::StoreError;
 use super::older::OldStore;
-use super::open::{self, ChainIdentity, DATA_FILE, Options, READERS_FILE, Store};
+use super::open::{self, ChainIdentity, DATA_FILE, Options, Store};
+use super::readers::READERS_FILE;
 use super::settled;
 
 /// The folder in which the new store grows.

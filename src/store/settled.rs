@@ -33,13 +33,16 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use sha3::{Digest, Sha3_256};
 
 use super::data_file::{self, META_BYTES, Meta};
 use super::error::StoreError;
+use super::figures::COMMIT_TIMES;
 use super::write_back::WriteBack;
+use crate::figures::Histogram;
 
 /// The file of the record, beside the data file.
 pub const FILE: &str = "settled";
@@ -216,6 +219,9 @@ pub struct Durability {
     record: RefCell<Option<Record>>,
     standing: Cell<Standing>,
     write_back: RefCell<WriteBack>,
+    /// By which commits are timed, once there is one.
+    clock: Cell<Option<fn() -> Duration>>,
+    commit_times: RefCell<Histogram>,
     /// Lets the disk fail.
     #[cfg(test)]
     pub fails: Cell<bool>,
@@ -235,6 +241,8 @@ impl Durability {
             record: RefCell::new(record),
             standing: Cell::new(Standing::Opened),
             write_back: RefCell::default(),
+            clock: Cell::new(None),
+            commit_times: RefCell::new(Histogram::new(COMMIT_TIMES)),
             #[cfg(test)]
             fails: Cell::new(false),
         })
@@ -244,6 +252,25 @@ impl Durability {
     pub fn moved(mut self, folder: PathBuf) -> Durability {
         self.folder = folder;
         self
+    }
+
+    /// Has the time of commits taken by a clock.
+    pub fn time_commits(&self, clock: fn() -> Duration) {
+        self.clock.set(Some(clock));
+    }
+
+    /// How long commits took.
+    pub fn commit_times(&self) -> Histogram {
+        self.commit_times.borrow().clone()
+    }
+
+    /// Commits or settles, and counts how long that takes.
+    pub fn timed<T>(&self, commit: impl FnOnce() -> T) -> T {
+        let Some(clock) = self.clock.get() else { return commit() };
+        let begun = clock();
+        let result = commit();
+        self.commit_times.borrow_mut().observe(clock().saturating_sub(begun));
+        result
     }
 
     /// Before a batch is begun: there is a record of this run of the system.

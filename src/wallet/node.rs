@@ -11,6 +11,7 @@ use super::packet::{Packet, context, transaction_of};
 use crate::codec::json::JsonSource;
 use crate::codec::{lax_json, mosaic::read_definition};
 use crate::crypto::PublicKey;
+use crate::figures::Reading;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
 use crate::net::client::Client;
 use crate::net::fetch::{Endpoint, FetchError, Response};
@@ -20,6 +21,8 @@ use crate::state::MosaicEntry;
 const DEFAULT_PORT: u16 = 7890;
 /// The route that tells what a node knows of others.
 const PEERS: &str = "/local/peers";
+/// The route that tells its figures.
+const METRICS: &str = "/metrics";
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Characters of a node's own words that are shown.
@@ -45,6 +48,11 @@ enum Problem {
 }
 
 impl NodeError {
+    /// Whether nobody was there to answer.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self.problem, Problem::NoAnswer(_))
+    }
+
     /// Whether the same question may be answered later.
     pub fn is_temporary(&self) -> bool {
         match &self.problem {
@@ -238,6 +246,13 @@ impl Node {
     /// What it knows of other nodes, in its own JSON, at the path `context` in front of all others.
     pub fn peers(&self, context: &str) -> Result<Vec<u8>, NodeError> {
         self.successful(PEERS, self.client.get(&format!("{context}{PEERS}")))
+    }
+
+    /// Its figures, in Prometheus' text format, at the path `context` in front of all others.
+    pub fn figures(&self, context: &str) -> Result<Reading, NodeError> {
+        let body = self.successful(METRICS, self.client.get(&format!("{context}{METRICS}")))?;
+        let text = String::from_utf8(body).map_err(|error| self.nonsense(METRICS, error))?;
+        Reading::parse(&text).map_err(|error| self.nonsense(METRICS, error))
     }
 
     /// What it says of other nodes makes no sense.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -12,6 +12,27 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(120);
 /// How often a process is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How long something that will happen is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks again and again until there is what is waited for.
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what} does not come");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A port of this machine at which nobody listens.
+pub fn closed_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
+}
 
 /// The program under test, with nothing to read; NISD names another one than that of this build.
 pub fn nisd<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {

@@ -89,6 +89,7 @@ pub fn block(signer: &KeyPair, height: u64, time: Timestamp, parent: Hash256, tr
 }
 
 /// What tells one such network from another.
+#[derive(Clone)]
 pub struct Genesis {
     /// The nemesis block in verifiable binary form.
     pub block: Vec<u8>,

@@ -15,6 +15,7 @@ use nisd::net::machine::{
     Caller, ConnectionId, Dropped, Effects, Event, Exchange, ListenerId, Machine, Message, Moment, Taken,
 };
 use nisd::node::{HTTP, KnownPeer, Node, Start, WEBSOCKET};
+use nisd::peer::Load;
 use nisd::store::Store;
 use sha2::{Digest, Sha256};
 
@@ -285,6 +286,11 @@ impl<'s> SimulatedNode<'s> {
     /// A request to another node has come to its end.
     pub fn fetched(&mut self, fetch: FetchId, result: Result<Answer, FetchError>) {
         self.machine.handle(Event::Fetched { fetch, result }, self.world.now, &mut self.world);
+    }
+
+    /// How much it holds of what others can make grow.
+    pub fn loads(&self) -> Vec<Load> {
+        self.machine.loads()
     }
 
     /// Its last block, as it knows it.

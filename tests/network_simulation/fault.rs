@@ -51,8 +51,10 @@ faults! {
     ClockOff,
     ClockDrift,
     ClockJump,
-    /// Turns that take long.
+    /// Commits that take long.
     SlowDisk,
+    /// Turns that take long, on a machine that is to make blocks of many transactions.
+    SlowMachine,
     // Answers of liars while chains are compared.
     LiedAboutScore,
     LowScore,
@@ -214,34 +216,53 @@ impl Fault {
     }
 }
 
+/// How often something happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    times: u64,
+    /// Of lies about chains: how often one was heard whose hearer went on to the next comparison, and how often the liar
+    /// was blamed then.
+    heard: u64,
+    blamed: u64,
+}
+
 /// How often each happened, and how often somebody was blamed for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    counts: BTreeMap<Fault, (u64, u64)>,
+    counts: BTreeMap<Fault, Count>,
 }
 
 impl Tally {
     pub fn add(&mut self, fault: Fault) {
-        self.counts.entry(fault).or_default().0 += 1;
+        self.counts.entry(fault).or_default().times += 1;
     }
 
-    pub fn blame(&mut self, fault: Fault) {
-        self.counts.entry(fault).or_default().1 += 1;
+    /// A lie was heard.
+    pub fn hear(&mut self, fault: Fault, is_blamed: bool) {
+        let count = self.counts.entry(fault).or_default();
+        count.heard += 1;
+        count.blamed += u64::from(is_blamed);
     }
 
     pub fn count(&self, fault: Fault) -> u64 {
-        self.counts.get(&fault).map_or(0, |(count, _)| *count)
+        self.of(fault).times
     }
 
-    /// How often somebody was blamed.
-    pub fn blamed(&self, fault: Fault) -> u64 {
-        self.counts.get(&fault).map_or(0, |(_, blamed)| *blamed)
+    /// How often a lie was heard, and how often somebody was blamed for it.
+    pub fn blamed(&self, fault: Fault) -> (u64, u64) {
+        (self.of(fault).heard, self.of(fault).blamed)
+    }
+
+    fn of(&self, fault: Fault) -> Count {
+        self.counts.get(&fault).copied().unwrap_or_default()
     }
 
     pub fn merge(&mut self, other: &Tally) {
-        for (fault, (count, blamed)) in &other.counts {
+        for (fault, count) in &other.counts {
             let entry = self.counts.entry(*fault).or_default();
-            *entry = (entry.0 + count, entry.1 + blamed);
+            entry.times += count.times;
+            entry.heard += count.heard;
+            entry.blamed += count.blamed;
         }
     }
 
@@ -249,8 +270,8 @@ impl Tally {
     pub fn table(&self) -> String {
         let mut text = String::new();
         for fault in Fault::ALL {
-            let name = format!("{fault:?}");
-            let blamed = if fault.is_blamed() { format!(", blamed {}", self.blamed(*fault)) } else { String::new() };
+            let (name, (heard, blamed)) = (format!("{fault:?}"), self.blamed(*fault));
+            let blamed = if fault.is_blamed() { format!(", heard {heard}, blamed {blamed}") } else { String::new() };
             let _ = writeln!(text, "  {name:<26} {:>8}{blamed}", self.count(*fault));
         }
         text

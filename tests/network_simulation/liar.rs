@@ -7,7 +7,7 @@ use std::time::Duration;
 use nisd::codec::{Context, Format, Sink, Writable};
 use nisd::crypto::{KeyPair, Signature};
 use nisd::model::{Amount, Block, Hash256, Height, Timestamp, Transaction};
-use nisd::net::fetch::{Fetch, FetchError};
+use nisd::net::fetch::{Fetch, FetchError, FetchLimits};
 use nisd::peer::wire::{
     AuthenticatedRequest, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint, Experience, ExperiencePair,
     HashChain, Identity, List, NodeExperiences, NodeInfo, NodeList, Score, ShortIds,
@@ -22,13 +22,12 @@ use super::plan::LiarPlan;
 
 /// By how much a liar says that its chain is better.
 const BETTER: i128 = 1 << 50;
-/// How slow an answer is that still counts, and silence and dripping that do not.
+/// How slow an answer is that still counts, and silence that does not.
 const SLOW: Duration = Duration::from_secs(8);
 const SILENT: Duration = Duration::from_secs(10);
-const ENDLESS: Duration = Duration::from_secs(20);
 
 /// What is asked one after the other by whoever compares chains.
-const SYNCHRONISATION: [&str; 6] = [
+pub const SYNCHRONISATION: [&str; 6] = [
     "/chain/score",
     "/chain/last-block",
     "/chain/hashes-from",
@@ -243,7 +242,7 @@ impl Liar {
             None if question.path == "/node/cysm" => seen(fault, format, &fetch.body, asker, scene),
             None => Vec::new(),
         };
-        let (after, result) = spoilt(of_answer, body, scene.random);
+        let (after, result) = spoilt(of_answer, body, fetch, scene.random);
         Told { after, result, fault: fault.filter(|fault| is_told(*fault, &question.path)) }
     }
 
@@ -500,6 +499,7 @@ fn seen(fault: Option<Fault>, format: Format, body: &[u8], asker: usize, scene: 
 fn spoilt(
     fault: Option<Fault>,
     mut body: Vec<u8>,
+    fetch: &Fetch,
     random: &mut Random,
 ) -> (Duration, Result<(u16, Vec<u8>), FetchError>) {
     let broken = || FetchError::Broken(std::io::ErrorKind::ConnectionReset.into());
@@ -521,10 +521,21 @@ fn spoilt(
         Some(Fault::Status503) => status = 503,
         Some(Fault::SlowAnswer) => after = SLOW,
         Some(Fault::Silence) => return (SILENT, Err(FetchError::Silent(SILENT))),
-        Some(Fault::EndlessDrip) => return (ENDLESS, Err(FetchError::TooSlow(ENDLESS))),
+        Some(Fault::EndlessDrip) => return drip(fetch),
         Some(Fault::Closed) => return (after, Err(broken())),
         Some(Fault::Oversized) => return (after, Err(FetchError::TooLarge)),
         _ => {}
     }
     (after, Ok((status, body)))
+}
+
+/// An answer that comes as slowly as it may, until it is as long as it may be or the time is over.
+fn drip(fetch: &Fetch) -> (Duration, Result<(u16, Vec<u8>), FetchError>) {
+    let FetchLimits { least_bytes, least_time, .. } = FetchLimits::default();
+    let longest = least_time * (1 + fetch.body_limit / least_bytes) as u32;
+    if longest < fetch.time {
+        (longest, Err(FetchError::TooSlow(least_time)))
+    } else {
+        (fetch.time, Err(FetchError::TimedOut(fetch.time)))
+    }
 }

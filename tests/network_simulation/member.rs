@@ -17,12 +17,10 @@ use serde_json::Value;
 use super::common::Random;
 use super::ground::{Ground, PORT, START, member_key, member_name, node_info};
 use super::network::Asking;
-use super::plan::MemberPlan;
+use super::plan::{MemberPlan, TURN};
 use super::simulation::{SimulatedNode, WallClock};
 use super::watch::View;
 
-/// What a node computes in a turn takes so long.
-const TURN: Duration = Duration::from_micros(300);
 /// Requests that an address may make in a second.
 const MOST_REQUESTS: usize = 50;
 
@@ -37,8 +35,9 @@ pub struct Member<'g> {
     pub running: Option<Running<'g>>,
     /// How often it was started.
     pub life: u32,
-    /// How long its disk takes for a commit.
+    /// How long its disk takes for a commit, and the machine for a turn.
     pub commit_takes: Duration,
+    pub turn_takes: Duration,
     /// Milliseconds that somebody has set its clock ahead.
     pub set_ahead: i64,
 }
@@ -73,6 +72,7 @@ impl<'g> Member<'g> {
             running: None,
             life: 0,
             commit_takes: Duration::ZERO,
+            turn_takes: TURN,
             set_ahead: 0,
         }
     }
@@ -91,7 +91,7 @@ impl<'g> Member<'g> {
         node.say(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/blocks/new\n\n\0");
         node.world.sent.clear();
         self.running = Some(Running {
-            view: View::of(store),
+            view: View::of(store, self.info.identity.key),
             node,
             store,
             since: now,
@@ -116,11 +116,11 @@ impl Running<'_> {
     }
 
     /// Gives it a turn, if it does nothing else.
-    pub fn turn(&mut self, now: Duration) {
+    pub fn turn(&mut self, now: Duration, takes: Duration) {
         self.set_now(now);
         self.node.turn_once(self.took);
-        self.took = TURN;
-        self.busy_until = now + TURN;
+        self.took = takes;
+        self.busy_until = now + takes;
     }
 
     /// It has to wait for its disk.

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use nisd::config::Settings;
 use nisd::crypto::KeyPair;
-use nisd::model::{Amount, Timestamp, Transaction};
+use nisd::model::{Amount, Hash256, Timestamp, Transaction};
 use nisd::net::fetch::{Answer, Endpoint, Fetch, FetchError, FetchId, Method, RequestHead, Response};
 use nisd::node::KnownPeer;
 
 use super::common::Random;
 use super::common::private_network::{address, transfer};
 use super::diary;
-use super::fault::{Fault, OF_COMPARISON, OF_PUSHES, Tally};
+use super::fault::{Fault, OF_PUSHES, Tally};
 use super::ground::{Ground, LIARS, PEOPLE, PORT, START, person};
-use super::liar::{Liar, Scene};
+use super::liar::{Liar, SYNCHRONISATION, Scene};
 use super::member::Member;
-use super::plan::{Act, Known, Plan};
+use super::plan::{Act, Known, Plan, TURN};
 use super::rumours::{Rumour, rumours};
 use super::watch::Watch;
 
@@ -27,8 +27,6 @@ const CONNECT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 /// A message that takes longer is slow.
 const SLOW: Duration = Duration::from_secs(1);
-/// How long it is waited until somebody is blamed for a lie.
-const BLAMED_WITHIN: Duration = Duration::from_millis(2_500);
 /// After so long nothing is left of any disturbance.
 const SETTLED_WITHIN: Duration = Duration::from_secs(25);
 /// When liars first say that they are there, and how long they wait until they do so again.
@@ -80,8 +78,42 @@ enum Happening {
     Act(usize),
     /// A liar gives signs of life.
     Sign(usize),
-    /// Somebody should have been blamed by then: who by, its life, the liar, what for, and failures before.
-    Blame(usize, u32, usize, Fault, u64),
+}
+
+/// A request that is not answered yet.
+struct Pending {
+    to: Endpoint,
+    since: Duration,
+    /// A liar is asked about its chain.
+    is_lost_time: bool,
+    /// The answer is the end of a lie about chains.
+    lie: Option<Lie>,
+}
+
+/// A lie about chains, told to its end.
+struct Lie {
+    fault: Fault,
+    /// The key that the liar goes by.
+    key: String,
+}
+
+/// An honest node when a comparison of chains with it was begun.
+struct Partner {
+    index: usize,
+    /// The end of its chain.
+    tip: Option<Hash256>,
+    /// Failures of it that were counted before.
+    failures: u64,
+}
+
+/// A comparison of chains.
+struct Comparison {
+    /// The honest node with which it is, if it is one.
+    partner: Option<Partner>,
+    /// The end of the member's chain when it was begun.
+    tip: Hash256,
+    /// The lie that the member has heard, and the failures of the liar that it had counted before.
+    heard: Option<(Lie, u64)>,
 }
 
 /// A network and its members in virtual time.
@@ -97,8 +129,11 @@ pub struct Network<'g> {
     random: Random,
     queue: BTreeMap<(Duration, u64), Happening>,
     happened: u64,
-    /// Requests that are not answered yet, and to whom they went.
-    open: BTreeMap<Open, Endpoint>,
+    open: BTreeMap<Open, Pending>,
+    /// The comparison of chains that each member has begun last.
+    comparisons: BTreeMap<usize, Comparison>,
+    /// For how long members have waited for what liars say about their chains.
+    pub lost_time: Duration,
     /// When something last befell members.
     disturbed_at: Duration,
     /// Blocks that members have pushed to others.
@@ -111,6 +146,8 @@ pub struct Network<'g> {
     /// Who accepted the transactions of people, and when members were stopped.
     pub accepted: Vec<(usize, Duration, Transaction)>,
     pub stopped: Vec<(usize, Duration)>,
+    /// When somebody has set the clocks of members, and what they have shown before and after that.
+    pub set_clocks: Vec<(usize, Duration, Timestamp)>,
     people: Vec<KeyPair>,
 }
 
@@ -161,6 +198,8 @@ impl<'g> Network<'g> {
             queue: BTreeMap::new(),
             happened: 0,
             open: BTreeMap::new(),
+            comparisons: BTreeMap::new(),
+            lost_time: Duration::ZERO,
             disturbed_at: Duration::ZERO,
             pushed_blocks: 0,
             sides: vec![0; plan.members.len() + plan.liars.len()],
@@ -168,6 +207,7 @@ impl<'g> Network<'g> {
             last_arrival: BTreeMap::new(),
             accepted: Vec::new(),
             stopped: Vec::new(),
+            set_clocks: Vec::new(),
             people: (0..PEOPLE).map(person).collect(),
         };
         plan.faults.iter().for_each(|fault| network.tally.add(*fault));
@@ -223,15 +263,6 @@ impl<'g> Network<'g> {
                 (0..self.members.len()).for_each(|member| self.spread(liar, member, &sign));
                 self.schedule(self.now + SIGNS, Happening::Sign(liar));
             }
-            Happening::Blame(by, life, liar, fault, before) => {
-                let key = self.liars[liar].keys(0).public().to_string();
-                let is_same = self.members[by].life == life;
-                if let Some(running) = self.members[by].running.as_mut().filter(|_| is_same)
-                    && running.failures(&key) > before
-                {
-                    self.tally.blame(fault);
-                }
-            }
         }
     }
 
@@ -259,6 +290,8 @@ impl<'g> Network<'g> {
             self.answer(&asking, Party::Member(index), Duration::ZERO, Err(broken()));
         }
         self.open.retain(|(from, ..), _| *from != index);
+        // Whether it would have blamed anybody is not known.
+        self.comparisons.remove(&index);
     }
 
     fn wake(&mut self, index: usize, life: u32) {
@@ -270,7 +303,7 @@ impl<'g> Network<'g> {
         }
         running.wakes_at = None;
         if running.busy_until <= now {
-            running.turn(now);
+            running.turn(now, member.turn_takes);
         }
         self.look_after(index);
     }
@@ -285,6 +318,7 @@ impl<'g> Network<'g> {
         if self.watch.look(&mut running.view, running.store, self.ground, time) && !member.commit_takes.is_zero() {
             running.wait_for_disk(now, member.commit_takes);
         }
+        self.watch.fullest.look(&running.node.loads());
         running.view.hear(running.node.world.sent.drain(..));
         let asked: Vec<_> = running.node.world.asked.iter_mut().flat_map(|asked| asked.drain(..)).collect();
         for given_up in running.node.world.given_up.drain(..) {
@@ -352,10 +386,16 @@ impl<'g> Network<'g> {
     fn ask(&mut self, from: usize, id: FetchId, fetch: Fetch) {
         let life = self.members[from].life;
         let open = (from, life, id);
-        self.open.insert(open, fetch.endpoint.clone());
+        if fetch.target == "/chain/score" {
+            self.compare_anew(from, &fetch.endpoint);
+        }
+        let place = self.places.get(&fetch.endpoint).copied();
+        let is_lost_time = matches!(place, Some((Party::Liar(_), _))) && SYNCHRONISATION[..5].contains(&&*fetch.target);
+        let pending = Pending { to: fetch.endpoint.clone(), since: self.now, is_lost_time, lie: None };
+        self.open.insert(open, pending);
         self.check_requests(from, &fetch.endpoint);
         let asker = Party::Member(from);
-        let Some(&(to, face)) = self.places.get(&fetch.endpoint) else {
+        let Some((to, face)) = place else {
             return self.schedule(self.now + CONNECT, Happening::End(open, Box::new(Err(refused()))));
         };
         log::debug!("{from} asks {to:?} {}", fetch.target);
@@ -391,7 +431,7 @@ impl<'g> Network<'g> {
             .open
             .iter()
             .filter(|(open, _)| own(open))
-            .fold((0, 0), |(all, one), (_, endpoint)| (all + 1, one + usize::from(endpoint == to)));
+            .fold((0, 0), |(all, one), (_, pending)| (all + 1, one + usize::from(pending.to == *to)));
         assert!(all <= MOST_TO_ALL && one <= MOST_TO_ONE, "{all} requests are under way, {one} of them to {to}");
     }
 
@@ -451,12 +491,9 @@ impl<'g> Network<'g> {
         let told = self.liars[liar].answer(asker, face, &asking.fetch, &mut scene);
         if let Some(fault) = told.fault {
             self.tally.add(fault);
-            if OF_COMPARISON.contains(&fault) && asking.fate == Fate::Arrives && face == 0 {
-                running.set_now(self.now);
-                let before = running.failures(&self.liars[liar].keys(0).public().to_string());
-                let blame = Happening::Blame(asker, asking.life, liar, fault, before);
-                self.schedule(self.now + BLAMED_WITHIN, blame);
-            }
+            let key = self.liars[liar].keys(face).public().to_string();
+            let pending = self.open.get_mut(&(asker, asking.life, asking.id)).filter(|_| fault.is_blamed());
+            pending.into_iter().for_each(|pending| pending.lie = Some(Lie { fault, key: key.clone() }));
         }
         self.answer(&asking, Party::Liar(liar), told.after, told.result);
     }
@@ -496,12 +533,56 @@ impl<'g> Network<'g> {
         self.schedule(self.now + after + latency, Happening::End(open, Box::new(result)));
     }
 
+    /// A member begins to compare chains, so that it is clear what came of the comparison before. A lie is blamed, unless
+    /// the chain has changed meanwhile, so that the member has nothing to do with what it was told of the old one. An
+    /// honest node is not, unless it has come over to another chain in the middle of it.
+    fn compare_anew(&mut self, index: usize, with: &Endpoint) {
+        let place = self.places.get(with).copied();
+        let partner = place.and_then(|(party, _)| if let Party::Member(other) = party { Some(other) } else { None });
+        let partner = partner.map(|other| {
+            let key = self.members[other].info.identity.key.to_string();
+            Partner { index: other, tip: self.tip(other), failures: self.failures(index, &key) }
+        });
+        let Some(tip) = self.tip(index) else { return };
+        let Some(before) = self.comparisons.insert(index, Comparison { partner, tip, heard: None }) else { return };
+        if let Some((lie, failures)) = before.heard {
+            let is_blamed = self.failures(index, &lie.key) > failures;
+            assert!(is_blamed || before.tip != tip, "member {index} does not blame {:?}", lie.fault);
+            self.tally.hear(lie.fault, is_blamed);
+        }
+        // Whose clock was set wrongly tells of blocks of the future, and whose chain is too far from ours is of no use.
+        let is_blameless = self.plan.fork.is_none() && !self.plan.faults.contains(&Fault::ClockJump);
+        if let Some(Partner { index: other, tip, failures }) = before.partner
+            && is_blameless
+            && self.tip(other) == tip
+        {
+            let key = self.members[other].info.identity.key.to_string();
+            let is_blamed = self.failures(index, &key) > failures;
+            assert!(!is_blamed, "member {index} blames member {other}");
+        }
+    }
+
+    /// The end of the chain of a member, if it is running.
+    fn tip(&self, index: usize) -> Option<Hash256> {
+        self.members[index].running.as_ref().map(|running| running.view.tip().hash)
+    }
+
+    /// How often a member says that a node did harm.
+    fn failures(&mut self, index: usize, key: &str) -> u64 {
+        let now = self.now;
+        self.members[index].running.as_mut().map_or(0, |running| {
+            running.set_now(now);
+            running.failures(key)
+        })
+    }
+
     /// A member has not answered another for so long that it is given up.
     fn give_up(&mut self, open: Open, by: usize, is_safe: bool) {
         if !self.open.contains_key(&open) {
             return;
         }
-        let is_calm = self.now > self.disturbed_at + SETTLED_WITHIN && self.are_in_touch(open.0, by);
+        let is_quick = self.members[by].turn_takes == TURN;
+        let is_calm = self.now > self.disturbed_at + SETTLED_WITHIN && self.are_in_touch(open.0, by) && is_quick;
         assert!(!is_safe || !is_calm, "member {by} leaves member {} without an answer", open.0);
         self.end(open, Err(FetchError::Silent(SILENCE)));
     }
@@ -519,7 +600,15 @@ impl<'g> Network<'g> {
             let later = running.busy_until;
             return self.schedule(later, Happening::End(open, Box::new(result)));
         }
-        self.open.remove(&open);
+        let Some(Pending { since, is_lost_time, lie, .. }) = self.open.remove(&open) else { return };
+        self.lost_time += if is_lost_time { now - since } else { Duration::ZERO };
+        if let Some(lie) = lie.filter(|_| result.is_ok()) {
+            running.set_now(now);
+            let before = running.failures(&lie.key);
+            if let Some(comparison) = self.comparisons.get_mut(&index) {
+                comparison.heard = Some((lie, before));
+            }
+        }
         let is_silent = matches!(result, Err(FetchError::Silent(_)));
         log::debug!("{index} hears {result:.80?}");
         running.set_now(now);
@@ -561,12 +650,21 @@ impl<'g> Network<'g> {
             Act::Stop(index) => self.stop(*index),
             Act::Restart { member, with_all } => self.restart(*member, *with_all),
             Act::Slow(member, takes) => self.members[*member].commit_takes = *takes,
-            Act::SetClock(member, by) => {
-                self.members[*member].set_ahead += by * 1000;
-                self.members[*member].running.iter_mut().for_each(|running| running.node.shift_clock(*by));
-            }
+            Act::Toil(member, takes) => self.members[*member].turn_takes = *takes,
+            Act::SetClock(member, by) => self.set_clock(*member, *by),
             Act::Announce(member) => self.announce(*member),
             Act::Push { liar, fault, to } => self.push(*liar, *fault, *to),
+        }
+    }
+
+    fn set_clock(&mut self, index: usize, by: i64) {
+        let member = &mut self.members[index];
+        member.set_ahead += by * 1000;
+        if let Some(running) = &mut member.running {
+            // One that is set back has gone on until now.
+            self.set_clocks.push((index, self.now, running.node.time()));
+            running.node.shift_clock(by);
+            self.set_clocks.push((index, self.now, running.node.time()));
         }
     }
 

@@ -9,8 +9,16 @@ use super::common::Random;
 use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_QUESTIONS};
 use super::ground::IP_DETECTION;
 
+/// Seconds between blocks that settings allow at least.
+const LEAST_TARGET_TIME: u32 = 10;
+/// Milliseconds that messages take where they take longest.
+const SLOWEST: (u64, u64) = (50, 300);
 /// Habits of a liar.
 const HABITS: usize = 4;
+/// What a node computes in a turn takes so long.
+pub const TURN: Duration = Duration::from_micros(300);
+/// Transactions that people send to a machine that is slow.
+const CROWD: usize = 60;
 /// Blocks that may be undone, unless the plan is about just that: far more than are found in the longest partition and
 /// the time that a network then needs to come together.
 const WIDE_LIMIT: u64 = 240;
@@ -69,6 +77,8 @@ pub enum Act {
     Lose(usize),
     /// Its disk takes so long for a commit.
     Slow(usize, Duration),
+    /// A turn of it takes so long.
+    Toil(usize, Duration),
     /// Its clock is set forwards by so many seconds, or backwards.
     SetClock(usize, i64),
     /// Somebody sends a transaction by it.
@@ -91,7 +101,8 @@ pub struct Plan {
     pub is_stabilized: bool,
     pub rewrite_limit: u64,
     /// Milliseconds that a message takes at least, and that it may take in addition. As compared with the time between
-    /// blocks it is much: a comparison of chains takes ten messages, and comes to nothing if a block comes meanwhile.
+    /// blocks it is much: a comparison of chains takes ten messages, and comes to nothing if a block comes meanwhile. So
+    /// where it is most, blocks are no more frequent than settings allow.
     pub latency: (u64, u64),
     /// What happens when, the earliest first.
     pub acts: Vec<(Duration, Act)>,
@@ -138,14 +149,16 @@ impl Plan {
             target_time: 4 + r.below(4) as u32,
             is_stabilized: r.below(4) > 0,
             rewrite_limit: if fork.is_some() || is_orderly { 10 + r.below(4) as u64 } else { WIDE_LIMIT },
-            latency: [(1, 10), (10, 60), (20, 150), (50, 300)]
-                [r.below(if fork.is_some() || is_orderly { 2 } else { 4 })],
+            latency: [(1, 10), (10, 60), (20, 150), SLOWEST][r.below(if fork.is_some() || is_orderly { 2 } else { 4 })],
             acts: Vec::new(),
             calm_at: seconds(25 + r.below(40)),
             fork,
             is_patient: r.below(8) == 0,
             faults: Vec::new(),
         };
+        if plan.latency == SLOWEST {
+            plan.target_time = LEAST_TARGET_TIME;
+        }
         if is_orderly {
             plan.be_orderly();
             plan.calm_at = seconds(180);
@@ -165,7 +178,7 @@ impl Plan {
     /// Where few blocks may be undone, members must not lose each other by themselves.
     fn be_orderly(&mut self) {
         self.calm_at = Duration::ZERO;
-        self.target_time = 10;
+        self.target_time = LEAST_TARGET_TIME;
         let count = self.members.len();
         for (index, member) in self.members.iter_mut().enumerate() {
             member.starts_at = Duration::ZERO;
@@ -180,7 +193,7 @@ impl Plan {
         let at = 8 + r.below(end - 12);
         let until = (at + 3 + r.below(30)).min(end);
         let member = r.below(self.members.len());
-        match r.below(8) {
+        match r.below(9) {
             0 | 1 => self.divide(at, until, r),
             2 | 3 => self.restart(member, at, until, r),
             4 => {
@@ -194,13 +207,22 @@ impl Plan {
                 self.faults.push(Fault::SlowDisk);
             }
             6 => {
-                // Three jumps that come together do not outlast a transaction, which lives for an hour.
-                let by = if r.coin() { 10 + r.below(1_100) as i64 } else { -10 - r.below(1_100) as i64 };
+                let by = if r.coin() { 10 + r.below(3_000) as i64 } else { -10 - r.below(3_000) as i64 };
                 self.acts.push((seconds(at), Act::SetClock(member, by)));
                 self.acts.push((seconds(until), Act::SetClock(member, -by)));
                 self.faults.push(Fault::ClockJump);
                 // Whoever goes by the clocks of others, goes by a wrong one too.
                 self.members.iter_mut().for_each(|member| member.uses_network_time = false);
+            }
+            7 => {
+                let takes = Duration::from_millis(20 + r.below(180) as u64);
+                self.acts.push((seconds(at), Act::Toil(member, takes)));
+                self.acts.push((seconds(until), Act::Toil(member, TURN)));
+                for _ in 0..CROWD {
+                    let when = Duration::from_millis((1_000 * at + r.below(1_000 * (until - at))) as u64);
+                    self.acts.push((when, Act::Announce(member)));
+                }
+                self.faults.push(Fault::SlowMachine);
             }
             _ if r.below(3) == 0 => {
                 // Longer than it takes until others are given up.
@@ -289,6 +311,9 @@ fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> Membe
         others.extend(more.into_iter().map(|other| known(other, r)));
     }
     others.extend((0..liars).filter(|_| r.coin()).map(Known::Liar).collect::<Vec<_>>());
+    let ip_detection = IP_DETECTION[r.below(3)];
+    // One that has to be told where it is, and knows nobody who would, never takes part.
+    let is_told = others.is_empty() || others.iter().any(|known| !matches!(known, Known::Liar(_)));
     MemberPlan {
         ip: ip(is_private, 1 + index as u8),
         weight: [1, 1, 2, 4][r.below(4)],
@@ -299,7 +324,7 @@ fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> Membe
         drift: 0,
         is_binary: r.below(4) > 0,
         node_limit: [1, 2, 5, 20][r.below(4)],
-        ip_detection: IP_DETECTION[r.below(3)],
+        ip_detection: if is_told { ip_detection } else { IpDetection::AutoOptional },
         uses_network_time: r.coin(),
     }
 }

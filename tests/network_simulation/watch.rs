@@ -6,6 +6,7 @@ use nisd::codec::Form;
 use nisd::crypto::{PublicKey, verify};
 use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
 use nisd::net::machine::ConnectionId;
+use nisd::peer::Load;
 use nisd::store::{Snapshot, Store, stored_block, stored_header, tip};
 
 use super::ground::Ground;
@@ -29,14 +30,16 @@ pub struct View {
     told: Vec<u64>,
     /// How many blocks were replaced at once, at most.
     pub deepest: u64,
+    /// The key that its node harvests with.
+    own: PublicKey,
 }
 
 impl View {
     /// That of a node that has just been started.
-    pub fn of(store: &Store) -> View {
+    pub fn of(store: &Store, own: PublicKey) -> View {
         let snapshot = store.snapshot().expect("a snapshot");
         let chain = (1..).map_while(|height| link(&snapshot, height)).collect();
-        View { chain, due: Vec::new(), told: Vec::new(), deepest: 0 }
+        View { chain, due: Vec::new(), told: Vec::new(), deepest: 0, own }
     }
 
     pub fn tip(&self) -> Link {
@@ -58,15 +61,53 @@ impl View {
         }
     }
 
-    /// Every block that has come is told once, and nothing else is.
-    pub fn assert_all_is_told(&self) {
-        assert_eq!(self.told, self.due, "blocks that were told, and those that have come");
+    /// Blocks above a height are replaced: those that were not told yet need not be.
+    fn replace_above(&mut self, height: u64) {
+        let mut untold = self.due.split_off(self.told.len().min(self.due.len()));
+        untold.retain(|due| *due <= height);
+        self.due.append(&mut untold);
+        self.chain.truncate(height as usize);
+    }
+
+    /// Every block that has come is told once and in order, and nothing else is. Whether all are told by now.
+    pub fn is_all_told(&self) -> bool {
+        let (told, due) = (&self.told, &self.due);
+        assert!(due.starts_with(told), "these blocks were told: {told:?}, and these have come: {due:?}");
+        told.len() == due.len()
     }
 }
 
 fn link(snapshot: &Snapshot<'_>, height: u64) -> Option<Link> {
     let header = stored_header(snapshot, Height(height)).expect("a store")?;
     Some(Link { hash: header.hash, score: header.score, time: header.timestamp })
+}
+
+/// The most that was held at once of everything that has a limit, by what it is, and the limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fullest(BTreeMap<&'static str, (usize, usize)>);
+
+impl Fullest {
+    /// Nothing exceeds its limit.
+    pub fn look(&mut self, loads: &[Load]) {
+        for Load { what, held, most } in loads {
+            assert!(held <= most, "{held} {what}, and {most} may be");
+            let fullest = self.0.entry(what).or_insert((0, *most));
+            fullest.0 = fullest.0.max(*held);
+        }
+    }
+
+    pub fn merge(&mut self, other: &Fullest) {
+        for (what, (held, most)) in &other.0 {
+            let fullest = self.0.entry(what).or_insert((0, *most));
+            fullest.0 = fullest.0.max(*held);
+        }
+    }
+
+    /// A table for people.
+    pub fn table(&self) -> String {
+        let line = |(what, (held, most)): (&&str, &(usize, usize))| format!("  {what:<36} {held:>8} of {most}\n");
+        self.0.iter().map(line).collect()
+    }
 }
 
 /// What is known of all.
@@ -78,11 +119,18 @@ pub struct Watch {
     known: BTreeSet<Hash256>,
     /// Who may harvest.
     harvesters: BTreeSet<PublicKey>,
+    pub fullest: Fullest,
 }
 
 impl Watch {
     pub fn new(harvesters: BTreeSet<PublicKey>) -> Watch {
-        Watch { blocks: BTreeMap::new(), sent: Vec::new(), known: BTreeSet::new(), harvesters }
+        Watch {
+            blocks: BTreeMap::new(),
+            sent: Vec::new(),
+            known: BTreeSet::new(),
+            harvesters,
+            fullest: Fullest::default(),
+        }
     }
 
     /// Somebody sends a transaction.
@@ -111,11 +159,15 @@ impl Watch {
         new.reverse();
         self.check_switch(view, &new, height, ground);
         view.deepest = view.deepest.max(view.height() - height);
-        view.chain.truncate(height as usize);
+        let is_replacing = view.height() > height;
+        view.replace_above(height);
         for link in new {
-            let parent = view.tip();
+            let (parent, is_new) = (view.tip(), !self.blocks.contains_key(&link.hash));
             view.chain.push(link);
             self.check_block(&snapshot, view, parent, ground, time);
+            // What a node makes follows the last block that it has.
+            let is_own = self.blocks[&link.hash].signer == view.own;
+            assert!(!(is_replacing && is_new && is_own), "block {} is made beside another one", view.height());
         }
         view.due.extend(height + 1..=view.height());
         log::debug!("its chain is the same up to {height} and ends at {} now", view.height());

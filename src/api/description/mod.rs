@@ -61,7 +61,7 @@ fn operation(route: &Route) -> Value {
         "summary": line.summary,
         "operationId": format!("{}{}", name(route.method).to_ascii_lowercase(), route.path.replace(['/', '.'], "_")),
         "tags": [route.path.split('/').find(|part| !part.is_empty() && *part != "local").unwrap_or_default()],
-        "x-access": if route.access == Access::Local { "local" } else { "public" },
+        "x-access": if route.access == Access::Public { "public" } else { "local" },
         "parameters": line.parameters.split_whitespace().map(parameter).collect::<Vec<_>>(),
         "responses": responses(line.answer),
     });

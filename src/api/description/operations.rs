@@ -35,6 +35,7 @@ const HEIGHT: &str = "{height: int64}";
 /// All of them, in the order of the route table's sections.
 pub const OPERATIONS: &[Operation] = &[
     get("/openapi.json", "This description", "", "any"),
+    get("/metrics", "The figures of the node, in Prometheus' text format", "", "text"),
     get("/heartbeat", "A sign of life", "", "RequestResult"),
     get("/status", "The state of the node, as a code from 3 to 8", "", "RequestResult"),
     get("/shutdown", "Ends the node in an orderly way", "", ""),

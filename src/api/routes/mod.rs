@@ -72,6 +72,7 @@ pub const ROUTES: &[Route] = &[
     get("/heartbeat", status::heartbeat),
     get("/status", status::status),
     get("/openapi.json", status::description),
+    get("/metrics", status::metrics).metrics(),
     post("/node/boot", node::boot).local(),
     get("/shutdown", node::shut_down).local(),
     get("/node/peer-list/all", node::known_nodes),

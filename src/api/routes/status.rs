@@ -1,9 +1,11 @@
 //! Signs of life, and what there is to be asked.
 
+use crate::api::budget::cost;
 use crate::api::call::Call;
 use crate::api::description;
 use crate::api::failure::Failure;
 use crate::api::views::{RequestResult, ResultKind};
+use crate::figures;
 
 /// `GET /heartbeat`
 pub fn heartbeat(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -19,4 +21,12 @@ pub fn status(call: &mut Call<'_>) -> Result<(), Failure> {
 /// `GET /openapi.json`
 pub fn description(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_json(description::of_all_routes())
+}
+
+/// `GET /metrics`, which NIS1 does not have: all figures, as Prometheus reads them.
+pub fn metrics(call: &mut Call<'_>) -> Result<(), Failure> {
+    let text = call.actions.figures().to_text();
+    call.budget.spend(cost::bytes(text.len()));
+    call.writer.page(figures::CONTENT_TYPE, &text);
+    Ok(())
 }

@@ -508,6 +508,7 @@ pub fn settings() -> Settings {
         forgets_hashes: false,
         unaudited_paths: vec!["/Quiet".to_owned(), "/heartbeat".to_owned()],
         pushed_bytes: 100_000,
+        metrics_listener: ListenerId(2),
     }
 }
 

@@ -65,6 +65,10 @@ pub struct FetchStats {
     pub started: u64,
     /// Those that have ended.
     pub ended: u64,
+    /// Bytes read from connections so far.
+    pub received_bytes: u64,
+    /// Bytes written to them so far.
+    pub sent_bytes: u64,
 }
 
 /// Sends requests to other servers, driven by a loop.
@@ -276,10 +280,11 @@ impl Fetcher {
                 }
             }
         }
-        line.write(&mut self.pool, slot);
+        self.stats.sent_bytes += line.write(&mut self.pool, slot);
         let read = line.read(&mut self.buffer);
         let wants_more = line.may_read;
         let count = *read.as_ref().ok().and_then(Option::as_ref).unwrap_or(&0);
+        self.stats.received_bytes += count as u64;
         match read {
             Ok(None) => {}
             Ok(Some(0)) => self.pool.ended(slot, None),
@@ -348,17 +353,19 @@ impl ConnectionSocket {
     }
 
     /// Writes what is to be sent, as far as the socket takes it. An error is left to reading, which finds it again,
-    /// after an answer that may have come before it.
-    fn write(&mut self, pool: &mut ConnectionPool, slot: usize) {
+    /// after an answer that may have come before it. The bytes written.
+    fn write(&mut self, pool: &mut ConnectionPool, slot: usize) -> u64 {
+        let mut written = 0;
         while self.may_write {
             let parts = pool.unsent(slot).map(IoSlice::new);
             let wanted: usize = parts.iter().map(|part| part.len()).sum();
             if wanted == 0 {
-                return;
+                break;
             }
             match self.socket.write_vectored(&parts) {
                 Ok(count) => {
                     pool.sent(slot, count);
+                    written += count as u64;
                     self.may_write = count == wanted || !SHORT_IS_EXHAUSTED;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -368,6 +375,7 @@ impl ConnectionSocket {
                 }
             }
         }
+        written
     }
 
     /// Reads once. `None` if there is nothing for now, 0 at the end.

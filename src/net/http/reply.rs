@@ -43,6 +43,9 @@ pub struct Reply {
     pub compress: bool,
     /// The body holds a secret: it is sent as it is, and wiped wherever it was.
     pub is_secret: bool,
+    /// Of which kind the request is, by a number of the machine's own; 0 unless it says. Requests are counted by it, and
+    /// [`reset`](Self::reset) leaves it alone.
+    pub kind: usize,
 }
 
 impl Reply {

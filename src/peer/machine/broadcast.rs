@@ -37,7 +37,6 @@ impl Default for Buffer {
     }
 }
 
-#[cfg(test)]
 impl Buffer {
     /// Transactions that wait, and their bytes.
     pub fn load(&self) -> (usize, usize) {

@@ -64,8 +64,10 @@ pub enum Purpose {
     Time(Address),
     /// Asks what a partner thinks of others.
     Experiences(Address),
-    /// Compares the chain with that of a partner, or asks for its unconfirmed transactions.
+    /// Compares the chain with that of a partner.
     Synchronisation,
+    /// Asks a partner for its unconfirmed transactions.
+    Unconfirmed,
     /// Fetches hashes or blocks of a chain that is far ahead.
     Ahead(AskId, Question),
     /// Passes on blocks or transactions.
@@ -270,13 +272,11 @@ impl Calls {
     }
 
     /// Requests under way and requests that wait, and the bytes of their bodies.
-    #[cfg(test)]
     pub fn load(&self) -> (usize, usize, usize) {
         (self.under_way.len(), self.waiting.len(), self.bytes)
     }
 
     /// Nodes that are kept count of.
-    #[cfg(test)]
     pub fn targets(&self) -> usize {
         self.targets.len()
     }

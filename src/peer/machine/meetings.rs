@@ -37,7 +37,6 @@ pub struct Meetings {
     open: BTreeMap<MeetingId, IpAddr>,
 }
 
-#[cfg(test)]
 impl Meetings {
     /// How many wait.
     pub fn count(&self) -> usize {

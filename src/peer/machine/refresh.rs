@@ -43,7 +43,6 @@ pub struct Refresh {
     queue: VecDeque<Contact>,
 }
 
-#[cfg(test)]
 impl Refresh {
     /// Nodes that are contacted by hearsay.
     pub fn hearsay(&self) -> usize {

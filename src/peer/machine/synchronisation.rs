@@ -1,7 +1,11 @@
 //! Synchronisation with one partner at a time: the chain first, and if there is nothing to gain its unconfirmed
-//! transactions.
+//! transactions, for which the next synchronisation does not wait.
 //!
-//! Only what a partner says is held against it, never that it cannot be reached.
+//! Only what a partner says is held against it, never that it cannot be reached. But whoever has brought nothing is not drawn
+//! the next time if there is another, and not for long if it has failed or was slow: a node that lets answers drip, or has
+//! nothing but what we have, takes up a part of our time only.
+
+use std::time::Duration;
 
 use super::calls::{Ended, Purpose};
 use super::mishap::Mishap;
@@ -12,11 +16,19 @@ use crate::peer::outside::{Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verd
 use crate::peer::schedule::Task;
 use crate::peer::wire::{NodeInfo, Query, ShortIds, check_answer};
 
+/// An attempt that takes longer and brings nothing is wasted time.
+const SLOW: Duration = Duration::from_secs(10);
+/// For how many times as long a partner rests, and for how long at least one that has brought nothing: until another one was
+/// drawn.
+const REST: u32 = 10;
+const LEAST_REST: Duration = Duration::from_secs(5);
+
 /// A synchronisation that goes on.
 #[derive(Debug)]
 pub struct Synchronisation {
     partner: NodeInfo,
     address: Address,
+    begun: Duration,
     stage: Stage,
 }
 
@@ -24,8 +36,6 @@ pub struct Synchronisation {
 enum Stage {
     /// The chains are compared.
     Comparing(Attempt),
-    /// The partner was asked for its unconfirmed transactions.
-    Unconfirmed,
     /// Its blocks are judged.
     Judging,
 }
@@ -46,14 +56,24 @@ impl<O: Outside> OwnChain for Chain<'_, O> {
 impl Peers {
     /// Begins to synchronise with a partner.
     pub(super) fn synchronise(&mut self, now: Now, outside: &mut impl Outside) {
-        let Some(partner) = self.draw_partner(outside) else {
+        let drawn = self.draw_rested(now, outside);
+        let Some(partner) = drawn.and_then(|drawn| self.nodes.get(&drawn)).map(|node| node.about.info.clone()) else {
             return self.end_task(Task::Synchronisation, false, now);
         };
         let address = self.address_of(&partner);
         self.nodes.synchronising(&address);
         let (attempt, query) = Attempt::begin(self.settings.far_ahead);
         let stage = Stage::Comparing(attempt);
-        self.go_on(Synchronisation { partner, address, stage }, &query, now, outside);
+        self.go_on(Synchronisation { partner, address, begun: now.running, stage }, &query, now, outside);
+    }
+
+    /// One that does not rest; else one that rests until another one was drawn only; else anyone.
+    fn draw_rested(&self, now: Now, outside: &mut impl Outside) -> Option<Address> {
+        let mut random = || outside.random();
+        [Duration::ZERO, LEAST_REST, Duration::MAX].into_iter().find_map(|rest| {
+            let at = now.running.saturating_add(rest);
+            self.selector.one_of(|node| !self.nodes.is_resting(node, at), &mut random)
+        })
     }
 
     /// Asks the partner something more.
@@ -67,10 +87,10 @@ impl Peers {
     /// The partner has answered, or has failed.
     pub(super) fn synchronisation_ended(&mut self, ended: Ended, reply: Reply, now: Now, outside: &mut impl Outside) {
         let Some(synchronisation) = self.synchronisation.take() else { return };
-        let partner = synchronisation.partner.endpoint.clone();
+        let (partner, address) = (synchronisation.partner.endpoint.clone(), synchronisation.address);
+        let begun = synchronisation.begun;
         let result = match synchronisation.stage {
             Stage::Comparing(_) => self.compared(synchronisation, ended, reply, now, outside),
-            Stage::Unconfirmed => self.heard_unconfirmed(ended, reply, now, outside),
             // Nothing was asked; it is not over yet.
             Stage::Judging => {
                 self.synchronisation = Some(synchronisation);
@@ -79,8 +99,16 @@ impl Peers {
         };
         if let Err(Mishap { reason, .. }) = result {
             log::debug!("synchronisation with {partner} failed: {reason}");
+            self.has_brought_nothing(address, begun, true, now);
             self.end_task(Task::Synchronisation, false, now);
         }
+    }
+
+    /// A partner has brought nothing, so that it is another one's turn. It rests longer if it has failed or was slow.
+    fn has_brought_nothing(&mut self, partner: Address, begun: Duration, has_failed: bool, now: Now) {
+        let wasted = now.running.saturating_sub(begun);
+        let rest = if has_failed || wasted > SLOW { REST * wasted } else { Duration::ZERO };
+        self.nodes.let_rest(&partner, now.running + rest + LEAST_REST);
     }
 
     fn compared(
@@ -120,17 +148,22 @@ impl Peers {
         now: Now,
         outside: &mut impl Outside,
     ) {
-        let address = synchronisation.address;
+        let (address, begun) = (synchronisation.address, synchronisation.begun);
         match ending {
             Ending::Same => {
-                let known = Query::Unconfirmed(ShortIds(outside.short_ids()));
-                self.go_on(Synchronisation { stage: Stage::Unconfirmed, ..synchronisation }, &known, now, outside);
+                self.ask_for_unconfirmed(&synchronisation.partner, now, outside);
+                self.has_brought_nothing(address, begun, false, now);
+                self.end_task(Task::Synchronisation, true, now);
             }
             Ending::FarAhead(base, target) => self.begin_catching_up(address, base, target, now),
-            Ending::Lower => self.end_task(Task::Synchronisation, true, now),
+            Ending::Lower => {
+                self.has_brought_nothing(address, begun, false, now);
+                self.end_task(Task::Synchronisation, true, now);
+            }
             Ending::TooFarBehind | Ending::Evil(_) => {
                 log::debug!("{} is of no use: {ending:?}", synchronisation.partner.endpoint);
                 self.experiences.failed(address, now.time);
+                self.has_brought_nothing(address, begun, true, now);
                 self.end_task(Task::Synchronisation, true, now);
             }
             Ending::Blocks { common, base, blocks } => {
@@ -140,31 +173,46 @@ impl Peers {
         }
     }
 
-    /// Unconfirmed transactions are handed over as they came; nothing of it is held against the partner.
-    fn heard_unconfirmed(
-        &mut self,
-        ended: Ended,
-        reply: Reply,
-        now: Now,
-        outside: &mut impl Outside,
-    ) -> Result<(), Mishap> {
+    /// Asks a partner for its unconfirmed transactions, unless another one is about to tell its own.
+    fn ask_for_unconfirmed(&mut self, partner: &NodeInfo, now: Now, outside: &mut impl Outside) {
+        if self.unconfirmed.is_none() {
+            let known = Query::Unconfirmed(ShortIds(outside.short_ids()));
+            let is_asked = self.ask(partner, &known, Purpose::Unconfirmed, outside);
+            self.unconfirmed = is_asked.then(|| (self.address_of(partner), now.running));
+        }
+    }
+
+    /// A partner has told its unconfirmed transactions, or has failed. They are handed over as they came; nothing of it is
+    /// held against the partner.
+    pub(super) fn unconfirmed_ended(&mut self, ended: Ended, reply: Reply, now: Now, outside: &mut impl Outside) {
+        let Some((partner, asked)) = self.unconfirmed.take() else { return };
+        let result = self.heard_unconfirmed(ended, reply, outside);
+        self.has_brought_nothing(partner, asked, result.is_err(), now);
+        if let Err(Mishap { reason, .. }) = result {
+            log::debug!("the unconfirmed transactions of {partner} are not heard: {reason}");
+        }
+    }
+
+    fn heard_unconfirmed(&mut self, ended: Ended, reply: Reply, outside: &mut impl Outside) -> Result<(), Mishap> {
         let Answered { body, challenge, key, .. } = self.answered(ended.proof, reply)?;
         check_answer(self.settings.format, &body, self.settings.context, &challenge, &key)?;
         outside.take_unconfirmed(body);
-        self.end_task(Task::Synchronisation, true, now);
         Ok(())
     }
 
     /// Blocks of a node were judged.
     pub fn judged(&mut self, from: &Address, verdict: Verdict, now: Now) {
         let is_awaited = |one: &mut Synchronisation| matches!(one.stage, Stage::Judging) && one.address == *from;
-        if self.synchronisation.take_if(is_awaited).is_none() {
-            return;
-        }
+        let Some(Synchronisation { begun, .. }) = self.synchronisation.take_if(is_awaited) else { return };
         match verdict {
             Verdict::Better => self.experiences.succeeded(*from, now.time),
             Verdict::Bad => self.experiences.failed(*from, now.time),
             Verdict::Neutral => {}
+        }
+        // Our chain has changed meanwhile, which is not the partner's fault unless it was slow.
+        let is_excused = verdict == Verdict::Neutral && now.running.saturating_sub(begun) <= SLOW;
+        if verdict != Verdict::Better && !is_excused {
+            self.has_brought_nothing(*from, begun, verdict == Verdict::Bad, now);
         }
         self.end_task(Task::Synchronisation, verdict != Verdict::Bad, now);
     }

@@ -77,6 +77,15 @@ impl Selector {
         by_trust.or_else(|| self.one_of_list(random).copied())
     }
 
+    /// The same among those that `is_admitted`; nobody if none is.
+    pub fn one_of(&self, is_admitted: impl Fn(&Address) -> bool, random: &mut impl RandomSource) -> Option<Address> {
+        let mut some = self.clone();
+        some.candidates.retain(&is_admitted);
+        some.active.retain(&is_admitted);
+        some.supplement.retain(&is_admitted);
+        some.one(random)
+    }
+
     /// Several nodes by trust alone, among those that `is_admitted`.
     pub fn some_of(
         &self,

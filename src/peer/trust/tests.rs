@@ -340,6 +340,18 @@ fn a_node_that_is_not_trusted_at_all_is_drawn_now_and_then() {
 }
 
 #[test]
+fn one_partner_is_drawn_among_those_that_are_admitted() {
+    let selector = Selector::of_partners(&equal_trust(3), &nodes(3, 3, &[0, 1, 2]));
+    let drawn = |is_admitted: fn(&Address) -> bool| -> BTreeSet<_> {
+        let mut random = seeded(1);
+        (0..200).filter_map(|_| selector.one_of(is_admitted, &mut random)).collect()
+    };
+    assert_eq!(drawn(|_| true), listed(0..3));
+    assert_eq!(drawn(|node| *node != address(0)), listed(1..3));
+    assert_eq!(drawn(|_| false), BTreeSet::new());
+}
+
+#[test]
 fn sources_of_time_are_drawn_by_trust_alone_among_those_that_are_admitted() {
     let nodes = nodes(30, 2, &(0..30).collect::<Vec<_>>());
     let selector = Selector::of_partners(&equal_trust(30), &nodes);

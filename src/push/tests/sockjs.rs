@@ -450,6 +450,7 @@ fn what_waits_for_the_sessions_of_one_caller_has_a_limit() {
     }
     assert!(port.post(1, "0/other/xhr", "").1.starts_with("a["), "another caller loses nothing");
     assert!((0..5).any(|session| port.post(1, &format!("0/{session}/xhr"), "").1 == "c[4500,\"null\"]\n"));
+    assert!((1..=5).contains(&port.bench.broker.counts().dropped));
 }
 
 #[test]

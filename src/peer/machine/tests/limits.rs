@@ -2,15 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::broadcast::{MAX_BUFFERED, most_buffered_bytes};
-use super::super::calls::{MAX_BYTES, MAX_TARGETS, MAX_UNDER_WAY, MAX_WAITING};
-use super::super::contacts::Way;
-use super::super::meetings::{MAX_MEETINGS, MAX_REVIVALS};
-use super::super::refresh::{CONTACTS_AT_ONCE, MAX_HEARSAY};
 use super::synchronising::block;
 use crate::model::{Hash256, Height};
 use crate::peer::machine::{IpDetection, PeerSettings, PushResult};
-use crate::peer::nodes::Limits;
 use crate::peer::outside::{CallId, OwnTip, Reply, Verdict};
 use crate::peer::testing::{Behaviour, Other, Scene, address_of, info, ip_of, pair, settings, signed};
 use crate::peer::wire::{HashChain, List, Outgoing};
@@ -175,17 +169,9 @@ fn happen(scene: &mut Scene, event: Event) {
 
 fn check_limits(scene: &Scene) {
     let peers = &scene.peers;
-    let (under_way, waiting, bytes) = peers.calls.load();
-    assert!(under_way <= MAX_UNDER_WAY && waiting <= MAX_WAITING && bytes <= MAX_BYTES);
-    assert!(peers.calls.targets() <= MAX_TARGETS);
-    assert_eq!(under_way, scene.fake.waiting.len(), "what is under way is what was sent");
-    let (buffered, buffered_bytes) = peers.buffer.load();
-    assert!(buffered <= MAX_BUFFERED && buffered_bytes <= most_buffered_bytes(&settings(&[])));
-    assert!(peers.meetings.count() <= MAX_MEETINGS);
-    assert!(peers.contacts.count(Way::Revival) <= MAX_REVIVALS);
-    assert!(peers.contacts.count(Way::Drawn) + peers.contacts.count(Way::Hearsay) <= CONTACTS_AT_ONCE);
-    assert!(peers.refresh.as_ref().is_none_or(|refresh| refresh.hearsay() <= MAX_HEARSAY));
-    assert!(peers.known().len() <= Limits::default().nodes);
+    let exceeded = peers.loads().into_iter().find(|load| load.held > load.most);
+    assert_eq!(exceeded, None);
+    assert_eq!(peers.calls.load().0, scene.fake.waiting.len(), "what is under way is what was sent");
 }
 
 /// Once others behave well again, every task is done again.

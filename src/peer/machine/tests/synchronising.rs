@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::codec::{Form, Writable};
 use crate::crypto::Signature;
 use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
@@ -26,7 +28,7 @@ pub fn block(height: u64) -> Block {
 fn comparing() -> Scene {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.others[0].behaviour = Behaviour::SilentAt("/chain/score");
-    scene.run(std::time::Duration::from_millis(850));
+    scene.run(Duration::from_millis(850));
     assert_eq!(last_question(&scene), "/chain/score");
     scene.others[0].behaviour = Behaviour::Good;
     scene
@@ -143,7 +145,7 @@ fn unconfirmed_transactions_of_an_impostor_are_not_handed_over() {
     answer(&mut scene, Score(0));
     scene.others[0].behaviour = Behaviour::SignedByAnother;
     scene.answer_all();
-    assert_eq!((scene.fake.unconfirmed.len(), timer(&scene), scene.experience(0)), (0, (false, 0, 1), (0, 0)));
+    assert_eq!((scene.fake.unconfirmed.len(), timer(&scene), scene.experience(0)), (0, (false, 1, 0), (0, 0)));
 }
 
 #[test]
@@ -152,6 +154,54 @@ fn a_store_that_cannot_be_read_ends_an_attempt_and_nobody_is_blamed() {
     scene.fake.tip = None;
     answer(&mut scene, Score(500));
     assert_eq!((timer(&scene), scene.experience(0)), ((false, 0, 1), (0, 0)));
+}
+
+/// When nodes were asked for their scores: the node, and the time since the start.
+fn comparisons(scene: &Scene) -> Vec<(usize, Duration)> {
+    let asked = scene.fake.history.iter().filter(|(_, _, path)| *path == "/chain/score");
+    let times = asked.map(|(at, _, _)| *at);
+    scene.asked("/chain/score").into_iter().zip(times).collect()
+}
+
+#[test]
+fn a_partner_that_wastes_time_has_a_small_part_of_it_if_there_is_another() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.others[0].behaviour = Behaviour::SilentAt("/chain/score");
+    scene.run_seconds(3_600);
+    let times: Vec<_> = comparisons(&scene).into_iter().filter(|(node, _)| *node == 0).map(|(_, at)| at).collect();
+    let least = Duration::from_secs(10 + 100);
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= least), "{times:?}");
+    assert!((20..=33).contains(&times.len()), "{} of 3600 s are wasted", 10 * times.len());
+}
+
+#[test]
+fn a_partner_that_is_slow_and_brings_nothing_rests_for_long_and_one_that_is_quick_does_not() {
+    for (took, rests) in [(9, false), (11, true)] {
+        let mut scene = Scene::new(settings(&[0, 1]), 2);
+        scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::SilentAt("/chain/score"));
+        scene.run(Duration::from_millis(850));
+        let sent = scene.fake.waiting.pop_back().expect("a question");
+        let slow = comparisons(&scene)[0].0;
+        scene.now += Duration::from_secs(took);
+        scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Good);
+        let from = ip_of(slow);
+        let body = signed(&scene.others[slow], &sent.request, Score(0));
+        scene.end(sent.call, Reply::Answer { body, from });
+        scene.run_seconds(59);
+        let is_asked = comparisons(&scene).into_iter().skip(1).any(|(node, _)| node == slow);
+        assert_eq!(is_asked, !rests, "{took} s");
+    }
+}
+
+#[test]
+fn a_partner_that_is_slow_with_what_is_unconfirmed_holds_no_comparison_up() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.others[0].behaviour = Behaviour::SilentAt("/transactions/unconfirmed");
+    scene.run_seconds(10);
+    let asked = [scene.asked("/chain/score").len(), scene.asked("/transactions/unconfirmed").len()];
+    assert_eq!(asked, [4, 1], "one answer is waited for at a time");
+    scene.run_seconds(10);
+    assert!(scene.asked("/transactions/unconfirmed").len() > 1);
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! The command that shows how a node is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Common, flag_override};
+use crate::config::Override;
+
+/// Shown below the help of the command.
+pub const NOTE: &str = "\
+Examples:
+  nisd status
+      The node of this machine on port 7890: redrawn every second on a terminal, until q or Ctrl-C.
+  nisd status --config node.properties
+      The node that runs on these settings, or its store while none runs.
+  nisd status --data ~/nem/nisd/devnet
+      A store, or the node on port 7890 while one runs on that store.
+  nisd status --json | jq .figures.nisd_height
+
+A node answers callers from its own machine only, and those of nis.additionalLocalIps.
+`nisd help metrics` tells what each figure means.";
+
+/// `nisd status`.
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Settings of the node to ask, which say where it answers and where its store is
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The node to ask [default: the one of the settings, or http://127.0.0.1:7890]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data"])]
+    pub node: Option<String>,
+    /// Folder of the chain store to look at while no node runs on it
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+    /// Print all figures as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Show it once, also on a terminal
+    #[arg(long)]
+    pub once: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Status {
+    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, super::UsageError> {
+        let mut overrides = self.common.take_overrides()?;
+        overrides.extend(self.data.as_deref().map(|data| flag_override("--data", "nisd.data", data)));
+        Ok(overrides)
+    }
+}

@@ -1,0 +1,56 @@
+//! What this node makes of the files of NIS1: `nisd config check`.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::CommandError;
+use crate::cli::CheckConfig;
+use crate::config::check::{self, Checked, FileKind, Verdict};
+use crate::config::properties::MAX_FILE_BYTES;
+
+/// Width of the names of settings.
+const SUBJECT: usize = 40;
+
+/// `nisd config check`. It fails if the node would not start with these files.
+pub fn check(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandError> {
+    let files = command.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let checked = check::check(&files, home);
+    let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");
+    let count = |verdict| checked.iter().flat_map(|file| &file.findings).filter(|one| one.verdict == verdict).count();
+    let [taken, without, wrong] = [Verdict::Taken, Verdict::NoEffect, Verdict::Wrong].map(count);
+    let summary = format!("\n{taken} taken, {without} without effect, {wrong} wrong\n");
+    io::stdout().write_all((text + &summary).as_bytes()).map_err(CommandError::Output)?;
+    if wrong > 0 {
+        let text = "the node does not start with what is WRONG above; `nisd settings` describes every setting";
+        return Err(CommandError::Usage(text.to_owned()));
+    }
+    match checked.iter().find(|file| file.kind == FileKind::Settings) {
+        Some(settings) => super::print(format_args!("nisd run --config {}", settings.path.display())),
+        None => Ok(()),
+    }
+}
+
+/// The content of a file, one byte more than allowed at most, to be told that it is too large.
+fn read(path: &Path) -> Result<check::File, CommandError> {
+    let failed = |error| CommandError::File(path.to_owned(), error);
+    // With room for all of it the content never moves, so that wiping it leaves no copy.
+    let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 2));
+    let file = File::open(path).map_err(failed)?;
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(failed)?;
+    Ok(check::File { path: path.to_owned(), content })
+}
+
+fn lines(file: &Checked) -> String {
+    let mut text = format!("{}: {}\n", file.path.display(), file.kind);
+    for finding in &file.findings {
+        let place = if finding.place == 0 { String::new() } else { finding.place.to_string() };
+        let (verdict, why) = (finding.verdict.to_string(), &finding.text);
+        let line = format!("{place:>5}  {:SUBJECT$}  {verdict:9}  {why}", finding.subject);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

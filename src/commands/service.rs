@@ -1,0 +1,168 @@
+//! A unit of systemd that runs this node, with no more rights than it needs: `nisd service`.
+
+use std::path::{Path, PathBuf};
+
+/// Where packages keep data: systemd makes a folder there and gives it to the user of a service.
+const STATE_FOLDER: &str = "/var/lib";
+/// Folders that are hidden from the service if nothing of it is there.
+const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+
+/// What a service runs. All paths begin at the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installation {
+    /// The program.
+    pub program: PathBuf,
+    /// What follows `nisd run`: flags and their values.
+    pub arguments: Vec<String>,
+    /// The configuration file, if there is one.
+    pub config: Option<PathBuf>,
+    /// Folder of the chain store.
+    pub data: PathBuf,
+    /// Who runs it.
+    pub user: String,
+}
+
+/// The unit.
+pub fn unit(installation: &Installation) -> String {
+    let Installation { program, arguments, user, .. } = installation;
+    let mut command = word(&program.to_string_lossy());
+    command.push_str(" run");
+    arguments.iter().for_each(|argument| command.push_str(&format!(" {}", word(argument))));
+    UNIT.replace("COMMAND", &command).replace("USER", user).replace("FOLDERS\n", &folders(installation))
+}
+
+/// What the service may see and write of the file system.
+fn folders(installation: &Installation) -> String {
+    let Installation { program, config, data, .. } = installation;
+    let is_at_home = [Some(program), config.as_ref(), Some(data)]
+        .into_iter()
+        .flatten()
+        .any(|path| HOMES.iter().any(|home| path.starts_with(home)));
+    let home = if is_at_home { "read-only" } else { "yes" };
+    let folder = data.strip_prefix(STATE_FOLDER).ok().and_then(|rest| rest.components().next());
+    let data = match folder {
+        Some(name) => {
+            format!("StateDirectory={}\nStateDirectoryMode=0750", specifiers(&Path::new(&name).to_string_lossy()))
+        }
+        None => format!("ReadWritePaths={}", word(&data.to_string_lossy())),
+    };
+    format!("{data}\nProtectHome={home}\n")
+}
+
+/// A word of a command line as systemd reads it.
+fn word(text: &str) -> String {
+    let text = specifiers(text).replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
+    match text.contains([' ', '\t', '"', '\'', ';']) {
+        true => format!("\"{text}\""),
+        false => text,
+    }
+}
+
+fn specifiers(text: &str) -> String {
+    text.replace('%', "%%")
+}
+
+const UNIT: &str = "\
+# A NEM (NIS1) node. Put this file into /etc/systemd/system/nisd.service, then:
+#   systemctl daemon-reload && systemctl enable --now nisd
+# `systemctl status nisd` shows the height, `journalctl -u nisd` the log, and
+# `systemctl reload nisd` has the settings read anew.
+
+[Unit]
+Description=NEM (NIS1) node
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=notify
+ExecStart=COMMAND
+ExecReload=/bin/sh -c 'kill -HUP $MAINPID'
+User=USER
+Restart=on-failure
+RestartSec=5
+# Wrong settings do not become right by trying again.
+RestartPreventExitStatus=2
+# A store of an older version is brought up to date first, which may take hours.
+TimeoutStartSec=infinity
+TimeoutStopSec=2min
+WatchdogSec=2min
+LimitNOFILE=20000
+
+# What it may write and see.
+FOLDERS
+ProtectSystem=strict
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectProc=invisible
+ProcSubset=pid
+UMask=0077
+
+# What it may do.
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+PrivateUsers=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RemoveIPC=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallErrorNumber=EPERM
+
+[Install]
+WantedBy=multi-user.target
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installation(data: &str) -> Installation {
+        Installation {
+            program: "/usr/bin/nisd".into(),
+            arguments: ["--config", "/etc/nisd/my node.properties"].map(str::to_owned).into(),
+            config: Some("/etc/nisd/my node.properties".into()),
+            data: data.into(),
+            user: "nisd".to_owned(),
+        }
+    }
+
+    fn lines(installation: &Installation) -> Vec<String> {
+        unit(installation).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_unit_runs_the_program_with_its_arguments() {
+        let lines = lines(&installation("/var/lib/nisd"));
+        let command = r#"ExecStart=/usr/bin/nisd run --config "/etc/nisd/my node.properties""#;
+        for line in [command, "User=nisd", "StateDirectory=nisd", "ProtectHome=yes"] {
+            assert!(lines.contains(&line.to_owned()), "{line} is missing in {lines:?}");
+        }
+    }
+
+    #[test]
+    fn data_elsewhere_may_be_written_and_what_is_at_home_can_be_seen() {
+        let lines = lines(&installation("/home/al/100%/store"));
+        for line in ["ReadWritePaths=/home/al/100%%/store", "ProtectHome=read-only"] {
+            assert!(lines.contains(&line.to_owned()), "{line} is missing in {lines:?}");
+        }
+        assert!(!lines.iter().any(|line| line.starts_with("StateDirectory")));
+    }
+
+    #[test]
+    fn words_are_read_by_systemd_as_they_are_meant() {
+        assert_eq!(word("a"), "a");
+        assert_eq!(word(r#"a "b" \c $d %e"#), r#""a \"b\" \\c $$d %%e""#);
+    }
+}

@@ -1,0 +1,148 @@
+//! `nisd status`: how a node is, or its store while none runs.
+
+mod screen;
+mod terminal;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use self::screen::text;
+use self::terminal::{Pressed, Terminal};
+use super::peers::node_of;
+use super::{Clocks, CommandError, Stop};
+use crate::cli;
+use crate::clock::NetworkClock;
+use crate::codec::network_from_text;
+use crate::config::Settings;
+use crate::figures::{Reading, Sample};
+use crate::store::{self, AccessMode, Options, Store, StoreError};
+use crate::wallet::{Node, NodeError};
+
+/// Time between two looks at a node on a terminal.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is looked at, and what was seen.
+struct Seen {
+    /// The URL of the node.
+    node: String,
+    /// The folder of the store that was looked at, as the node does not answer.
+    store: Option<String>,
+    figures: Reading,
+}
+
+/// `nisd status`. It ends before its time when it is told to stop.
+pub fn status(command: &cli::Status, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
+    let (node, context) = node_of(command.node.as_deref(), settings)?;
+    let of_store = |figures| Seen { node: node.url(), store: Some(settings.data.display().to_string()), figures };
+    let seen = if command.data.is_some() && store::exists(&settings.data) && store::is_left_alone(&settings.data) {
+        // Whichever node answers, it is not that of this store.
+        of_store(stored(settings, clocks)?)
+    } else {
+        match node.figures(context) {
+            Ok(figures) => Seen { node: node.url(), store: None, figures },
+            Err(error) if error.is_unanswered() && command.node.is_none() => match stored(settings, clocks) {
+                Err(CommandError::Open(folder, StoreError::Empty)) => {
+                    return Err(CommandError::NothingThere(error, folder));
+                }
+                read => of_store(read?),
+            },
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let is_live = seen.store.is_none() && !command.json && !command.once;
+    if is_live && io::stdout().is_terminal() && io::stdin().is_terminal() {
+        return watch(&node, context, seen, &stop).map_err(CommandError::Output);
+    }
+    let shown = if command.json { json_text(&seen) } else { text(&seen, None) };
+    io::stdout().write_all(shown.as_bytes()).map_err(CommandError::Output)
+}
+
+/// What the store of the settings shows.
+fn stored(settings: &Settings, clocks: Clocks) -> Result<Reading, CommandError> {
+    let folder = &settings.data;
+    let opened = Store::open_existing(folder, AccessMode::Shared, Options { map_size: settings.map_size });
+    let (store, network) = opened.map_err(|error| CommandError::Open(folder.clone(), error))?;
+    let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
+    let network = network_from_text(&network).ok_or(StoreError::Damaged("the description of the network"))?;
+    let now = clocks.network_time(&NetworkClock::new(settings.clock, (clocks.millis)()));
+    let figures = store.figures()?;
+    let info = Sample { labels: vec![("network".to_owned(), network.name)], ..Sample::new("nisd_info", 1.0) };
+    let known = [
+        ("nisd_height", Some(tip.height.0)),
+        ("nisd_store_bytes", figures.bytes),
+        ("nisd_store_map_bytes", Some(figures.map_bytes)),
+        ("nisd_store_map_used_bytes", Some(figures.used_bytes)),
+        ("nisd_disk_free_bytes", figures.free_bytes),
+        ("nisd_store_readers", figures.readers.map(|readers| readers.reading as u64)),
+        ("nisd_store_stale_readers", figures.readers.map(|readers| readers.stale as u64)),
+    ];
+    let known = known.into_iter().filter_map(|(name, value)| Some(Sample::new(name, value? as f64)));
+    let age = Sample::new("nisd_last_block_age_seconds", f64::from(now.0) - f64::from(tip.timestamp.0));
+    Ok(Reading { samples: [info, age].into_iter().chain(known).collect() })
+}
+
+/// Shows a node on a terminal until the user has seen enough.
+fn watch(node: &Node, context: &str, mut seen: Seen, stop: &Stop) -> io::Result<()> {
+    let mut terminal = Terminal::take()?;
+    let (mut before, mut trouble): (Option<Reading>, Option<NodeError>) = (None, None);
+    loop {
+        let mut shown = text(&seen, before.as_ref());
+        if let Some(error) = &trouble {
+            shown += &format!("\n{error}\n");
+        }
+        terminal.show(&(shown + "\nq ends\n"))?;
+        let pressed = terminal.wait(PAUSE)?;
+        if stop.load(Ordering::Relaxed) || pressed == Pressed::Quit {
+            return Ok(());
+        }
+        trouble = match node.figures(context) {
+            Ok(figures) => {
+                before = Some(std::mem::replace(&mut seen.figures, figures));
+                None
+            }
+            Err(error) => Some(error),
+        };
+    }
+}
+
+/// All figures as JSON: each a number, or a list of objects where there are several of a name.
+fn json_text(seen: &Seen) -> String {
+    let mut figures = Map::new();
+    for sample in &seen.figures.samples {
+        if sample.labels.is_empty() {
+            figures.insert(sample.name.clone(), number(sample.value));
+            continue;
+        }
+        let labels = sample.labels.iter().map(|(label, value)| (label.clone(), value.as_str().into()));
+        let object: Map<String, Value> = labels.chain([("value".to_owned(), number(sample.value))]).collect();
+        if let Value::Array(list) = figures.entry(&sample.name).or_insert_with(|| json!([])) {
+            list.push(object.into());
+        }
+    }
+    let (source, place) = seen.store.as_ref().map_or(("node", &seen.node), |folder| ("store", folder));
+    json!({ source: place, "figures": figures }).to_string() + "\n"
+}
+
+/// A whole number where it is one.
+fn number(value: f64) -> Value {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    if value.fract() == 0.0 && value.abs() < EXACT { json!(value as i64) } else { json!(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_numbers_or_lists_of_objects_in_json() {
+        let page = "a 1\nb 0.5\nc{x=\"1\"} 2\nc{x=\"2\"} 3\n";
+        let figures = Reading::parse(page).unwrap();
+        let text = json_text(&Seen { node: "http://a".to_owned(), store: None, figures });
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let list = json!([{"x": "1", "value": 2}, {"x": "2", "value": 3}]);
+        assert_eq!(value, json!({"node": "http://a", "figures": {"a": 1, "b": 0.5, "c": list}}));
+    }
+}

@@ -1,0 +1,327 @@
+//! Figures as a person reads them.
+
+use super::Seen;
+use crate::commands::peers::duration;
+use crate::figures::{Reading, Sample};
+
+/// Part of the requests or commits for which a time is told.
+const MOST: f64 = 0.99;
+
+/// A screen. With what was seen before, it tells how fast things go.
+pub(super) fn text(seen: &Seen, before: Option<&Reading>) -> String {
+    let view = View { figures: &seen.figures, before };
+    let rows = [
+        ("Chain", view.chain()),
+        ("Peers", view.peers()),
+        ("Harvesting", view.harvesting()),
+        ("Pool", view.pool()),
+        ("Requests", view.requests()),
+        ("Connections", view.connections()),
+        ("Sessions", view.sessions()),
+        ("Network", view.network()),
+        ("Callers", view.callers()),
+        ("Loop", view.rounds()),
+        ("Commits", view.commits()),
+        ("Store", view.store()),
+        ("Memory", view.memory()),
+        ("Clock", view.clock()),
+    ];
+    let mut text = view.title(seen);
+    for (name, row) in rows {
+        text.extend(row.map(|row| format!("{name:<12} {row}\n")));
+    }
+    text.extend(view.advice().map(|advice| format!("! {advice}\n")));
+    text
+}
+
+/// What was seen, and before.
+struct View<'r> {
+    figures: &'r Reading,
+    before: Option<&'r Reading>,
+}
+
+impl View<'_> {
+    fn value(&self, name: &str) -> Option<f64> {
+        self.figures.value(name)
+    }
+
+    /// How much a sum has grown in a second; nothing if the node was started anew in between.
+    fn rate(&self, name: &str) -> Option<f64> {
+        let uptime = |figures: &Reading| figures.value("nisd_uptime_seconds");
+        let passed = uptime(self.figures)? - uptime(self.before?)?;
+        let grown = self.figures.sum(name)? - self.before?.sum(name).unwrap_or(0.0);
+        (passed > 0.0 && grown >= 0.0).then(|| grown / passed)
+    }
+
+    fn title(&self, seen: &Seen) -> String {
+        let info = self.figures.of("nisd_info").next();
+        let label = |name| info.map_or("", |info: &Sample| info.label(name));
+        let (version, network, node) = (label("version"), label("network"), &seen.node);
+        let uptime = time(self.value("nisd_uptime_seconds").unwrap_or(0.0));
+        match &seen.store {
+            None => format!("nisd {version} on {network}, {node}, up {uptime}\n\n"),
+            Some(folder) => format!("The store of {network} in {folder}, as no node of it answers:\n\n"),
+        }
+    }
+
+    fn chain(&self) -> Option<String> {
+        let age = self.value("nisd_last_block_age_seconds")?;
+        let age = format!("height {}, last block {} ago", number(self.value("nisd_height")?), time(age));
+        let state = match self.value("nisd_status").map(|code| code as i32) {
+            Some(3) => ", has not joined its network",
+            Some(4) => ", joins its network",
+            Some(5) => ", not in step with others",
+            Some(6) => ", in step with others",
+            Some(7) => ", alone",
+            _ => "",
+        };
+        let behind = self.value("nisd_blocks_behind").filter(|behind| *behind > 0.0);
+        Some(age + state + &behind.map(|behind| format!(", {} behind", plural(behind, "block"))).unwrap_or_default())
+    }
+
+    fn peers(&self) -> Option<String> {
+        let count = |sample: &Sample| format!("{} {}", number(sample.value), sample.label("state"));
+        let counts: Vec<String> = self.figures.of("nisd_peers").filter(|peers| peers.value > 0.0).map(count).collect();
+        self.value("nisd_peers")?;
+        Some(if counts.is_empty() { "none".to_owned() } else { counts.join(", ") })
+    }
+
+    fn harvesting(&self) -> Option<String> {
+        let accounts = plural(self.value("nisd_harvesting_accounts")?, "account");
+        let blocks = plural(self.value("nisd_harvested_blocks_total")?, "block");
+        Some(format!("{accounts}, {blocks} since the start"))
+    }
+
+    fn pool(&self) -> Option<String> {
+        let waiting = plural(self.value("nisd_unconfirmed_transactions")?, "transaction");
+        Some(format!("{waiting}, {}", bytes(self.value("nisd_unconfirmed_bytes")?)))
+    }
+
+    fn requests(&self) -> Option<String> {
+        const NAME: &str = "nisd_http_requests_total";
+        let mut parts = vec![format!("{} answered", number(self.figures.sum(NAME).unwrap_or(0.0)))];
+        parts.extend(self.rate(NAME).map(|rate| format!("{rate:.1} a second")));
+        parts.extend(self.within("nisd_http_request_duration_seconds_bucket"));
+        for (status, what) in [("429", "too many"), ("503", "no room")] {
+            let refused = self.figures.of(NAME).filter(|sample| sample.label("status") == status);
+            let refused: f64 = refused.map(|sample| sample.value).sum();
+            parts.extend((refused > 0.0).then(|| format!("{} refused as {what}", number(refused))));
+        }
+        self.value("nisd_connections")?;
+        Some(parts.join(", "))
+    }
+
+    fn connections(&self) -> Option<String> {
+        let (incoming, outgoing) = (self.value("nisd_connections")?, self.value("nisd_connections_outgoing")?);
+        let (buffers, refused) = (self.value("nisd_buffered_bytes")?, self.value("nisd_connections_refused_total")?);
+        let (incoming, outgoing, refused) = (number(incoming), number(outgoing), number(refused));
+        Some(format!("{incoming} incoming, {outgoing} outgoing, {refused} turned away, {} in buffers", bytes(buffers)))
+    }
+
+    fn sessions(&self) -> Option<String> {
+        const NAME: &str = "nisd_websocket_messages_sent_total";
+        let (open, sent) = (self.value("nisd_websocket_sessions")?, self.value(NAME)?);
+        let dropped = self.value("nisd_websocket_sessions_dropped_total")?;
+        let rate = self.rate(NAME).map(|rate| format!(" ({rate:.1} a second)")).unwrap_or_default();
+        Some(format!("{} open, {} sent{rate}, {} dropped", number(open), plural(sent, "message"), number(dropped)))
+    }
+
+    fn network(&self) -> Option<String> {
+        let one = |what: &str, name: &str| {
+            let rate = self.rate(name).map(|rate| format!(" ({} a second)", bytes(rate))).unwrap_or_default();
+            Some(format!("{} {what}{rate}", bytes(self.figures.sum(name)?)))
+        };
+        let received = one("received", "nisd_network_received_bytes_total")?;
+        Some(format!("{received}, {}", one("sent", "nisd_network_sent_bytes_total")?))
+    }
+
+    fn callers(&self) -> Option<String> {
+        let (known, waiting) = (self.value("nisd_callers")?, self.value("nisd_callers_waiting")?);
+        let share = 100.0 * self.value("nisd_caller_work_ratio")?;
+        Some(format!(
+            "{}, {} made to wait, the costliest takes {share:.1} % of the processor",
+            number(known),
+            number(waiting)
+        ))
+    }
+
+    fn rounds(&self) -> Option<String> {
+        Some(format!("longest step {}", short(self.value("nisd_loop_step_longest_seconds")?)))
+    }
+
+    fn commits(&self) -> Option<String> {
+        let count = self.value("nisd_commit_duration_seconds_count")?;
+        let within = self.within("nisd_commit_duration_seconds_bucket").map(|within| format!(", {within}"));
+        Some(number(count) + &within.unwrap_or_default())
+    }
+
+    fn store(&self) -> Option<String> {
+        let size = bytes(self.value("nisd_store_bytes")?);
+        let limit = bytes(self.value("nisd_store_map_bytes")?);
+        let free = self.value("nisd_disk_free_bytes").map(|free| format!(", {} free on its disk", bytes(free)));
+        Some(format!("{size} of at most {limit}{}", free.unwrap_or_default()))
+    }
+
+    fn memory(&self) -> Option<String> {
+        let resident = bytes(self.value("nisd_memory_resident_bytes")?);
+        let own = self.value("nisd_memory_private_bytes").map(|own| format!(", {} of its own", bytes(own)));
+        Some(resident + &own.unwrap_or_default())
+    }
+
+    fn clock(&self) -> Option<String> {
+        let jumps = plural(self.value("nisd_clock_jumps_total")?, "jump");
+        let offset = self.value("nisd_clock_offset_seconds").filter(|offset| *offset != 0.0);
+        Some(match offset {
+            Some(offset) => format!("others are {offset:+.1} s ahead, {jumps}"),
+            None => jumps,
+        })
+    }
+
+    /// The time within which most of what a histogram has counted was done.
+    fn within(&self, buckets: &str) -> Option<String> {
+        let at_most = |bound: f64| {
+            let of_bound = self.figures.of(buckets).filter(move |bucket| bucket.label("le").parse() == Ok(bound));
+            of_bound.map(|bucket| bucket.value).sum::<f64>()
+        };
+        let mut bounds: Vec<f64> =
+            self.figures.of(buckets).filter_map(|bucket| bucket.label("le").parse().ok()).collect();
+        bounds.sort_by(f64::total_cmp);
+        bounds.dedup();
+        let all = at_most(*bounds.last()?);
+        let bound = bounds.iter().copied().find(|bound| at_most(*bound) >= MOST * all).filter(|_| all > 0.0)?;
+        match bound.is_finite() {
+            true => Some(format!("99 % within {}", short(bound))),
+            false => Some(format!("99 % not within {}", short(*bounds.get(bounds.len().checked_sub(2)?)?))),
+        }
+    }
+
+    /// What the operator should look at.
+    fn advice(&self) -> impl Iterator<Item = &'static str> {
+        let is = |name: &str, is_bad: fn(f64) -> bool| self.value(name).is_some_and(is_bad);
+        let is_alone = self.value("nisd_peers") == Some(0.0) && self.figures.sum("nisd_peers") > Some(0.0);
+        let used = self.value("nisd_store_map_used_bytes").zip(self.value("nisd_store_map_bytes"));
+        [
+            (is("nisd_store_failing", |failing| failing > 0.0), "the store fails; the log says why"),
+            (is("nisd_disk_free_bytes", |free| free < 2e9), "the disk is nearly full; make room"),
+            (
+                used.is_some_and(|(used, map)| used > 0.85 * map),
+                "the store has nearly no addresses left; raise nisd.mapSize",
+            ),
+            (
+                is("nisd_store_stale_readers", |stale| stale > 0.0),
+                "programs were killed while they read the store, which grows for it until all have closed it",
+            ),
+            (is_alone, "no other node answers; `nisd peers` says why"),
+            (is("nisd_clock_offset_seconds", |offset| offset.abs() > 5.0), "the clock is off; have it set by NTP"),
+        ]
+        .into_iter()
+        .filter(|(applies, _)| *applies)
+        .map(|(_, advice)| advice)
+    }
+}
+
+/// A whole number with its thousands apart.
+fn number(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = if value < -0.5 { "-".to_owned() } else { String::new() };
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn plural(count: f64, noun: &str) -> String {
+    format!("{} {noun}{}", number(count), if count == 1.0 { "" } else { "s" })
+}
+
+/// Bytes in the unit that leaves up to four digits before the point.
+fn bytes(value: f64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (value.max(0.0), 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    let decimals = if unit > 0 && value < 10.0 { 1 } else { 0 };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// Seconds as people say them.
+fn time(seconds: f64) -> String {
+    duration(seconds.max(0.0) as u64)
+}
+
+/// A time that may be far less than a second.
+fn short(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{} ms", (seconds * 1e4).round() / 10.0) } else { format!("{seconds:.1} s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = r#"nisd_info{version="0.1.0",network="devnet"} 1
+nisd_uptime_seconds 7300
+nisd_status 6
+nisd_height 1234567
+nisd_blocks_behind 1
+nisd_last_block_age_seconds 12
+nisd_peers{state="active"} 0
+nisd_peers{state="busy"} 2
+nisd_connections 3
+nisd_http_requests_total{route="/a",status="200"} 100
+nisd_http_requests_total{route="/b",status="429"} 5
+nisd_http_request_duration_seconds_bucket{route="/a",le="0.0005"} 90
+nisd_http_request_duration_seconds_bucket{route="/a",le="0.01"} 99
+nisd_http_request_duration_seconds_bucket{route="/a",le="+Inf"} 100
+nisd_clock_jumps_total 1
+nisd_disk_free_bytes 1000000
+nisd_store_bytes 1536
+nisd_store_map_bytes 68719476736
+"#;
+
+    fn seen(page: &str) -> Seen {
+        Seen { node: "http://a".to_owned(), store: None, figures: Reading::parse(page).unwrap() }
+    }
+
+    #[test]
+    fn a_screen_tells_what_is_known_and_leaves_out_the_rest() {
+        let expected = "\
+nisd 0.1.0 on devnet, http://a, up 2 h
+
+Chain        height 1,234,567, last block 12 s ago, in step with others, 1 block behind
+Peers        2 busy
+Requests     105 answered, 99 % within 10 ms, 5 refused as too many
+Store        1.5 KiB of at most 64 GiB, 977 KiB free on its disk
+Clock        1 jump
+! the disk is nearly full; make room
+! no other node answers; `nisd peers` says why
+";
+        assert_eq!(text(&seen(PAGE), None), expected);
+        let stored =
+            Seen { store: Some("folder".to_owned()), ..seen("nisd_info{network=\"n\"} 1\nnisd_disk_free_bytes 1\n") };
+        let expected = "The store of n in folder, as no node of it answers:\n\n! the disk is nearly full; make room\n";
+        assert_eq!(text(&stored, None), expected);
+    }
+
+    #[test]
+    fn rates_are_told_once_there_is_something_to_compare_with() {
+        let before = PAGE.replace("7300", "7290").replace("status=\"200\"} 100", "status=\"200\"} 75");
+        let before = seen(&before).figures;
+        assert!(text(&seen(PAGE), Some(&before)).contains("105 answered, 2.5 a second, "));
+        let restarted = seen(&PAGE.replace("7300", "9000")).figures;
+        assert!(text(&seen(PAGE), Some(&restarted)).contains("105 answered, 99 %"));
+    }
+
+    #[test]
+    fn quantities_are_told_in_units_that_people_read() {
+        assert_eq!([0.0, 999.0, 1000.0, -1_234_567.0].map(number), ["0", "999", "1,000", "-1,234,567"]);
+        assert_eq!(
+            [0.0, 1023.0, 1024.0, 10_240.0, 1.5e13].map(bytes),
+            ["0 bytes", "1023 bytes", "1.0 KiB", "10 KiB", "14 TiB"]
+        );
+        assert_eq!([0.000_05, 0.25, 3.04].map(short), ["0.1 ms", "250 ms", "3.0 s"]);
+    }
+}

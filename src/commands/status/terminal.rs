@@ -1,0 +1,99 @@
+//! A terminal that is drawn on again and again, and listens for a key.
+
+use std::io::{self, Stdin, Stdout, Write};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+/// A screen of its own without a cursor, and the way back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+const TO_THE_TOP: &str = "\x1b[H";
+const CLEAR_REST_OF_LINE: &str = "\x1b[K";
+const CLEAR_BELOW: &str = "\x1b[J";
+/// The key that ends it.
+const QUIT: u8 = b'q';
+
+/// What the user did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressed {
+    /// Nothing that matters.
+    Nothing,
+    /// Asked for the end.
+    Quit,
+}
+
+/// The terminal of standard input and output. It is as it was once this is dropped.
+pub struct Terminal {
+    input: Stdin,
+    output: Stdout,
+    before: Termios,
+}
+
+impl Terminal {
+    /// Takes the terminal: what is typed is not shown, and comes at once.
+    pub fn take() -> io::Result<Terminal> {
+        let (input, mut output) = (io::stdin(), io::stdout());
+        let before = tcgetattr(&input)?;
+        let mut modes = before.clone();
+        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        tcsetattr(&input, OptionalActions::Now, &modes)?;
+        output.write_all(ENTER.as_bytes())?;
+        Ok(Terminal { input, output, before })
+    }
+
+    /// Shows a text in the place of the one before, as much of it as there is room for.
+    pub fn show(&mut self, text: &str) -> io::Result<()> {
+        let size = tcgetwinsize(&self.output).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row.into(), size.ws_col.into()));
+        self.output.write_all(frame(text, rows, columns).as_bytes())?;
+        self.output.flush()
+    }
+
+    /// Waits for a key, or for so long, or for a signal.
+    pub fn wait(&mut self, time: Duration) -> io::Result<Pressed> {
+        let time = Timespec::try_from(time).map_err(io::Error::other)?;
+        let mut inputs = [PollFd::new(&self.input, PollFlags::IN)];
+        match poll(&mut inputs, Some(&time)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(Pressed::Nothing),
+            result => result?,
+        };
+        let mut keys = [0; 64];
+        match rustix::io::read(&self.input, &mut keys) {
+            // The terminal is gone.
+            Ok(0) => Ok(Pressed::Quit),
+            Ok(count) if keys[..count].contains(&QUIT) => Ok(Pressed::Quit),
+            Ok(_) | Err(Errno::INTR) => Ok(Pressed::Nothing),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A terminal that is gone needs neither.
+        let _ = self.output.write_all(LEAVE.as_bytes()).and_then(|()| self.output.flush());
+        let _ = tcsetattr(&self.input, OptionalActions::Now, &self.before);
+    }
+}
+
+/// What draws a text over the one before.
+fn frame(text: &str, rows: usize, columns: usize) -> String {
+    let cut = |line: &str| line.chars().take(columns).collect::<String>() + CLEAR_REST_OF_LINE;
+    let lines: Vec<String> = text.lines().take(rows).map(cut).collect();
+    // The last line ends without a line end, which would move the others up.
+    TO_THE_TOP.to_owned() + &lines.join("\r\n") + CLEAR_BELOW
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_fits_the_screen_and_leaves_nothing_of_the_one_before() {
+        let frame = frame("abcdef\ngh\nij\n", 2, 4);
+        assert_eq!(frame, "\x1b[Habcd\x1b[K\r\ngh\x1b[K\x1b[J");
+    }
+}

@@ -1,0 +1,167 @@
+//! What changes when the settings of a running node are read anew.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use super::key::{Counts, Default as Unset, Key};
+use super::layers::Layers;
+use super::problem::shown;
+use super::settings::{Boot, HttpSettings, Limits, PeerSettings, Settings};
+use super::table;
+
+/// What was set, by key; what a setting is when nobody sets it is not among it. Of private keys it has digests only.
+#[derive(Clone, Default)]
+pub struct Given(BTreeMap<&'static str, String>);
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} settings (not shown)", self.0.len())
+    }
+}
+
+impl From<&Layers> for Given {
+    fn from(layers: &Layers) -> Given {
+        let given = |key: &Key| {
+            let text = layers.get(key.name)?.text.as_str();
+            let is_secret = key.kind.is_secret() && !text.is_empty();
+            Some((key.name, if is_secret { hex::encode(Sha256::digest(text)) } else { text.to_owned() }))
+        };
+        Given(table::keys().filter_map(given).collect())
+    }
+}
+
+impl Given {
+    fn text(&self, key: &Key) -> &str {
+        match (self.0.get(key.name), key.default) {
+            (Some(text), _) => text,
+            (None, Unset::Value(text)) => text,
+            (None, Unset::Derived(_)) => "",
+        }
+    }
+}
+
+/// A setting that is another one than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its key.
+    pub key: &'static str,
+    /// What it was and what it is, for a person; a secret is not shown.
+    pub values: [String; 2],
+    /// Whether it counts now, or from the next start on.
+    pub counts: Counts,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { key, values: [was, is], counts } = self;
+        match counts {
+            Counts::AtOnce => write!(f, "{key} is {is} now; it was {was}"),
+            Counts::FromStart => write!(f, "{key} stays {was} until the node is started again; it will be {is} then"),
+        }
+    }
+}
+
+impl Settings {
+    /// The same without private keys, which are to lie in memory once.
+    pub fn without_secrets(&self) -> Settings {
+        let Settings { boot, .. } = self;
+        Settings { boot: Boot { key: None, ..boot.clone() }, harvester_keys: Vec::new(), ..self.clone() }
+    }
+
+    /// Takes over what may change while a node runs from settings that were read anew. Everything that has changed, in the
+    /// order of the table of settings.
+    pub fn take_over(&mut self, new: Settings) -> Vec<Change> {
+        let has_hosts = !self.local.hosts().is_empty() || !new.local.hosts().is_empty();
+        let changes = table::keys().filter_map(|key| {
+            let texts = [&self.given, &new.given].map(|given| given.text(key));
+            let values = texts.map(|text| if key.kind.is_secret() { "(not shown)".to_owned() } else { shown(text) });
+            // To look names up, the node would have to wait.
+            let waits = key.name == "nis.additionalLocalIps" && has_hosts;
+            let counts = if waits { Counts::FromStart } else { key.counts };
+            (texts[0] != texts[1]).then_some(Change { key: key.name, values, counts })
+        });
+        let changes: Vec<Change> = changes.collect();
+        for change in changes.iter().filter(|change| change.counts == Counts::AtOnce) {
+            match new.given.0.get(change.key) {
+                Some(text) => self.given.0.insert(change.key, text.clone()),
+                None => self.given.0.remove(change.key),
+            };
+        }
+        let Settings { http, limits, peers, .. } = self;
+        *http = HttpSettings { dos_filter: new.http.dos_filter, gzip: new.http.gzip, ..http.clone() };
+        *limits = Limits { ipv6_prefix_length: limits.ipv6_prefix_length, ..new.limits };
+        let PeerSettings { hosts, unaudited_paths, .. } = new.peers;
+        *peers = PeerSettings { hosts, unaudited_paths, ..peers.clone() };
+        if !has_hosts {
+            self.local = new.local;
+        }
+        self.log_level = new.log_level;
+        self.trusted_proxies = new.trusted_proxies;
+        self.host_names = new.host_names;
+        self.allowed_harvesters = new.allowed_harvesters;
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    fn settings(text: &str) -> Settings {
+        let text = format!("nem.network = testnet\n{text}");
+        config::build(Some((std::path::Path::new("a"), text.as_bytes())), Vec::new(), Some("/home".as_ref())).unwrap()
+    }
+
+    /// The keys that change, and those of them that count at once.
+    fn changed(old: &str, new: &str) -> (Settings, Vec<&'static str>, Vec<&'static str>) {
+        let mut settings = settings(old);
+        let changes = settings.take_over(self::settings(new));
+        let at_once = changes.iter().filter(|change| change.counts == Counts::AtOnce);
+        let at_once = at_once.map(|change| change.key).collect();
+        (settings, changes.iter().map(|change| change.key).collect(), at_once)
+    }
+
+    #[test]
+    fn what_may_change_while_a_node_runs_is_taken_over_and_nothing_else() {
+        let new = "nisd.logLevel = debug\nnem.httpPort = 1\nnisd.maxBacklog = 1M\nnisd.gzip = false\n\
+                   nis.nodeLimit = 7\nnisd.ipv6PrefixLength = 48\nnisd.trustedProxies = 10.0.0.0/8";
+        let (settings, changed, at_once) = changed("", new);
+        assert_eq!(at_once, ["nisd.logLevel", "nisd.trustedProxies", "nisd.gzip", "nisd.maxBacklog"]);
+        assert_eq!(changed.len(), 7, "{changed:?}");
+        assert_eq!((settings.log_level, settings.limits.backlog), (log::LevelFilter::Debug, 1 << 20));
+        assert!(settings.trusted_proxies.contains([10, 1, 2, 3].into()) && !settings.http.gzip);
+        let kept = (settings.http.port, settings.peers.node_limit, settings.limits.ipv6_prefix_length);
+        assert_eq!(kept, (7890, 5, 64));
+    }
+
+    #[test]
+    fn what_counts_from_the_next_start_on_is_told_each_time_until_then() {
+        let mut old = settings("nisd.maxBacklog = 1M");
+        for times in 0..2 {
+            let changes = old.take_over(settings("nisd.maxBacklog = 2M\nnem.httpPort = 1"));
+            let said: Vec<_> = changes.iter().map(Change::to_string).collect();
+            assert_eq!(said[0], "nem.httpPort stays \"7890\" until the node is started again; it will be \"1\" then");
+            assert_eq!(said.len(), 2 - times, "{said:?}");
+        }
+        assert_eq!(old.take_over(settings("nisd.maxBacklog = 2M")), []);
+    }
+
+    #[test]
+    fn a_default_that_is_written_out_is_no_change_and_a_private_key_is_not_shown() {
+        assert_eq!(changed("", "nisd.maxBacklog = 512K").1, [""; 0]);
+        let key = "ab".repeat(32);
+        let changes = settings("").take_over(settings(&format!("nis.bootKey = {key}")));
+        let said = format!("{} {changes:?}", changes[0]);
+        assert!(said.contains("nis.bootKey") && said.contains("(not shown)") && !said.contains("abab"), "{said}");
+    }
+
+    #[test]
+    fn names_of_local_callers_are_not_looked_up_while_a_node_runs() {
+        let (settings, changed, at_once) = changed("", "nis.additionalLocalIps = 10.0.0.1|localhost");
+        assert_eq!((changed, at_once), (vec!["nis.additionalLocalIps"], vec![]));
+        assert!(!settings.local.contains([10, 0, 0, 1].into()));
+    }
+}

@@ -1,0 +1,375 @@
+//! What this node makes of the files of an operator who comes from NIS1, line by line.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use zeroize::Zeroizing;
+
+use super::key::{Key, Use};
+use super::layers::{Layers, Origin};
+use super::nearest_key::nearest_key;
+use super::notices::shown_key;
+use super::peers::{KnownPeers, file_name};
+use super::problem::Problem;
+use super::properties::{self, Property};
+use super::settings::Settings;
+use super::{config_json, table};
+use crate::codec::Context;
+use crate::model::Network;
+
+/// A file as it was read.
+pub struct File {
+    /// Its name.
+    pub path: PathBuf,
+    /// Its content; wiped when dropped, there may be private keys in it.
+    pub content: Zeroizing<Vec<u8>>,
+}
+
+/// What a file is, which its content tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Settings of the node, `config-user.properties`.
+    Settings,
+    /// Known nodes, `peers-config_NETWORK.json`.
+    Peers,
+    /// NIS1's database, `db.properties`.
+    Database,
+    /// NIS1's log, `logalpha.properties`.
+    Log,
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileKind::Settings => "settings",
+            FileKind::Peers => "known nodes",
+            FileKind::Database => "settings of NIS1's database",
+            FileKind::Log => "settings of NIS1's log",
+        })
+    }
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// This node does what it says.
+    Taken,
+    /// It means nothing here.
+    NoEffect,
+    /// With it the node does not start.
+    Wrong,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Taken => "taken",
+            Verdict::NoEffect => "no effect",
+            Verdict::Wrong => "WRONG",
+        })
+    }
+}
+
+/// What becomes of a line or an entry of a file. No private key is ever in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The line, or of known nodes the entry, from 1; 0 for the file as a whole.
+    pub place: usize,
+    /// The key, or the node.
+    pub subject: String,
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// Why, and what to do instead; may be empty.
+    pub text: String,
+}
+
+/// A file and what becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Its name.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: FileKind,
+    /// In the order of the file.
+    pub findings: Vec<Finding>,
+}
+
+/// Says of settings that this node takes what is different here all the same.
+const REMARKS: &[(&str, &str)] = &[
+    (
+        "nem.folder",
+        "the store is made in nisd/NETWORK below it; NIS1's database there is neither read nor changed: the node fetches \
+         the chain from others, or `nisd import` takes it from a file of blocks",
+    ),
+    ("nis.bootKey", "keep the file readable by the node only: chmod 600"),
+    ("nis.additionalHarvesterPrivateKeys", "keep the file readable by the node only: chmod 600"),
+];
+
+/// What to do instead of settings of NIS1's database, by how their keys begin.
+const OF_DATABASE: &[(&str, &str)] = &[
+    (
+        "jdbc.",
+        "the chain is kept in a store of this node's own, in the folder nisd.data; a database of NIS1 cannot be read",
+    ),
+    ("flyway.", "a store of an older version is brought up to date when the node starts"),
+    ("hibernate.", "there is no SQL here"),
+    ("", "this node has no database of this kind"),
+];
+
+/// What to do instead of settings of NIS1's log, by how their keys end.
+const OF_LOG: &[(&str, &str)] = &[
+    ("handlers", "the log goes to standard error, which systemd keeps in its journal"),
+    (".level", "one level counts for everything: nisd.logLevel, or --log"),
+    (".pattern", "the log goes to standard error; a file is made by the shell or by systemd"),
+    ("", "the log goes to standard error, one line each, with its time in UTC"),
+];
+
+/// Looks at all files together: settings are laid over each other in their order, as NIS1 does it, and known nodes are
+/// those of the network of the settings. `home` is the user's home folder.
+pub fn check(files: &[File], home: Option<&Path>) -> Vec<Checked> {
+    let contents: Vec<Content> = files.iter().map(|file| Content::of(&file.content)).collect();
+    let mut layers = Layers::default();
+    for (file, content) in files.iter().zip(&contents) {
+        if let Content::Settings(properties) = content {
+            layers.add_file(&Rc::from(file.path.as_path()), properties.clone());
+        }
+    }
+    let (network, problems) = match Settings::read(&layers, home) {
+        Ok(settings) => (Some(settings.network), Vec::new()),
+        Err(problems) => (None, problems),
+    };
+    let mut checked: Vec<Checked> = files
+        .iter()
+        .zip(&contents)
+        .map(|(File { path, content: bytes }, content)| {
+            let (kind, findings) = match content {
+                Content::Settings(properties) => {
+                    (FileKind::Settings, of_settings(path, properties, &layers, &problems))
+                }
+                Content::Peers => (FileKind::Peers, of_peers(path, bytes, network.as_ref())),
+                Content::Database(properties) => {
+                    (FileKind::Database, without_effect(properties, OF_DATABASE, |key, start| key.starts_with(start)))
+                }
+                Content::Log(properties) => {
+                    (FileKind::Log, without_effect(properties, OF_LOG, |key, end| key.ends_with(end)))
+                }
+                Content::Unreadable(kind, place, why) => {
+                    (*kind, vec![Finding { place: *place, ..whole(Verdict::Wrong, why.clone()) }])
+                }
+            };
+            Checked { path: path.clone(), kind, findings }
+        })
+        .collect();
+    let mut settings = checked.iter_mut().filter(|checked| checked.kind == FileKind::Settings);
+    if let Some(first) = settings.next() {
+        // What is missing stands nowhere.
+        let missing = problems.iter().filter(|problem| problem.origin == Origin::Default);
+        first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)));
+        settings.for_each(|further| {
+            let text =
+                "this node takes one file of settings (--config): put them together, later ones over earlier ones";
+            further.findings.insert(0, whole(Verdict::NoEffect, text.to_owned()));
+        });
+    }
+    checked
+}
+
+/// What a file holds.
+enum Content {
+    Settings(Vec<Property>),
+    Peers,
+    Database(Vec<Property>),
+    Log(Vec<Property>),
+    /// What it seems to be, the line at which it makes no sense, and why.
+    Unreadable(FileKind, usize, String),
+}
+
+impl Content {
+    fn of(bytes: &[u8]) -> Content {
+        if config_json::looks_like_json(bytes) {
+            return Content::Peers;
+        }
+        let begin_with = |properties: &[Property], starts: &[&str]| {
+            properties.iter().any(|property| starts.iter().any(|start| property.key.starts_with(start)))
+        };
+        match properties::parse(bytes) {
+            Err(error) => Content::Unreadable(FileKind::Settings, error.line, error.what),
+            Ok(properties) if begin_with(&properties, &["nem.", "nis.", "nisd."]) => Content::Settings(properties),
+            Ok(properties) if begin_with(&properties, &["jdbc.", "flyway.", "hibernate."]) => {
+                Content::Database(properties)
+            }
+            Ok(properties) if begin_with(&properties, &["handlers", ".level", "java.util.logging."]) => {
+                Content::Log(properties)
+            }
+            Ok(properties) => Content::Settings(properties),
+        }
+    }
+}
+
+/// What becomes of settings, each key at its line.
+fn of_settings(path: &Path, properties: &[Property], layers: &Layers, problems: &[Problem]) -> Vec<Finding> {
+    let of_line = |Property { key, line, .. }: &Property| {
+        let here = Origin::File { path: Rc::from(path), line: *line };
+        if let Some(problem) = problems.iter().find(|problem| problem.origin == here) {
+            return wrong(*line, problem);
+        }
+        let winning = layers.get(key).map(|value| &value.origin).filter(|origin| **origin != here);
+        let (verdict, text) = match (table::find(key), winning) {
+            (Some(_), Some(winning)) => (Verdict::NoEffect, format!("it is set again at {winning}, which counts")),
+            (Some(Key { used: Use::Never, meaning, .. }), None) => (Verdict::NoEffect, (*meaning).to_owned()),
+            (Some(_), None) => (Verdict::Taken, remark(key).to_owned()),
+            (None, _) => (Verdict::NoEffect, unknown(key)),
+        };
+        Finding { place: *line, subject: shown_key(key), verdict, text }
+    };
+    properties.iter().map(of_line).collect()
+}
+
+fn remark(key: &str) -> &'static str {
+    REMARKS.iter().find(|(name, _)| *name == key).map_or("", |(_, text)| text)
+}
+
+fn unknown(key: &str) -> String {
+    let meant = nearest_key(key).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    format!("there is no such setting, and NIS1 would not refuse it either{meant}")
+}
+
+fn wrong(place: usize, problem: &Problem) -> Finding {
+    let Problem { key, value, why, allowed, .. } = problem;
+    let text = format!("{value} {why}; allowed: {allowed}");
+    Finding { place, subject: key.clone(), verdict: Verdict::Wrong, text }
+}
+
+fn whole(verdict: Verdict, text: String) -> Finding {
+    Finding { place: 0, subject: "the file".to_owned(), verdict, text }
+}
+
+/// What becomes of known nodes. The network is that of the settings; without any it is what the name of the file says.
+fn of_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Finding> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    // Nothing in the list depends on the network.
+    let context = network.map_or_else(Context::of_store, Context::of);
+    let mut findings = Vec::new();
+    let wanted = network.map(|network| file_name(&network.name)).filter(|wanted| *wanted != name);
+    if let Some(wanted) = wanted {
+        let text = format!("the list is read from a file {wanted} beside the settings: give it that name");
+        findings.push(whole(Verdict::NoEffect, text));
+    }
+    match KnownPeers::parse(bytes, context) {
+        Err(defect) => findings.push(whole(Verdict::Wrong, defect.to_string())),
+        Ok(peers) => {
+            let taken = (1..).zip(&peers.nodes).map(|(place, node)| Finding {
+                place,
+                subject: node.endpoint.to_string(),
+                verdict: Verdict::Taken,
+                text: String::new(),
+            });
+            findings.extend(taken);
+            findings.extend(peers.notices.iter().map(|notice| whole(Verdict::NoEffect, notice.to_string())));
+        }
+    }
+    findings
+}
+
+/// Settings of something that this node does not have. What to do instead is that of the first part of a key that fits.
+fn without_effect(properties: &[Property], advice: &[(&str, &str)], fits: fn(&str, &str) -> bool) -> Vec<Finding> {
+    let of_line = |Property { key, line, .. }: &Property| {
+        let text = advice.iter().find(|(part, _)| fits(key, part)).map_or("", |(_, text)| text);
+        Finding { place: *line, subject: shown_key(key), verdict: Verdict::NoEffect, text: text.to_owned() }
+    };
+    properties.iter().map(of_line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, content: &str) -> File {
+        File { path: name.into(), content: Zeroizing::new(content.as_bytes().to_vec()) }
+    }
+
+    fn checked(files: &[File]) -> Vec<Checked> {
+        check(files, Some(Path::new("/home/operator")))
+    }
+
+    /// `place subject: verdict` of each finding.
+    fn said(checked: &Checked) -> Vec<String> {
+        let line = |one: &Finding| format!("{} {}: {}", one.place, one.subject, one.verdict);
+        checked.findings.iter().map(line).collect()
+    }
+
+    #[test]
+    fn each_setting_is_told_at_its_line_and_no_private_key_is_shown() {
+        let key = "a".repeat(64);
+        let text = format!(
+            "# mine\nnem.network = mainnet\nnis.bootKey = {key}\nnem.maxThreads = 7\nnis.unlokedLimit = 2\n\
+             nem.httpPort = many\nnem.folder = %h/nem\nnis.bootKey = {key}1\n"
+        );
+        let [checked] = &checked(&[file("config-user.properties", &text)])[..] else { panic!("one file") };
+        assert_eq!(checked.kind, FileKind::Settings);
+        let expected = [
+            "2 nem.network: taken",
+            "3 nis.bootKey: no effect",
+            "4 nem.maxThreads: no effect",
+            "5 nis.unlokedLimit: no effect",
+            "6 nem.httpPort: WRONG",
+            "7 nem.folder: taken",
+            "8 nis.bootKey: WRONG",
+        ];
+        assert_eq!(said(checked), expected);
+        let texts: String = checked.findings.iter().map(|one| one.text.as_str()).collect();
+        for words in
+            ["did you mean nis.unlockedLimit", "\"many\"", "config-user.properties:8, which counts", "database"]
+        {
+            assert!(texts.contains(words), "{words} is missing in {texts}");
+        }
+        assert!(!texts.contains(&key[..12]), "{texts}");
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_one_file_too_many_is_said_of_the_file() {
+        let private = file("config.properties", "nem.network = mine\n");
+        let further = file("config-user.properties", "nem.network.version = 152\n");
+        let [first, second] = &checked(&[private, further])[..] else { panic!("two files") };
+        assert!(said(first).contains(&"0 nem.network.generationHash: WRONG".to_owned()), "{first:?}");
+        assert!(said(first).contains(&"1 nem.network: taken".to_owned()), "{first:?}");
+        assert_eq!(said(second), ["0 the file: no effect", "1 nem.network.version: taken"]);
+    }
+
+    #[test]
+    fn files_of_what_this_node_has_not_are_told_by_their_content() {
+        let database = file("a", "jdbc.url = jdbc:h2:x\njdbc.password = secret\nhibernate.show_sql = false\n");
+        let log = file("b", "handlers = java.util.logging.ConsoleHandler\n.level = INFO\norg.nem.level = FINE\n");
+        let [database, log] = &checked(&[database, log])[..] else { panic!("two files") };
+        assert_eq!((database.kind, log.kind), (FileKind::Database, FileKind::Log));
+        assert!(database.findings.iter().chain(&log.findings).all(|one| one.verdict == Verdict::NoEffect));
+        assert!(database.findings[0].text.contains("cannot be read") && log.findings[2].text.contains("nisd.logLevel"));
+        assert!(!format!("{database:?}").contains("secret"));
+    }
+
+    #[test]
+    fn known_nodes_are_told_one_by_one_and_belong_to_the_network_of_the_settings() {
+        let node = |host: &str| {
+            format!(
+                "{{\"endpoint\":{{\"protocol\":\"http\",\"port\":7890,\"host\":\"{host}\"}},\"identity\":\
+                 {{\"public-key\":\"cd94cdcfde6878e093bc70e35b575dbe68095c69f73112e67559f71c1fb64c6e\"}}}}"
+            )
+        };
+        let list = |nodes: &str| format!("{{\"knownPeers\":[{nodes}]}}");
+        let settings = || file("config-user.properties", "nem.network = testnet\n");
+        let peers = |name: &str, nodes: &str| checked(&[settings(), file(name, &list(nodes))]).swap_remove(1);
+        let good = peers("etc/peers-config_testnet.json", &node("10.0.0.1"));
+        assert_eq!((good.kind, said(&good)), (FileKind::Peers, vec!["1 http://10.0.0.1:7890: taken".to_owned()]));
+        let elsewhere = peers("peers-config_mainnet.json", &node("10.0.0.1"));
+        assert!(elsewhere.findings[0].text.contains("peers-config_testnet.json"), "{elsewhere:?}");
+        let broken = peers("peers-config_testnet.json", "7");
+        assert_eq!(said(&broken), ["0 the file: WRONG"]);
+    }
+
+    #[test]
+    fn what_is_no_file_of_this_kind_is_said_with_its_line() {
+        let [checked] = &checked(&[file("a", "nem.network = main\\u00zz\n")])[..] else { panic!("one file") };
+        assert_eq!(said(checked), ["1 the file: WRONG"]);
+    }
+}

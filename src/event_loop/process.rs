@@ -1,0 +1,42 @@
+//! What the system tells of this process.
+
+use std::fs;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::node::Memory;
+
+/// Where Linux tells it; elsewhere nothing is told.
+const STATUS: &str = "/proc/self/status";
+
+/// Time since the first call, by a clock that never goes back.
+pub fn running() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+/// How much memory the process has.
+pub fn memory() -> Memory {
+    let status = fs::read_to_string(STATUS).unwrap_or_default();
+    Memory { resident: bytes(&status, "VmRSS:"), private: bytes(&status, "RssAnon:") }
+}
+
+/// A line such as `VmRSS:      3584 kB`, in bytes.
+fn bytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_found_among_what_the_system_tells() {
+        assert_eq!(bytes("VmHWM:\t  99 kB\nVmRSS:\t    3584 kB\n", "VmRSS:"), Some(3584 * 1024));
+        assert_eq!(bytes("VmHWM:\t  99 kB\n", "VmRSS:"), None);
+        let Memory { resident, private } = memory();
+        assert!(resident.zip(private).is_none_or(|(resident, private)| resident > private && private > 1 << 16));
+    }
+}

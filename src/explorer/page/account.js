@@ -1,0 +1,288 @@
+// The page of an account.
+
+import { inGroups, isAddress } from "./address.js";
+import { h } from "./dom.js";
+import { duration, grouped, plural, time, units, xem } from "./format.js";
+import { mosaicName } from "./kinds.js";
+import { divisibilityOf, mosaicLink, quantityOf } from "./mosaics.js";
+import { Problem, get, nodeInfo } from "./node.js";
+import {
+  badge,
+  blockLink,
+  facts,
+  link,
+  loaded,
+  namespaceLink,
+  nothing,
+  pager,
+  section,
+  table,
+  whole,
+  wholeAccountLink,
+} from "./parts.js";
+import { line } from "./plot.js";
+import { withHashes } from "./pool.js";
+import { TARGET_SECONDS } from "./settings.js";
+import { transactionTable } from "./transactions.js";
+
+/** Entries of a page of a list. */
+const PAGE = 25;
+/** Mosaics and names that are shown. */
+const MOST = 50;
+/** Heights for which the balance is asked. */
+const POINTS = 120;
+/** The bit by which a node says that it keeps what accounts had, and what it says if it does so since some block only. */
+const KEEPS_HISTORY = 2;
+const BEGINNING = /begins at height (\d+)/;
+const HEIGHT = 140;
+
+const HARVESTING = {
+  LOCKED: "not on this node",
+  UNLOCKED: "harvests on this node",
+  UNKNOWN: "unknown",
+};
+const DELEGATION = {
+  ACTIVE: "delegated",
+  INACTIVE: null,
+  ACTIVATING: "delegation begins after some blocks",
+  DEACTIVATING: "delegation ends after some blocks",
+  REMOTE: "harvests for another account",
+};
+
+function properties({ account, meta }) {
+  return facts([
+    ["Balance", xem(account.balance)],
+    ["Vested", [xem(account.vestedBalance), h("span", { class: "quiet" }, ", counts for harvesting")]],
+    ["Importance", account.importance > 0 ? `${(100 * Number(account.importance)).toPrecision(4)}\u00a0%` : "none"],
+    [
+      "Harvesting",
+      [
+        HARVESTING[meta.status] ?? meta.status,
+        DELEGATION[meta.remoteStatus] && [", ", badge(DELEGATION[meta.remoteStatus])],
+      ],
+    ],
+    ["Harvested blocks", grouped(account.harvestedBlocks)],
+    ["Public key", account.publicKey ? whole(account.publicKey) : "not known: it has signed nothing"],
+  ]);
+}
+
+const accountList = (accounts) =>
+  h(
+    "ul",
+    { class: "plain" },
+    accounts.map(({ address }) => h("li", {}, wholeAccountLink(address))),
+  );
+
+/** Who signs for the account, and for whom it signs, as far as there is anybody. */
+function multisig({ account, meta }) {
+  const { cosignatoriesCount: all, minCosignatories } = account.multisigInfo;
+  const rule = `Multisig: ${minCosignatories || all} of ${plural(all, "cosignatory", "cosignatories")} must sign.`;
+  return [
+    meta.cosignatories.length > 0 && section("Cosignatories", h("p", {}, rule), accountList(meta.cosignatories)),
+    meta.cosignatoryOf.length > 0 && section("Signs for", accountList(meta.cosignatoryOf)),
+  ];
+}
+
+/** The balance over time; null where the node does not keep it. */
+async function balances(address, signal) {
+  const { metaData } = await nodeInfo();
+  if (!(metaData.features & KEEPS_HISTORY)) return null;
+  const { height } = await get("chain/height", {}, signal);
+  try {
+    return await balancesFrom(1, height, address, signal);
+  } catch (error) {
+    // It may be kept for the last blocks only; the node then says from which on.
+    const begin = error instanceof Problem && error.message.match(BEGINNING);
+    if (!begin) throw error;
+    return balancesFrom(Number(begin[1]), height, address, signal);
+  }
+}
+
+async function balancesFrom(first, last, address, signal) {
+  const increment = Math.max(1, Math.ceil((last - first) / POINTS));
+  const { data } = await get(
+    "account/historical/get",
+    { address, startHeight: first, endHeight: last, increment },
+    signal,
+  );
+  return data;
+}
+
+/** The balances as a line. Where they differ little, it does not begin at zero. */
+function balancePlot(data) {
+  const amounts = data.map(({ balance }) => BigInt(balance));
+  const least = amounts.reduce((one, other) => (other < one ? other : one));
+  const most = amounts.reduce((one, other) => (other > one ? other : one));
+  const isNarrow = least < most && 2n * least > most;
+  const bottom = isNarrow ? Number(least - (most - least) / 4n) : 0;
+  const first = data[0].height,
+    last = data.at(-1).height;
+  return h(
+    "figure",
+    { class: "balance" },
+    line(
+      data.map(({ height, balance }) => [height, Number(balance)]),
+      { stepped: true, height: HEIGHT, bottom },
+    ),
+    h(
+      "figcaption",
+      {},
+      `From block ${grouped(first)} to ${grouped(last)}, about ${duration((last - first) * TARGET_SECONDS)}: `,
+      `between ${units(least, 6)} and ${units(most, 6)} XEM.`,
+      isNarrow && " The drawing does not begin at zero.",
+    ),
+  );
+}
+
+function history(address, signal) {
+  const part = section(
+    "Balance over time",
+    loaded(signal, async () => {
+      const data = await balances(address, signal);
+      part.hidden = data === null;
+      if (data === null) return null;
+      return data.length < 2 ? nothing("Nothing is known of earlier blocks.") : balancePlot(data);
+    }),
+  );
+  return part;
+}
+
+async function mosaics(address, signal) {
+  const [owned, definitions] = await Promise.all(
+    ["account/mosaic/owned", "account/mosaic/owned/definition"].map((path) => get(path, { address }, signal)),
+  );
+  const byName = new Map(definitions.data.map((definition) => [mosaicName(definition.id), definition]));
+  if (owned.data.length === 0) return nothing("The account has nothing.");
+  const shown = owned.data.slice(0, MOST).map((one) => ({ ...one, definition: byName.get(mosaicName(one.mosaicId)) }));
+  return [
+    table(
+      "Mosaics of the account",
+      [
+        { name: "Mosaic", cell: ({ mosaicId }) => mosaicLink(mosaicId) },
+        {
+          name: "Amount",
+          class: "number",
+          cell: ({ quantity, definition }) => (definition ? quantityOf(quantity, definition) : grouped(quantity)),
+        },
+        {
+          name: "Divisibility",
+          class: "number wide",
+          cell: ({ definition }) => (definition ? String(divisibilityOf(definition)) : "–"),
+        },
+      ],
+      shown,
+    ),
+    rest(owned.data.length),
+  ];
+}
+
+const rest = (count) => count > MOST && h("p", { class: "quiet" }, `${grouped(count - MOST)} more are not shown.`);
+
+async function namespaces(address, signal) {
+  const { data } = await get("account/namespace/page", { address, pageSize: MOST }, signal);
+  if (data.length === 0) return nothing("The account has no namespaces.");
+  return table(
+    "Namespaces of the account",
+    [
+      { name: "Namespace", cell: ({ fqn }) => namespaceLink(fqn) },
+      { name: "Since block", class: "number", cell: ({ height }) => blockLink(height) },
+    ],
+    data,
+  );
+}
+
+async function harvests(address, signal) {
+  const { data } = await get("account/harvests", { address, pageSize: PAGE }, signal);
+  if (data.length === 0) return nothing("The account has harvested no block.");
+  return table(
+    "The last blocks that the account harvested, the newest first",
+    [
+      { name: "Height", class: "number", cell: ({ height }) => blockLink(height) },
+      { name: "Time (UTC)", cell: ({ timeStamp }) => time(timeStamp) },
+      { name: "Fees", class: "number", cell: ({ totalFee }) => xem(totalFee) },
+    ],
+    data,
+  );
+}
+
+const waiting = (address, signal) => async () => {
+  const { data } = await get("account/unconfirmedTransactions", { address }, signal);
+  if (data.length === 0) return nothing("None.");
+  return transactionTable(
+    "Unconfirmed transactions of the account",
+    await withHashes(data.map(({ transaction }) => transaction)),
+    { of: address },
+  );
+};
+
+/** One page of its transactions, the newest first; the last one of a page leads to the next. */
+async function transactions(address, before, signal) {
+  const page = before ? { address, pageSize: PAGE, id: before } : { address, pageSize: PAGE };
+  const { data } = await get("account/transfers/all", page, signal);
+  const entries = data.map(({ meta, transaction }) => ({ transaction, hash: meta.hash.data, height: meta.height }));
+  const older = data.length === PAGE && link(`account/${address}/before/${data.at(-1).meta.id}`, "Older", " →");
+  return [
+    entries.length > 0
+      ? transactionTable("Transactions of the account, the newest first", entries, { of: address })
+      : nothing("No transactions."),
+    (before || older) && pager(before && link(`account/${address}`, "← ", "Newest"), older),
+  ];
+}
+
+/** All parts of the page. */
+function parts(address, signal) {
+  return [
+    loaded(signal, async () => {
+      const found = await get("account/get", { address }, signal);
+      return [properties(found), multisig(found)];
+    }),
+    history(address, signal),
+    h(
+      "div",
+      { class: "columns even" },
+      section(
+        "Mosaics",
+        loaded(signal, () => mosaics(address, signal)),
+      ),
+      section(
+        "Namespaces",
+        loaded(signal, () => namespaces(address, signal)),
+      ),
+    ),
+    section("Unconfirmed", loaded(signal, waiting(address, signal))),
+    section(
+      "Transactions",
+      loaded(signal, () => transactions(address, null, signal)),
+    ),
+    section(
+      "Harvested blocks",
+      loaded(signal, () => harvests(address, signal)),
+    ),
+  ];
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {string} address
+ * @param {string} [before] shows only the transactions before the one with this number
+ */
+export function account(signal, address, before) {
+  const heading = [h("h1", { tabindex: -1 }, "Account"), h("p", { class: "subject" }, whole(inGroups(address)))];
+  const title = `Account ${inGroups(address).slice(0, 13)}…`;
+  if (!isAddress(address)) {
+    return {
+      title,
+      body: [
+        ...heading,
+        nothing("This is no address of this network. A letter may be wrong, or it is for another network."),
+      ],
+    };
+  }
+  const older = () =>
+    section(
+      "Older transactions",
+      loaded(signal, () => transactions(address, before, signal)),
+    );
+  const back = h("p", {}, link(`account/${address}`, "All of the account"));
+  return { title, body: [...heading, before ? [back, older()] : parts(address, signal)] };
+}

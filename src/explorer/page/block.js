@@ -1,0 +1,122 @@
+// The page of a block.
+
+import { addressOf } from "./address.js";
+import { blockHash, hashesInBlock } from "./binary.js";
+import { onBlocks, tip } from "./chain.js";
+import { h } from "./dom.js";
+import { duration, grouped, plural, time, xem } from "./format.js";
+import { feesOf } from "./kinds.js";
+import { blockAt, get, postForBytes } from "./node.js";
+import { facts, link, loaded, nothing, pager, refill, section, whole, wholeAccountLink } from "./parts.js";
+import { transactionTable } from "./transactions.js";
+
+/** Transactions on a page. */
+const PAGE = 25;
+
+/** The account that gets the fees: the harvester, or whom it harvests for today. */
+async function beneficiary(harvester, signal) {
+  const { account } = await get("account/get/forwarded", { address: harvester }, signal);
+  return account.address;
+}
+
+async function load(height, signal) {
+  const question = { height };
+  const [block, bytes, previous] = await Promise.all([
+    blockAt(height, signal),
+    postForBytes("block/at/public", question, signal),
+    height > 1 ? blockAt(height - 1, signal) : null,
+  ]);
+  const harvester = addressOf(block.signer);
+  const owner = await beneficiary(harvester, signal);
+  return { block, previous, harvester, owner, hash: blockHash(bytes), hashOf: hashesInBlock(bytes) };
+}
+
+function properties({ block, previous, harvester, owner, hash }) {
+  const fees = block.transactions.reduce((sum, transaction) => sum + feesOf(transaction), 0n);
+  return facts([
+    ["Hash", whole(hash)],
+    [
+      "Time (UTC)",
+      [
+        time(block.timeStamp),
+        previous &&
+          h("span", { class: "quiet" }, `, ${duration(block.timeStamp - previous.timeStamp)} after the one before`),
+      ],
+    ],
+    [block.height === 1 ? "Made by" : "Harvester", wholeAccountLink(harvester)],
+    ["Harvests for", owner === harvester ? null : [wholeAccountLink(owner), h("span", { class: "quiet" }, " (today)")]],
+    ["Transactions", grouped(block.transactions.length)],
+    ["Fees", xem(fees)],
+    ["Previous block", previous ? link(`block/${previous.height}`, whole(block.prevBlockHash.data)) : null],
+    ["Signature", block.signature ? whole(block.signature) : null],
+  ]);
+}
+
+/** One page of the transactions of a block. */
+function transactionsOf({ block, hashOf }, page) {
+  const all = block.transactions,
+    first = (page - 1) * PAGE;
+  if (all.length === 0) return nothing("No transactions in this block.");
+  const entries = all
+    .slice(first, first + PAGE)
+    .map((transaction) => ({ transaction, height: block.height, hash: hashOf(transaction.signature) }));
+  const to = (number, text) => link(`block/${block.height}/page/${number}`, text);
+  return [
+    transactionTable(`Transactions of block ${block.height}`, entries),
+    all.length > PAGE &&
+      pager(
+        page > 1 && to(page - 1, "Previous"),
+        h("span", {}, `${first + 1}–${first + entries.length} of ${grouped(all.length)}`),
+        first + PAGE < all.length && to(page + 1, "Next"),
+      ),
+  ];
+}
+
+/** The blocks beside it; the next one as soon as there is one. */
+function neighbours(height, signal) {
+  const next = h("span", {});
+  onBlocks(() => {
+    if (tip()?.height > height) refill(next, link(`block/${height + 1}`, "Next block", " →"));
+  }, signal);
+  return h(
+    "nav",
+    { class: "pager", "aria-label": "Blocks" },
+    height > 1 && link(`block/${height - 1}`, "← ", "Previous block"),
+    next,
+  );
+}
+
+/** The height of the last block, which is asked for only if a block may be above it. */
+async function lastHeight(height, signal) {
+  const known = tip()?.height ?? 0;
+  return height <= known ? known : (await get("chain/height", {}, signal)).height;
+}
+
+/** Shows a block, or that there is none yet. */
+async function show(height, page, signal) {
+  const last = await lastHeight(height, signal);
+  if (height < 1 || height > last) {
+    return nothing(["There is no block of this height; the last one is ", link(`block/${last}`, grouped(last)), "."]);
+  }
+  const found = await load(height, signal);
+  return [
+    properties(found),
+    section(plural(found.block.transactions.length, "transaction"), transactionsOf(found, page)),
+  ];
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {string} text its height
+ * @param {string} [page]
+ */
+export function block(signal, text, page = "1") {
+  const height = Number(text);
+  return {
+    title: `Block ${grouped(height)}`,
+    body: [
+      h("div", { class: "heading" }, h("h1", { tabindex: -1 }, `Block ${grouped(height)}`), neighbours(height, signal)),
+      loaded(signal, () => show(height, Math.max(1, Number(page)), signal)),
+    ],
+  };
+}

@@ -1,0 +1,166 @@
+// The pages of a namespace and of a mosaic.
+
+import { addressOf } from "./address.js";
+import { foreign, h } from "./dom.js";
+import { duration, grouped, units } from "./format.js";
+import { mosaicName } from "./kinds.js";
+import { PERCENTILE_LEVY, definitionOf, divisibilityOf, mosaicLink, property } from "./mosaics.js";
+import { Problem, get } from "./node.js";
+import { badge, blockLink, facts, loaded, namespaceLink, nothing, section, wholeAccountLink } from "./parts.js";
+import { TARGET_SECONDS } from "./settings.js";
+
+/** Entries that are shown. */
+const MOST = 50;
+const SECONDS_OF_A_DAY = 86_400;
+/** A namespace is rented for so many days, counted in blocks. */
+const RENTAL_DAYS = 365;
+/** Hundredths of a percent. */
+const LEVY_DIVISIBILITY = 2;
+
+/** Has what does not exist said in words. */
+const orNothing = (text, load) => async () => {
+  try {
+    return await load();
+  } catch (error) {
+    if (error instanceof Problem && error.kind === "missing") return nothing(text);
+    throw error;
+  }
+};
+
+/** Until which block a root namespace is rented, and how long that is. */
+async function rental(root, signal) {
+  const [{ height }, { height: last }] = await Promise.all([
+    get("namespace", { namespace: root }, signal),
+    get("chain/height", {}, signal),
+  ]);
+  const until = height + RENTAL_DAYS * Math.floor(SECONDS_OF_A_DAY / TARGET_SECONDS);
+  const left = (until - last) * TARGET_SECONDS;
+  return [`until block ${grouped(until)}`, h("span", { class: "quiet" }, `, in about ${duration(left)}`)];
+}
+
+async function namespaceFacts(name, signal) {
+  const { fqn, owner, height } = await get("namespace", { namespace: name }, signal);
+  const root = fqn.split(".")[0],
+    parent = fqn.split(".").slice(0, -1).join(".");
+  const [children, mosaics] = await Promise.all([
+    get("account/namespace/page", { address: owner, parent: fqn, pageSize: MOST }, signal),
+    get("namespace/mosaic/definition/page", { namespace: fqn, pageSize: MOST }, signal),
+  ]);
+  return [
+    facts([
+      ["Owner", wholeAccountLink(owner)],
+      ["Part of", parent ? namespaceLink(parent) : null],
+      ["Since block", blockLink(height)],
+      ["Rented", await rental(root, signal)],
+    ]),
+    section(
+      "Namespaces in it",
+      names(
+        children.data.map((one) => namespaceLink(one.fqn)),
+        "There are none.",
+      ),
+    ),
+    section(
+      "Mosaics",
+      names(
+        mosaics.data.map(({ mosaic }) => mosaicLink(mosaic.id)),
+        "No mosaic is defined in it.",
+      ),
+    ),
+  ];
+}
+
+const names = (links, otherwise) =>
+  links.length > 0
+    ? h(
+        "ul",
+        { class: "plain" },
+        links.map((one) => h("li", {}, one)),
+      )
+    : nothing(otherwise);
+
+/**
+ * @param {AbortSignal} signal
+ * @param {string} name
+ */
+export function namespace(signal, name) {
+  return {
+    title: `Namespace ${name}`,
+    body: [
+      h("h1", { tabindex: -1 }, "Namespace ", foreign(name)),
+      loaded(
+        signal,
+        orNothing("There is no namespace of this name, or its rental is over.", () => namespaceFacts(name, signal)),
+      ),
+    ],
+  };
+}
+
+const yesOrNo = (value) => (value === "true" ? "yes" : "no");
+
+/** What has to be paid with every transfer of a mosaic. */
+function levyFacts({ type, fee, mosaicId, recipient }, definition) {
+  const what =
+    type === PERCENTILE_LEVY
+      ? `${units(fee, LEVY_DIVISIBILITY)}\u00a0% of what is sent, in `
+      : `${units(fee, divisibilityOf(definition))} `;
+  return facts([
+    ["For each transfer", [what, mosaicLink(mosaicId)]],
+    ["Paid to", wholeAccountLink(recipient)],
+  ]);
+}
+
+async function levyPart({ levy }) {
+  if (!levy?.type) return nothing("Nothing has to be paid besides when it is sent.");
+  return levyFacts(levy, await definitionOf(mosaicName(levy.mosaicId)));
+}
+
+async function mosaicFacts(name, signal) {
+  const definition = await definitionOf(name);
+  const { supply } = await get("mosaic/supply", { mosaicId: name }, signal);
+  return [
+    facts([
+      ["Description", foreign(definition.description)],
+      ["Supply", [grouped(supply), h("span", { class: "quiet" }, " whole units")]],
+      ["Supply at first", grouped(property(definition, "initialSupply"))],
+      ["Divisibility", `${divisibilityOf(definition)} digits behind the point`],
+      ["Transferable", yesOrNo(property(definition, "transferable"))],
+      ["Supply can change", yesOrNo(property(definition, "supplyMutable"))],
+      ["Creator", wholeAccountLink(addressOf(definition.creator))],
+      ["Namespace", namespaceLink(definition.id.namespaceId)],
+      ["State", await state(name, signal)],
+    ]),
+    section(
+      "Levy",
+      loaded(signal, () => levyPart(definition)),
+    ),
+  ];
+}
+
+/** Whether a mosaic is in force: its namespace may have ended. */
+async function state(name, signal) {
+  try {
+    await get("mosaic/definition", { mosaicId: name }, signal);
+    return badge("in force", "good");
+  } catch (error) {
+    if (error instanceof Problem && error.kind === "missing") return badge("expired", "bad");
+    throw error;
+  }
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {string} name of namespace and mosaic, with a colon between
+ */
+export function mosaic(signal, name) {
+  return {
+    title: `Mosaic ${name}`,
+    body: [
+      h("h1", { tabindex: -1 }, "Mosaic ", foreign(name)),
+      loaded(
+        signal,
+        orNothing("There is no mosaic of this name.", () => mosaicFacts(name, signal)),
+      ),
+    ],
+  };
+}

@@ -1,0 +1,32 @@
+// What somebody looks for, and where that is.
+
+import { addressOf, parseAddress } from "./address.js";
+import { get } from "./node.js";
+
+const HEX = /^[0-9a-f]{64}$/;
+const NAME = /^[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*$/;
+const MOSAIC = /^[a-z0-9._-]+:[a-z0-9][a-z0-9'_ -]*$/;
+
+/** 64 digits are a public key if there is an account that has shown it, and else the hash of a transaction. */
+async function ofDigits(digits) {
+  const address = addressOf(digits);
+  const { account } = await get("account/get", { address });
+  return account.publicKey === digits ? `account/${address}` : `transaction/${digits}`;
+}
+
+/**
+ * The path within the page of what a text names; null if it can name nothing.
+ * @param {string} text a height, a hash, an address, a public key, or the name of a namespace or a mosaic
+ */
+export async function find(text) {
+  const trimmed = text.trim(),
+    small = trimmed.toLowerCase();
+  const height = small.replace(/[,_\s]/g, "");
+  if (/^\d{1,15}$/.test(height)) return `block/${Number(height)}`;
+  if (HEX.test(small)) return ofDigits(small);
+  const address = parseAddress(trimmed);
+  if (address) return `account/${address}`;
+  if (MOSAIC.test(small)) return `mosaic/${small}`;
+  if (NAME.test(small)) return `namespace/${small}`;
+  return null;
+}

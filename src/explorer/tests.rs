@@ -1,0 +1,185 @@
+//! The page as it is sent.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use super::files::{INDEX, PARTS, SOURCES};
+use super::{Explorer, Settings, host_name};
+use crate::net::http::{Reply, RequestReader};
+
+/// What the page may weigh, compressed, with all its parts.
+const MOST_BYTES: usize = 100 << 10;
+
+fn settings() -> Settings {
+    let context_path = String::new();
+    Settings { context_path, http_port: 7890, websocket_port: 7778, network_byte: 104, target_seconds: 60 }
+}
+
+/// The answer to a request of these lines; `None` if it is not for the page.
+fn answer(explorer: &Explorer, lines: &str) -> Option<Reply> {
+    let mut reader = RequestReader::new(0);
+    let lines = lines.replace('\n', "\r\n");
+    let (first, headers) = lines.split_once("\r\n").unwrap_or((&lines, "Host: localhost:7890"));
+    reader.receive(format!("{first} HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes());
+    let request = reader.next_request().unwrap().unwrap();
+    let mut reply = Reply::new();
+    explorer.answer(&request, &mut reply).then_some(reply)
+}
+
+fn header<'r>(reply: &'r Reply, name: &str) -> Option<&'r str> {
+    reply.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_ref())
+}
+
+fn unpacked(reply: &Reply) -> String {
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&reply.body[..]).read_to_string(&mut text).unwrap();
+    text
+}
+
+/// The paths that the page names, as a request has them.
+fn named_paths(page: &str) -> Vec<String> {
+    let named = page.split('"').filter(|text| text.starts_with("explorer/"));
+    named.map(|path| format!("/{path}")).collect()
+}
+
+#[test]
+fn the_page_comes_compressed_to_whoever_takes_that() {
+    let explorer = Explorer::new(settings());
+    let plain = answer(&explorer, "GET /explorer").unwrap();
+    let packed = answer(&explorer, "GET /explorer\nHost: localhost\nAccept-Encoding: gzip").unwrap();
+    assert_eq!((plain.status, header(&plain, "Content-Type")), (200, Some("text/html;charset=utf-8")));
+    assert_eq!(header(&plain, "Content-Encoding"), None);
+    assert_eq!(header(&packed, "Content-Encoding"), Some("gzip"));
+    assert_eq!(unpacked(&packed).as_bytes(), plain.body);
+    assert!(packed.body.len() < plain.body.len());
+    for reply in [&plain, &packed] {
+        assert_eq!(header(reply, "Vary"), Some("Accept-Encoding"));
+        assert_eq!(header(reply, "X-Content-Type-Options"), Some("nosniff"));
+        assert_eq!(header(reply, "Referrer-Policy"), Some("no-referrer"));
+    }
+}
+
+#[test]
+fn who_has_the_page_is_not_sent_it_again() {
+    let explorer = Explorer::new(settings());
+    let page = answer(&explorer, "GET /explorer").unwrap();
+    assert_eq!(header(&page, "Cache-Control"), Some("no-cache"));
+    let tag = header(&page, "ETag").unwrap();
+    for known in [tag, &format!("\"other\", {tag}"), tag.trim_start_matches("W/"), "*"] {
+        let again = answer(&explorer, &format!("GET /explorer\nHost: a\nIf-None-Match: {known}")).unwrap();
+        assert_eq!((again.status, again.body.len(), header(&again, "ETag")), (304, 0, Some(tag)), "{known}");
+        assert!(header(&again, "Content-Security-Policy").is_some());
+    }
+    let other = answer(&explorer, "GET /explorer\nHost: a\nIf-None-Match: W/\"other\"").unwrap();
+    assert_eq!((other.status, other.body), (200, page.body.clone()));
+}
+
+#[test]
+fn every_part_is_named_by_the_page_and_kept_by_browsers_for_ever() {
+    let explorer = Explorer::new(settings());
+    let page = String::from_utf8(answer(&explorer, "GET /explorer").unwrap().body).unwrap();
+    let paths = named_paths(&page);
+    let names: BTreeSet<_> = paths.iter().filter_map(|path| path.rsplit('/').next()).collect();
+    assert_eq!(names, SOURCES.iter().map(|(name, _, _)| *name).collect());
+    for path in &paths {
+        let part = answer(&explorer, &format!("GET {path}")).unwrap();
+        assert_eq!(header(&part, "Cache-Control"), Some("max-age=31536000, immutable"), "{path}");
+        let media_type =
+            if path.ends_with(".css") { "text/css;charset=utf-8" } else { "text/javascript;charset=utf-8" };
+        assert_eq!(header(&part, "Content-Type"), Some(media_type), "{path}");
+        assert!(header(&part, "ETag").is_some() && !part.body.is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn every_file_in_the_folder_is_part_of_the_page() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/explorer/page");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut known: BTreeSet<_> = SOURCES.iter().map(|(name, _, _)| (*name).to_owned()).collect();
+    known.insert("index.html".to_owned());
+    assert_eq!(files.collect::<BTreeSet<_>>(), known);
+}
+
+#[test]
+fn all_of_it_weighs_little() {
+    let explorer = Explorer::new(settings());
+    let packed = |path: &str| answer(&explorer, &format!("GET {path}\nHost: a\nAccept-Encoding: gzip")).unwrap();
+    let page = packed("/explorer");
+    let parts: usize = named_paths(&unpacked(&page)).iter().map(|path| packed(path).body.len()).sum();
+    let bytes = page.body.len() + parts;
+    assert!(bytes <= MOST_BYTES, "{bytes}");
+}
+
+#[test]
+fn the_page_knows_what_it_must_and_has_no_gaps() {
+    let explorer = Explorer::new(settings());
+    let page = String::from_utf8(answer(&explorer, "GET /explorer").unwrap().body).unwrap();
+    for told in ["http-port=\"7890\"", "websocket-port=\"7778\"", "network-byte=\"104\"", "target-seconds=\"60\""] {
+        assert!(page.contains(told), "{told}");
+    }
+    assert!(INDEX.contains('{') && !page.contains('{'), "{page}");
+}
+
+#[test]
+fn a_browser_may_load_nothing_from_elsewhere() {
+    let explorer = Explorer::new(settings());
+    for (host, websocket) in [
+        ("node.example.org", "ws://node.example.org:7778;"),
+        ("127.0.0.1:7890", "ws://127.0.0.1:7778;"),
+        ("[::1]:7890", "ws://*:7778;"),
+        ("evil; script-src *", "ws://*:7778;"),
+    ] {
+        let page = answer(&explorer, &format!("GET /explorer\nHost: {host}")).unwrap();
+        let policy = header(&page, "Content-Security-Policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
+        assert!(policy.contains(&format!("connect-src 'self' {websocket}")), "{policy}");
+        for rule in ["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "trusted-types 'none'"] {
+            assert!(policy.contains(rule), "{policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+    }
+    assert_eq!(host_name(&"a".repeat(300)), None);
+}
+
+#[test]
+fn what_is_not_of_the_page_is_left_to_others() {
+    let explorer = Explorer::new(settings());
+    let folder = &PARTS.folder;
+    for path in [
+        "/",
+        "/explorers",
+        "/explorer/main.js",
+        "/explorer/unknown",
+        &format!("/explorer/{folder}"),
+        &format!("/explorer/{folder}/"),
+        &format!("/explorer/{folder}/unknown.js"),
+        &format!("/explorer/{folder}/../{folder}/main.js"),
+        "/chain/height",
+    ] {
+        assert!(answer(&explorer, &format!("GET {path}")).is_none(), "{path}");
+    }
+}
+
+#[test]
+fn only_get_and_head_are_answered_and_a_slash_leads_to_the_page() {
+    let explorer = Explorer::new(settings());
+    let [page, head] = ["GET", "HEAD"].map(|method| answer(&explorer, &format!("{method} /explorer")).unwrap());
+    // A HEAD tells the length of what is not sent.
+    assert_eq!((head.status, head.body, head.headers), (200, page.body, page.headers));
+    let post = answer(&explorer, "POST /explorer").unwrap();
+    assert_eq!((post.status, header(&post, "Allow")), (405, Some("GET, HEAD")));
+    let slash = answer(&explorer, "GET /explorer/").unwrap();
+    assert_eq!((slash.status, header(&slash, "Location")), (308, Some("../explorer")));
+}
+
+#[test]
+fn the_page_is_below_the_path_in_front_of_all_others() {
+    let explorer = Explorer::new(Settings { context_path: "/nis".to_owned(), ..settings() });
+    let page = String::from_utf8(answer(&explorer, "GET /nis/explorer").unwrap().body).unwrap();
+    assert!(answer(&explorer, "GET /explorer").is_none());
+    for path in named_paths(&page) {
+        assert!(answer(&explorer, &format!("GET /nis{path}")).is_some(), "{path}");
+    }
+}

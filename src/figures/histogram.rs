@@ -1,0 +1,60 @@
+//! How long something has taken, by steps of time.
+
+use std::time::Duration;
+
+/// Counts of times, each in the first step that it does not exceed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    bounds: &'static [Duration],
+    /// One more than there are bounds, for what exceeds them all.
+    counts: Box<[u64]>,
+    sum: Duration,
+}
+
+impl Histogram {
+    /// A histogram without times. The bounds ascend.
+    pub fn new(bounds: &'static [Duration]) -> Histogram {
+        Histogram { bounds, counts: vec![0; bounds.len() + 1].into(), sum: Duration::ZERO }
+    }
+
+    /// Counts a time.
+    pub fn observe(&mut self, time: Duration) {
+        let step = self.bounds.iter().position(|bound| time <= *bound).unwrap_or(self.bounds.len());
+        self.counts[step] += 1;
+        self.sum = self.sum.saturating_add(time);
+    }
+
+    /// How many times were counted.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// All of them together.
+    pub fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    /// The bounds, each with the number of times that do not exceed it.
+    pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let up_to = self.counts.iter().scan(0, |total, count| {
+            *total += count;
+            Some(*total)
+        });
+        self.bounds.iter().copied().zip(up_to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: &[Duration] = &[Duration::from_millis(1), Duration::from_millis(10)];
+
+    #[test]
+    fn a_time_counts_for_every_bound_that_it_does_not_exceed() {
+        let mut histogram = Histogram::new(BOUNDS);
+        [0, 1, 2, 10, 11].iter().for_each(|millis| histogram.observe(Duration::from_millis(*millis)));
+        let counts: Vec<u64> = histogram.cumulative().map(|(_, count)| count).collect();
+        assert_eq!((counts, histogram.count(), histogram.sum()), (vec![2, 4], 5, Duration::from_millis(24)));
+    }
+}

@@ -1,0 +1,138 @@
+//! A page of figures as somebody else reads it.
+
+use std::fmt;
+
+/// A line of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// What is counted.
+    pub name: String,
+    /// Which of those of the same name.
+    pub labels: Vec<(String, String)>,
+    /// How many, or how much.
+    pub value: f64,
+}
+
+impl Sample {
+    /// One without labels.
+    pub fn new(name: &str, value: f64) -> Sample {
+        Sample { name: name.to_owned(), labels: Vec::new(), value }
+    }
+
+    /// The value of a label; nothing if it has no such label.
+    pub fn label(&self, name: &str) -> &str {
+        self.labels.iter().find(|(label, _)| label == name).map_or("", |(_, value)| value)
+    }
+}
+
+/// A line is not in the text format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine(pub usize);
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} is not in Prometheus' text format", self.0)
+    }
+}
+
+impl std::error::Error for BadLine {}
+
+/// The lines of a page, in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// All of them.
+    pub samples: Vec<Sample>,
+}
+
+impl Reading {
+    /// Reads Prometheus' text format.
+    pub fn parse(text: &str) -> Result<Reading, BadLine> {
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let samples = lines.map(|(index, line)| sample(line).ok_or(BadLine(index + 1)));
+        Ok(Reading { samples: samples.collect::<Result<_, _>>()? })
+    }
+
+    /// All of a name.
+    pub fn of<'r>(&'r self, name: &str) -> impl Iterator<Item = &'r Sample> {
+        self.samples.iter().filter(move |sample| sample.name == name)
+    }
+
+    /// The first of a name.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.of(name).next().map(|sample| sample.value)
+    }
+
+    /// All of a name together, if there is any.
+    pub fn sum(&self, name: &str) -> Option<f64> {
+        self.of(name).map(|sample| sample.value).reduce(|sum, value| sum + value)
+    }
+}
+
+/// Reads `name{label="value",…} number`.
+fn sample(line: &str) -> Option<Sample> {
+    let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':')?;
+    let (name, mut rest) = line.split_at(end);
+    let mut labels = Vec::new();
+    if let Some(mut inner) = rest.strip_prefix('{') {
+        rest = loop {
+            inner = inner.strip_prefix(',').unwrap_or(inner);
+            if let Some(rest) = inner.strip_prefix('}') {
+                break rest;
+            }
+            let (label, quoted) = inner.split_once("=\"")?;
+            let (value, behind) = unquoted(quoted)?;
+            labels.push((label.to_owned(), value));
+            inner = behind;
+        };
+    }
+    let value = rest.strip_prefix(' ')?.parse().ok()?;
+    (!name.is_empty()).then(|| Sample { name: name.to_owned(), labels, value })
+}
+
+/// A text up to its closing quotation mark, and what is behind that.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let (mut value, mut chars) = (String::new(), text.char_indices());
+    loop {
+        match chars.next()? {
+            (at, '"') => return Some((value, &text[at + 1..])),
+            (_, '\\') => value.push(match chars.next()?.1 {
+                'n' => '\n',
+                c => c,
+            }),
+            (_, c) => value.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Page;
+    use super::*;
+
+    #[test]
+    fn what_is_no_sample_is_named_by_its_line() {
+        for line in ["a", "a{", "a{b} 1", "a{b=\"c} 1", "a 1x", " 1", "{} 1", "a{b=\"c\"}1"] {
+            assert_eq!(Reading::parse(&format!("# HELP a\n\nb 1\n{line}")), Err(BadLine(4)), "{line}");
+        }
+        assert!(Reading::parse("a +Inf\nb NaN\n").unwrap().samples[0].value.is_infinite());
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(value in "[^\r]*", number: u32) {
+            let mut page = Page::default();
+            page.gauges("a", "Help.", [(vec![("x", "1"), ("y", value.as_str())], number), (vec![], 0)]);
+            let reading = Reading::parse(&page.to_text()).unwrap();
+            prop_assert_eq!(reading.samples[0].label("y"), value);
+            prop_assert_eq!((reading.value("a"), reading.sum("a")), (Some(number.into()), Some(number.into())));
+            prop_assert_eq!((reading.samples.len(), reading.samples[0].label("x")), (2, "1"));
+        }
+
+        #[test]
+        fn no_text_breaks_the_reader(text: String) {
+            let _ = Reading::parse(&text);
+        }
+    }
+}

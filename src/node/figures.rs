@@ -1,0 +1,262 @@
+//! The figures of a node, put down in one place: `nisd help metrics` tells what each means.
+
+use super::desk::Desk;
+use crate::api::route::Method;
+use crate::api::views::ClockState;
+use crate::api::{FIRST_KIND, ROUTES};
+use crate::figures::Page;
+use crate::model::Height;
+use crate::net::figures::{COSTLIEST, Figures, MAX_KINDS, OfKind, STATUSES};
+use crate::peer::Peers;
+use crate::peer::nodes::State;
+use crate::push::Broker;
+use crate::store::{Readers, Store, StoreFigures};
+
+/// The kind of requests to the websocket port, behind those of the HTTP interface.
+pub const WEBSOCKET_KIND: usize = FIRST_KIND + ROUTES.len();
+/// The kind of requests for the page for people.
+pub const EXPLORER_KIND: usize = WEBSOCKET_KIND + 1;
+const _: () = assert!(EXPLORER_KIND < MAX_KINDS);
+/// What requests of kind 0 are called: those that no route was found for, or not looked for.
+const OTHER: &str = "other";
+/// Names of ranks, the costliest first.
+const RANKS: [&str; COSTLIEST] = ["1", "2", "3", "4", "5"];
+
+/// Where figures are taken from besides the desk.
+pub struct Sources<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// Sessions.
+    pub broker: &'a Broker,
+    /// What the node thinks of its clock.
+    pub clock: ClockState,
+    /// Whether the store fails to show or to take anything.
+    pub is_in_trouble: bool,
+    /// Tells how much memory the process has.
+    pub memory: fn() -> Memory,
+}
+
+/// Memory of a process in bytes, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// All that it has, the pages of files included that it has mapped.
+    pub resident: Option<u64>,
+    /// What of that is its own.
+    pub private: Option<u64>,
+}
+
+/// All figures at this moment.
+pub fn page(desk: &Desk<'_, '_>, sources: &Sources<'_>) -> Page {
+    let mut page = Page::default();
+    let network = desk.effects.as_ref().map(|effects| effects.figures()).unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    let labels = vec![("version", version), ("network", desk.view.network.name.as_str())];
+    page.gauges("nisd_info", "Version of the program and name of the network; always 1.", [(labels, 1)]);
+    page.gauge("nisd_uptime_seconds", "Time since the node was started.", desk.now.running);
+    let status = desk.view.status.code();
+    page.gauge("nisd_status", "State of the node, as /status tells it: 6 is in step with others.", status);
+    chain(&mut page, desk, sources);
+    peers(&mut page, desk.partners.peers());
+    requests(&mut page, &network.counts.requests);
+    connections(&mut page, &network);
+    callers(&mut page, &network);
+    sessions(&mut page, &network, sources.broker);
+    rounds(&mut page, &network);
+    if let Ok(figures) = sources.store.figures() {
+        store(&mut page, &figures);
+    }
+    page.gauge("nisd_store_failing", "1 while the store cannot be read or written.", sources.is_in_trouble);
+    let memory = (sources.memory)();
+    page.gauge("nisd_memory_resident_bytes", "Memory that the process has, mapped files included.", memory.resident);
+    page.gauge("nisd_memory_private_bytes", "The part of it that is its own.", memory.private);
+    page
+}
+
+fn chain(page: &mut Page, desk: &Desk<'_, '_>, sources: &Sources<'_>) {
+    let height = desk.view.height;
+    page.gauge("nisd_height", "Height of the last block.", height.0);
+    let behind = best_known(desk).map(|best| best.0.saturating_sub(height.0));
+    page.gauge(
+        "nisd_blocks_behind",
+        "Blocks that the best chain of other nodes is ahead, as far as they have told.",
+        behind,
+    );
+    let age = -i64::from(sources.clock.chain_ahead);
+    page.gauge(
+        "nisd_last_block_age_seconds",
+        "Time since the time stamp of the last block, by the network's clock.",
+        age,
+    );
+    let pool = &desk.unconfirmed.pool;
+    page.gauge("nisd_unconfirmed_transactions", "Transactions that wait for a block.", pool.len());
+    page.gauge("nisd_unconfirmed_bytes", "Memory that they and their effects take.", pool.bytes());
+    let harvester = &desk.harvester;
+    page.gauge("nisd_harvesting_accounts", "Accounts that harvest on this node.", harvester.unlocked.count());
+    page.counter("nisd_harvested_blocks_total", "Blocks that they have put onto the chain.", harvester.harvested());
+    let offset = desk.partners.peers().map(|peers| peers.time().clock_difference().unwrap_or(0) as f64 / 1000.0);
+    page.gauge(
+        "nisd_clock_offset_seconds",
+        "How far clocks of other nodes are ahead of this machine's; 0 if not worth a word.",
+        offset,
+    );
+    page.counter("nisd_clock_jumps_total", "How often the system's clock has jumped.", sources.clock.jumps);
+}
+
+/// The greatest height that an active node has told, or that this node is catching up to.
+fn best_known(desk: &Desk<'_, '_>) -> Option<Height> {
+    let peers = desk.partners.peers()?;
+    let told = peers.known().into_iter().filter(|peer| peer.state == State::Active).filter_map(|peer| peer.height);
+    told.chain(peers.outlook().map(|outlook| outlook.target)).max()
+}
+
+fn peers(page: &mut Page, peers: Option<&Peers>) {
+    const STATES: [(State, &str); 5] = [
+        (State::Active, "active"),
+        (State::Busy, "busy"),
+        (State::Inactive, "inactive"),
+        (State::Failure, "failure"),
+        (State::Untried, "untried"),
+    ];
+    let known = peers.map(Peers::known).unwrap_or_default();
+    let count = |state: State| known.iter().filter(|peer| peer.state == state).count();
+    let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned().len()));
+    let counts = STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]);
+    page.gauges("nisd_peers", "Other nodes that are known, by what became of the last contact.", counts);
+}
+
+/// Method and path of a kind of requests.
+fn route(kind: usize) -> (&'static str, &'static str) {
+    match kind.checked_sub(FIRST_KIND).and_then(|number| ROUTES.get(number)) {
+        Some(route) if route.method == Method::Get => ("GET", route.path),
+        Some(route) => ("POST", route.path),
+        None => match kind {
+            WEBSOCKET_KIND => (OTHER, "websocket"),
+            EXPLORER_KIND => (OTHER, "explorer"),
+            _ => (OTHER, OTHER),
+        },
+    }
+}
+
+fn requests(page: &mut Page, requests: &[OfKind]) {
+    let names = STATUSES.map(|status| status.to_string());
+    let names: Vec<&str> = names.iter().map(String::as_str).chain([OTHER]).collect();
+    let kinds = || {
+        requests.iter().enumerate().map(|(kind, figures)| {
+            let (method, path) = route(kind);
+            (vec![("method", method), ("route", path)], figures)
+        })
+    };
+    let answers = kinds().flat_map(|(labels, figures)| {
+        let counts = names.iter().zip(figures.answers).filter(|(_, count)| *count > 0);
+        counts.map(move |(status, count)| (labels.iter().copied().chain([("status", *status)]).collect(), count))
+    });
+    page.counters("nisd_http_requests_total", "Requests that were answered, by route and status.", answers);
+    let times = kinds().map(|(labels, figures)| (labels, &figures.times)).filter(|(_, times)| times.count() > 0);
+    page.histograms(
+        "nisd_http_request_duration_seconds",
+        "Time from the whole request to the whole answer, by route.",
+        times,
+    );
+}
+
+fn connections(page: &mut Page, figures: &Figures) {
+    let Figures { stats, counts, fetch, .. } = figures;
+    page.gauge("nisd_connections", "Open connections that others have made to this node.", stats.connections);
+    page.gauge("nisd_connections_outgoing", "Connections that this node has made to others.", fetch.connections);
+    page.counter("nisd_connections_accepted_total", "Connections that were let in.", stats.accepted);
+    page.counter(
+        "nisd_connections_refused_total",
+        "Connections that were turned away for lack of room.",
+        stats.refused,
+    );
+    page.gauge("nisd_buffered_bytes", "Memory in buffers of connections.", stats.buffered_bytes);
+    let sides = |incoming: u64, outgoing: u64| {
+        [(vec![("connections", "incoming")], incoming), (vec![("connections", "outgoing")], outgoing)]
+    };
+    page.counters(
+        "nisd_network_received_bytes_total",
+        "Bytes read from connections that others have made, and that this node has made.",
+        sides(counts.received_bytes, fetch.received_bytes),
+    );
+    page.counters(
+        "nisd_network_sent_bytes_total",
+        "Bytes written to these connections.",
+        sides(counts.sent_bytes, fetch.sent_bytes),
+    );
+}
+
+/// Who pays. Addresses are nobody's business.
+fn callers(page: &mut Page, figures: &Figures) {
+    let Figures { stats, costliest, resting, .. } = figures;
+    page.gauge("nisd_callers", "Callers that have an account of what they cost.", stats.callers);
+    page.gauge(
+        "nisd_callers_waiting",
+        "Callers that wait until they have paid for the work that they have caused.",
+        *resting,
+    );
+    let ranked = || RANKS.into_iter().zip(costliest).map(|(rank, cost)| (vec![("rank", rank)], cost));
+    page.gauges(
+        "nisd_caller_work_ratio",
+        "Part of the processor that the callers have lately used that used most, by rank.",
+        ranked().map(|(labels, cost)| (labels, cost.share)),
+    );
+    page.gauges(
+        "nisd_caller_buffered_bytes",
+        "Memory in buffers of the callers that hold most, by rank.",
+        ranked().map(|(labels, cost)| (labels, cost.held_bytes)),
+    );
+}
+
+fn sessions(page: &mut Page, figures: &Figures, broker: &Broker) {
+    let (sessions, counts) = (broker.figures(), broker.counts());
+    page.gauge(
+        "nisd_websocket_sessions",
+        "Open sessions of the websocket port, those of SockJS included.",
+        sessions.sessions,
+    );
+    page.gauge("nisd_websocket_session_bytes", "Memory that they are reckoned to take.", sessions.session_bytes);
+    page.gauge(
+        "nisd_websocket_waiting_bytes",
+        "Messages for several of them that wait to be sent, each counted once.",
+        sessions.message_bytes,
+    );
+    page.gauge("nisd_websocket_accounts", "Accounts that they have registered.", sessions.addresses);
+    page.counter("nisd_websocket_messages_sent_total", "Messages that were sent to subscribers.", counts.messages);
+    let dropped = figures.counts.dropped_websockets + counts.dropped;
+    page.counter(
+        "nisd_websocket_sessions_dropped_total",
+        "Sessions that were dropped as their clients did not take their messages.",
+        dropped,
+    );
+}
+
+fn rounds(page: &mut Page, figures: &Figures) {
+    let times = [(Vec::new(), &figures.counts.rounds)];
+    page.histograms(
+        "nisd_loop_step_duration_seconds",
+        "Time between two looks at the sockets, the waiting left out.",
+        times,
+    );
+    let longest = figures.longest_round;
+    page.gauge("nisd_loop_step_longest_seconds", "The longest of these in the last 30 to 60 seconds.", longest);
+}
+
+fn store(page: &mut Page, figures: &StoreFigures) {
+    page.gauge("nisd_store_bytes", "Size of the store's file.", figures.bytes);
+    page.gauge("nisd_store_map_bytes", "Size to which it may grow.", figures.map_bytes);
+    page.gauge("nisd_store_map_used_bytes", "Bytes of that up to the last page in use.", figures.used_bytes);
+    page.gauge("nisd_disk_free_bytes", "Bytes that are free on its disk.", figures.free_bytes);
+    let readers = |count: fn(Readers) -> usize| figures.readers.map(count);
+    page.gauge(
+        "nisd_store_readers",
+        "Programs and parts of programs that read it now.",
+        readers(|readers| readers.reading),
+    );
+    page.gauge(
+        "nisd_store_stale_readers",
+        "Those of them that were killed, and whose pages are not used again.",
+        readers(|readers| readers.stale),
+    );
+    let times = figures.commit_times.iter().map(|times| (Vec::new(), times));
+    page.histograms("nisd_commit_duration_seconds", "Time of commits, waiting for the disk included.", times);
+}

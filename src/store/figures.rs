@@ -1,0 +1,111 @@
+//! What a store takes, for those who watch it.
+
+use std::time::Duration;
+
+use super::error::StoreError;
+use super::open::{self, Store};
+use super::readers::Readers;
+use crate::figures::Histogram;
+
+/// Steps of the time of a commit.
+pub(super) const COMMIT_TIMES: &[Duration] = &[
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(5),
+];
+
+/// What a store takes.
+#[derive(Clone, Debug)]
+pub struct StoreFigures {
+    /// Bytes of its file.
+    pub bytes: Option<u64>,
+    /// Bytes of address space that it may grow to.
+    pub map_bytes: u64,
+    /// Bytes of that up to its last page; free pages in between are used before it grows.
+    pub used_bytes: u64,
+    /// Bytes that are free on its disk.
+    pub free_bytes: Option<u64>,
+    /// Who reads it.
+    pub readers: Option<Readers>,
+    /// How long commits took of this process, waiting for the disk included, if it was given a clock.
+    pub commit_times: Option<Histogram>,
+}
+
+impl Store {
+    /// Figures at this moment. They cost a few calls of the system.
+    pub fn figures(&self) -> Result<StoreFigures, StoreError> {
+        let (info, folder) = (self.environment.info()?, &self.folder);
+        let page_bytes = u64::from(self.environment.stat()?.page_size());
+        Ok(StoreFigures {
+            bytes: open::size(folder).ok(),
+            map_bytes: info.map_size() as u64,
+            used_bytes: (info.last_pgno() as u64 + 1) * page_bytes,
+            free_bytes: open::free_bytes(folder).ok(),
+            readers: self.readers.as_ref().and_then(|list| list.count(info.max_readers()).ok()),
+            commit_times: self.durability.as_ref().map(|durability| durability.commit_times()),
+        })
+    }
+
+    /// Has the time of commits taken by a clock that never goes back.
+    pub fn time_commits(&self, clock: fn() -> Duration) {
+        self.durability.iter().for_each(|durability| durability.time_commits(clock));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::super::{Table, test_store};
+    use super::*;
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// A clock on which each look takes a millisecond.
+    fn ticking() -> Duration {
+        NOW.set(NOW.get() + 1);
+        Duration::from_millis(NOW.get())
+    }
+
+    #[test]
+    fn commits_are_timed_once_there_is_a_clock() {
+        let (store, _folder) = test_store();
+        let commit = |soon: bool| {
+            let mut batch = store.begin().unwrap();
+            batch.put_unjournaled(Table::Meta, b"key", b"value").unwrap();
+            if soon { batch.commit_soon().unwrap() } else { batch.commit().unwrap() }
+        };
+        let times = || store.figures().unwrap().commit_times.unwrap();
+        commit(false);
+        assert_eq!(times().count(), 0);
+        store.time_commits(ticking);
+        commit(true);
+        commit(false);
+        store.settle().unwrap();
+        assert_eq!((times().count(), times().sum()), (2, Duration::from_millis(2)), "nothing was left to settle");
+        commit(true);
+        store.settle().unwrap();
+        assert_eq!(times().count(), 4);
+    }
+
+    #[test]
+    fn a_store_grows_towards_its_map() {
+        let (store, _folder) = test_store();
+        let before = store.figures().unwrap();
+        let mut batch = store.begin().unwrap();
+        (0..200u8).for_each(|key| batch.put_unjournaled(Table::Meta, &[key], &[key; 1000]).unwrap());
+        batch.commit().unwrap();
+        let after = store.figures().unwrap();
+        assert_eq!(after.map_bytes, 1 << 22);
+        assert!(before.used_bytes < after.used_bytes && after.used_bytes <= after.bytes.unwrap(), "{after:?}");
+        assert!(after.free_bytes.is_some_and(|bytes| bytes > 0));
+    }
+}

@@ -1,0 +1,110 @@
+//! LMDB's list of readers, looked at from outside: a program that was killed while it read is still in it, and the
+//! pages that it saw are not used again.
+//!
+//! LMDB has locks on this file by which processes know of each other, and a process loses all its locks on a file when it
+//! closes any descriptor of it. So the file is opened before LMDB opens the store, and closed after LMDB has closed it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+/// Name of the file.
+pub(super) const READERS_FILE: &str = "lock.mdb";
+/// What LMDB maps of it must be on the disk: where a page of it has no room, touching it would kill the process (SIGBUS).
+const READERS_FILE_BYTES: u64 = 32 << 10;
+/// Bytes of a number of a transaction: LMDB writes it as wide as the machine has it.
+const WORD: usize = size_of::<usize>();
+/// Bytes of a place in the list: the transaction that is read, the process, the thread, and padding.
+const PLACE: usize = 64;
+/// What stands for no transaction.
+const NONE: [u8; WORD] = [0xff; WORD];
+
+/// Who reads a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readers {
+    /// Readers that see a state of the store now.
+    pub reading: usize,
+    /// Those of them whose processes are gone.
+    pub stale: usize,
+}
+
+/// The list of a store that is open.
+#[derive(Debug)]
+pub(super) struct ReaderList(File);
+
+impl ReaderList {
+    /// Opens the list of the store in a folder, which LMDB has not opened yet, and gives it its place on the disk.
+    pub fn open(folder: &Path) -> io::Result<ReaderList> {
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(folder.join(READERS_FILE))?;
+        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, READERS_FILE_BYTES) {
+            // Some file systems cannot do it; there it is as it was.
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(ReaderList(file)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Those who are in it, which has so many places.
+    pub fn count(&self, places: u32) -> io::Result<Readers> {
+        let mut list = vec![0; PLACE * places as usize];
+        let head = self.0.metadata()?.len().saturating_sub(list.len() as u64);
+        self.0.read_exact_at(&mut list, head)?;
+        let mut readers = Readers::default();
+        for place in list.chunks_exact(PLACE) {
+            let (transaction, rest) = place.split_at(WORD);
+            let process = rest.first_chunk().and_then(|bytes| Pid::from_raw(i32::from_ne_bytes(*bytes)));
+            if let Some(process) = process.filter(|_| transaction != NONE) {
+                readers.reading += 1;
+                readers.stale += usize::from(test_kill_process(process) == Err(Errno::SRCH));
+            }
+        }
+        Ok(readers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::process::Command;
+
+    use super::*;
+    use crate::store::test_store;
+
+    #[test]
+    fn readers_are_counted_and_those_that_are_gone_besides() {
+        let (store, folder) = test_store();
+        let count = || store.figures().unwrap().readers.unwrap();
+        assert_eq!(count(), Readers { reading: 0, stale: 0 });
+        let snapshots = [store.snapshot().unwrap(), store.snapshot().unwrap()];
+        assert_eq!(count(), Readers { reading: 2, stale: 0 });
+        // The second is made one of a process that has ended.
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let path = folder.path().join(READERS_FILE);
+        let (list, own) = (std::fs::read(&path).unwrap(), std::process::id().to_ne_bytes());
+        let places: Vec<usize> = (0..list.len() - 4).filter(|at| list[*at..*at + 4] == own).collect();
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(&child.id().to_ne_bytes(), *places.iter().find(|at| *at % PLACE == WORD).unwrap() as u64)
+            .unwrap();
+        assert_eq!(count(), Readers { reading: 2, stale: 1 });
+        drop(snapshots);
+    }
+
+    #[test]
+    fn looking_at_the_list_leaves_lmdb_its_locks() {
+        let (store, folder) = test_store();
+        let number = std::fs::metadata(folder.path().join(READERS_FILE)).unwrap().ino();
+        let is_of_the_list = |line: &&str| line.contains(&format!(":{number} "));
+        let locks = || std::fs::read_to_string("/proc/locks").unwrap().lines().filter(is_of_the_list).count();
+        let snapshot = store.snapshot().unwrap();
+        let before = locks();
+        store.figures().unwrap();
+        assert!(before > 0 && locks() == before, "{} of {before}", locks());
+        drop(snapshot);
+    }
+}

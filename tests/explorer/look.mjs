@@ -1,0 +1,288 @@
+// Looks at the page of a node in a browser: takes pictures, and fails if anything is amiss.
+//
+//   node look.mjs HTTP SCENE PICTURES
+//
+// SCENE is what scene.mjs has printed. Needs Chromium: in CHROMIUM, or /usr/bin/chromium.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const [http, sceneFile, pictures] = process.argv.slice(2);
+const scene = JSON.parse(readFileSync(sceneFile, "utf8"));
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Compressed bytes of all files of the page, and milliseconds until something is painted. */
+const MOST_BYTES = 100 * 1024;
+const MOST_MS_TO_PAINT = 300;
+/** Milliseconds until the account with very many transactions is there as a whole. */
+const MOST_MS_OF_ACCOUNT = 2000;
+const PATIENCE_MS = 60_000;
+
+const DESKTOP = { width: 1280, height: 900 };
+const PHONE = { width: 390, height: 844 };
+/** In what manner it is looked at, and at what; at everything if nothing is said. */
+const LOOKS = [
+  { name: "light", viewport: DESKTOP, colorScheme: "light" },
+  { name: "dark", viewport: DESKTOP, colorScheme: "dark" },
+  { name: "phone", viewport: PHONE, colorScheme: "light", hasTouch: true, isMobile: true },
+  {
+    name: "phone-dark",
+    viewport: PHONE,
+    colorScheme: "dark",
+    hasTouch: true,
+    isMobile: true,
+    only: ["home", "account"],
+  },
+];
+/** What is looked at, and a text that is there. */
+const PLACES = [
+  ["home", "", "Last blocks"],
+  ["block", "block/2", "Previous block"],
+  ["transaction", `transaction/${scene.plain}`, "hello, wörld"],
+  ["hostile", `transaction/${scene.hostile}`, "<script>document.title"],
+  ["encrypted", `transaction/${scene.encrypted}`, "only sender and recipient"],
+  ["bytes", `transaction/${scene.bytes}`, "Bytes, not text"],
+  ["multisig-half-signed", `transaction/${scene.half}`, "1 signature missing"],
+  ["multisig-complete", `transaction/${scene.complete}`, "which was enough"],
+  ["mosaics", `transaction/${scene.mosaics}`, "4,000.002"],
+  ["definition", `transaction/${scene.definition}`, "<b onclick"],
+  ["account", `account/${scene.alice.address}`, "Balance over time"],
+  ["account-of-many", `account/${scene.busy}`, "Older"],
+  ["account-multisig", `account/${scene.vault}`, "2 of 3"],
+  ["namespace", "namespace/shop", "shop.toys"],
+  ["mosaic", "mosaic/shop:voucher", "0.5"],
+  ["mosaic-hostile", "mosaic/shop:token", "<b onclick"],
+  ["no-such-block", "block/99999999", "no block of this height"],
+  ["nowhere", "nowhere", "leads nowhere"],
+];
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-dev-shm-usage"],
+});
+
+/** What went wrong in a page: programs, the console, the policy. */
+function troubles(page) {
+  const found = [];
+  page.on("pageerror", (error) => found.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error") found.push(`${message.text()} ${message.location().url}`);
+  });
+  page.on("dialog", (dialog) => {
+    found.push(`a dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (url.protocol !== "data:" && url.host !== new URL(http).host) found.push(`a request to ${url.host}`);
+  });
+  return found;
+}
+
+/** Opens the page; what goes wrong in it is in `troubles`. */
+async function open(look) {
+  const context = await browser.newContext(look);
+  context.setDefaultTimeout(PATIENCE_MS);
+  const page = await context.newPage();
+  const found = troubles(page);
+  await page.goto(`${http}/explorer`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  // What waits is known before it is looked at.
+  await page.getByRole("table", { name: /no block has yet/ }).waitFor();
+  return { page, found, close: () => context.close() };
+}
+
+/** Goes to a place in the page and waits until it is there as a whole. */
+async function go(page, path, text) {
+  await page.evaluate((hash) => {
+    location.hash = hash;
+  }, `#/${path}`);
+  await page.locator("main").getByText(text).first().waitFor();
+  await page.waitForFunction(() => !document.querySelector("[aria-busy]"));
+}
+
+async function checkAccessibility(page, what) {
+  // The policy of the page keeps scripts out of it; the browser's own tools are not bound by it.
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  const told = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map(({ html }) => html).join("; ")}`);
+  assert.deepEqual(told, [], what);
+}
+
+async function checkWidth(page, what) {
+  const [needed, there] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert.ok(needed <= there, `${what}: ${needed} pixels wide where there are ${there}`);
+}
+
+/** Looks at every place in one manner. */
+async function lookAround(look) {
+  const { page, found, close } = await open(look);
+  const places = PLACES.filter(([name]) => look.only?.includes(name) ?? true);
+  for (const [name, path, text] of places) {
+    await go(page, path, text);
+    const what = `${name} ${look.name}`;
+    await checkAccessibility(page, what);
+    await checkWidth(page, what);
+    await page.screenshot({ path: join(pictures, `${name}-${look.name}.png`), fullPage: true });
+  }
+  assert.deepEqual(found, [], look.name);
+  await close();
+  console.log(`explorer: ${places.length} places, ${look.name}`);
+}
+
+/** Hostile text is text: nothing of it became an element, and nothing ran. */
+async function checkHostileText() {
+  const { page, found, close } = await open(LOOKS[0]);
+  for (const [path, text] of [
+    [`transaction/${scene.hostile}`, "<script>"],
+    [`account/${scene.bob.address}`, "<script>"],
+    ["block/2", "<script>"],
+    [`transaction/${scene.definition}`, "<b onclick"],
+    ["mosaic/shop:token", "<b onclick"],
+  ]) {
+    await go(page, path, text);
+    assert.equal(await page.locator("main script, main img, main b, main [onclick], main [onerror]").count(), 0, path);
+    assert.match(await page.title(), / · nisd$/);
+    const bare = await page.locator("main").evaluate((main) => main.textContent.match(/[\u202a-\u202e\u2066-\u2069]/u));
+    assert.equal(bare, null, `${path}: characters that turn text around are shown, not followed`);
+  }
+  assert.deepEqual(found, []);
+  await close();
+}
+
+/** The search finds what there is, and says so if a text can name nothing. */
+async function checkSearch() {
+  const { page, found, close } = await open(LOOKS[0]);
+  const dashed = scene.alice.address.replace(/.{6}(?=.)/g, "$&-");
+  for (const [text, heading] of [
+    ["2", "Block 2"],
+    [dashed, "Account"],
+    [scene.alice.address.toLowerCase(), "Account"],
+    [scene.alice.publicKey, "Account"],
+    [scene.plain.toUpperCase(), "Transaction"],
+    ["shop.toys", "Namespace shop.toys"],
+    ["shop:voucher", "Mosaic shop:voucher"],
+  ]) {
+    await page.keyboard.press("/");
+    await page.keyboard.type(text);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: heading, exact: true }).waitFor();
+    // Reading goes on at the heading.
+    assert.equal(await page.evaluate(() => document.activeElement.tagName), "H1", text);
+    await page.goBack();
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  }
+  await page.getByRole("searchbox").fill("?!");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").getByText("Nothing can be called").waitFor();
+  assert.deepEqual(found, []);
+  await close();
+}
+
+/** The keyboard reaches the content at once, and a link leads on. */
+async function checkKeyboard() {
+  const { page, found, close } = await open(LOOKS[0]);
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "skip");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "H1");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: /^Block/ }).waitFor();
+  assert.deepEqual(found, []);
+  await close();
+}
+
+/** Blocks arrive by themselves, and who is at a link stays there. */
+async function checkLife() {
+  const { page, found, close } = await open(LOOKS[0]);
+  const height = page.locator(".overview a").first();
+  const before = await height.textContent();
+  const link = page.getByRole("table", { name: "The last blocks" }).getByRole("link").nth(2);
+  const place = await link.getAttribute("href");
+  await link.focus();
+  await page.waitForFunction(
+    ([selector, text]) => document.querySelector(selector).textContent !== text,
+    [".overview a", before],
+  );
+  assert.equal(await page.evaluate(() => document.activeElement.getAttribute("href")), place);
+  assert.deepEqual(found, []);
+  await close();
+}
+
+/** All transactions of the account can be reached, a page at a time, and that stays quick. */
+async function checkBusyAccount() {
+  const { page, found, close } = await open(LOOKS[0]);
+  const begun = Date.now();
+  await go(page, `account/${scene.busy}`, "Older");
+  const took = Date.now() - begun;
+  assert.ok(took <= MOST_MS_OF_ACCOUNT, `${took} ms`);
+  const rows = () =>
+    page
+      .getByRole("table", { name: /^Transactions of the account/ })
+      .getByRole("row")
+      .count();
+  assert.equal(await rows(), 26);
+  const first = await page.locator(".stacking tbody a[href*=transaction]").first().getAttribute("href");
+  await page.getByRole("link", { name: "Older" }).click();
+  await page.getByRole("link", { name: "Newest" }).waitFor();
+  assert.equal(await rows(), 26);
+  assert.notEqual(await page.locator(".stacking tbody a[href*=transaction]").first().getAttribute("href"), first);
+  assert.deepEqual(found, []);
+  await close();
+  console.log(`explorer: an account with ${scene.count} transactions after ${took} ms`);
+}
+
+/** A cold start weighs little, and something is seen at once; the best of three, as others use the machine too. */
+async function checkWeightAndPaint() {
+  const paints = [];
+  let bytes = 0;
+  for (let attempt = 0; attempt < 3; attempt++) {
+    const { page, close } = await open(LOOKS[0]);
+    const files = await page.evaluate(() =>
+      [
+        ...performance.getEntriesByType("navigation"),
+        ...performance.getEntriesByType("resource").filter(({ name }) => name.includes("/explorer/")),
+      ].map(({ transferSize }) => transferSize),
+    );
+    assert.ok(
+      files.every((size) => size > 0),
+      "every file comes over the network",
+    );
+    bytes = files.reduce((sum, size) => sum + size, 0);
+    paints.push(await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime));
+    await close();
+  }
+  const paint = Math.min(...paints);
+  console.log(`explorer: ${bytes} bytes with headers, first paint after ${paint.toFixed(0)} ms`);
+  assert.ok(bytes <= MOST_BYTES, `${bytes} bytes`);
+  assert.ok(paint <= MOST_MS_TO_PAINT, `${paints} ms`);
+}
+
+/** While the node cannot be heard the page says so; then it goes on by itself. */
+async function checkLoss() {
+  const { page, close } = await open(LOOKS[0]);
+  await page.context().setOffline(true);
+  await page.evaluate(() => {
+    location.hash = "#/block/3";
+  });
+  await page.getByText("The node cannot be reached").waitFor();
+  await checkAccessibility(page, "unreachable");
+  await page.screenshot({ path: join(pictures, "unreachable-light.png") });
+  await close();
+}
+
+try {
+  await checkWeightAndPaint();
+  await checkHostileText();
+  await checkSearch();
+  await checkKeyboard();
+  await checkLife();
+  await checkBusyAccount();
+  await checkLoss();
+  for (const look of LOOKS) await lookAround(look);
+} finally {
+  await browser.close();
+}
