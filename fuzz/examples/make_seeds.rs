@@ -41,6 +41,7 @@ fn main() {
     stomp();
     sockjs();
     peers();
+    nemesis_search();
     lax_json();
     entities(&vectors);
     let chain = blocks(&fs::read(tiny.join("blocks.bin")).expect("a recorded chain"));
@@ -262,6 +263,24 @@ fn peers() {
     ];
     let bad = bad.concat();
     seeds.add("bad", &[&[0x70][..], &join, &bad, &tasks, &bad, &bad, &[step(Event::Pass, 6)], &tasks, &bad].concat());
+}
+
+fn nemesis_search() {
+    use nisd_fuzz::nemesis_search::Event;
+    let seeds = Seeds::of("nemesis_search");
+    let step = |event: Event, with: u8| {
+        Event::ALL.iter().position(|other| *other == event).expect("an event") as u8 | with << 3
+    };
+    // Three nodes; the hash is not known, and known.
+    for (name, settings) in [("signed", 0x03), ("known", 0x83)] {
+        seeds.add(name, &[settings, step(Event::Fail, 1), step(Event::Pass, 2), step(Event::Give, 1)]);
+    }
+    let spoilt = [step(Event::Spoil, 0), 1, 60, 0, 1, step(Event::Pass, 2), step(Event::Cut, 0), 100, 1];
+    let noise = [step(Event::Noise, 0), 3, 1, 2, 3, step(Event::Fail, 3), step(Event::Pass, 5)];
+    seeds.add("spoilt", &[&[0x02][..], &spoilt, &noise, &spoilt, &[step(Event::Give, 0)]].concat());
+    let refused = [step(Event::Give, 0), step(Event::Pass, 3), step(Event::Refuse, 0)];
+    seeds.add("refused", &[&[0x0c][..], &refused.repeat(30)].concat());
+    seeds.add("silent", &[&[0x0c][..], &[step(Event::Pass, 2)].repeat(9), &[step(Event::Fail, 0)].repeat(40)].concat());
 }
 
 fn stomp() {

@@ -21,6 +21,7 @@ pub mod json_transaction_and_block;
 pub mod key_files;
 pub mod lax_json;
 pub mod lists;
+pub mod nemesis_search;
 pub mod peer_machine;
 pub mod peer_wire;
 pub mod pieces;
@@ -36,7 +37,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 21] = [
+pub const TARGETS: [(&str, Check); 22] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -56,6 +57,7 @@ pub const TARGETS: [(&str, Check); 21] = [
     ("lists", lists::check),
     ("sockjs_payload", sockjs_payload::check),
     ("sockjs_sessions", sockjs_sessions::check),
+    ("nemesis_search", nemesis_search::check),
     ("peer_machine", peer_machine::check),
     ("peer_wire", peer_wire::check),
 ];
