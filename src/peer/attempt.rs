@@ -119,6 +119,8 @@ pub struct Attempt {
     score: i128,
     /// Blocks from which on a chain is far ahead.
     far_ahead: u64,
+    /// Transactions that the blocks may have together.
+    most_transactions: u32,
 }
 
 /// Where our chain and the other one part.
@@ -143,9 +145,15 @@ enum Stage {
 }
 
 impl Attempt {
-    /// Begins, with the first question. A chain with more blocks than `far_ahead` behind ours is far ahead.
-    pub fn begin(far_ahead: u64) -> (Attempt, Query) {
-        (Attempt { stage: Stage::Score, score: 0, far_ahead }, Query::Score)
+    /// Begins, with the first question. A chain with more blocks than `far_ahead` behind ours is far ahead; blocks with so
+    /// many transactions are asked for.
+    pub fn begin(far_ahead: u64, most_transactions: u32) -> (Attempt, Query) {
+        (Attempt { stage: Stage::Score, score: 0, far_ahead, most_transactions }, Query::Score)
+    }
+
+    /// Whether it waits for blocks.
+    pub fn waits_for_blocks(&self) -> bool {
+        matches!(self.stage, Stage::Blocks(_))
     }
 
     /// The score of the other chain, once it is known.
@@ -253,7 +261,7 @@ impl Attempt {
         self.stage = Stage::Blocks(fork);
         let undone = fork.base.height.0.saturating_sub(fork.common.0);
         let least = i32::try_from(undone).unwrap_or(i32::MAX);
-        let transactions = i32::try_from(chain.max_transactions).unwrap_or(i32::MAX);
+        let transactions = i32::try_from(self.most_transactions).unwrap_or(i32::MAX);
         Next::Ask(Query::BlocksAfter(ChainRequest::new(fork.common, least, transactions, chain)))
     }
 }
@@ -353,7 +361,7 @@ mod tests {
 
     /// An attempt that waits for hashes.
     fn at_hashes(own: &Own, last: u64) -> Attempt {
-        let (mut attempt, query) = Attempt::begin(far_ahead(&chain()));
+        let (mut attempt, query) = Attempt::begin(far_ahead(&chain()), chain().max_transactions);
         assert_eq!(query, Query::Score);
         assert_eq!(asks(answer(&mut attempt, own, Score(i128::from(last) * 10 + 1))), Query::LastBlock);
         let from = (own.0.len() as u64).saturating_sub(20).max(1);
@@ -365,7 +373,7 @@ mod tests {
     fn nothing_is_asked_of_a_node_whose_score_is_not_greater() {
         let own = Own(hashes(30, 0, 30));
         for (score, is_same) in [(300, true), (299, false), (0, false)] {
-            let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
+            let (mut attempt, _) = Attempt::begin(far_ahead(&chain()), chain().max_transactions);
             let ending = ends(answer(&mut attempt, &own, Score(score)));
             assert!(matches!((ending, is_same), (Ending::Same, true) | (Ending::Lower, false)));
         }
@@ -426,7 +434,7 @@ mod tests {
             let ending = ends(answer(&mut attempt, &own, HashChain(theirs)));
             assert!(matches!(ending, Ending::Evil(found) if found == evil), "{ending:?} instead of {evil:?}");
         }
-        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
+        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()), chain().max_transactions);
         asks(answer(&mut attempt, &own, Score(1000)));
         let ending = ends(answer(&mut attempt, &own, forged(40)));
         assert!(matches!(ending, Ending::Evil(Evil::NonVerifiableBlock)));
@@ -436,7 +444,7 @@ mod tests {
     fn exactly_as_many_blocks_as_may_be_rolled_back_are_not_too_many() {
         let own = Own(hashes(40, 0, 40));
         for (last, is_too_far) in [(20, false), (19, true)] {
-            let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
+            let (mut attempt, _) = Attempt::begin(far_ahead(&chain()), chain().max_transactions);
             asks(answer(&mut attempt, &own, Score(1000)));
             match answer(&mut attempt, &own, block(last)) {
                 Ok(Next::End(Ending::TooFarBehind)) => assert!(is_too_far),
@@ -449,7 +457,7 @@ mod tests {
     #[test]
     fn a_chain_of_ours_that_has_grown_meanwhile_ends_the_attempt() {
         let (short, long) = (Own(hashes(30, 0, 30)), Own(hashes(60, 0, 60)));
-        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
+        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()), chain().max_transactions);
         asks(answer(&mut attempt, &short, Score(400)));
         assert!(matches!(ends(answer(&mut attempt, &long, block(40))), Ending::Lower));
         let mut attempt = at_hashes(&short, 40);
@@ -461,10 +469,10 @@ mod tests {
     #[test]
     fn answers_of_others_and_answers_that_cannot_be_read_end_it_without_blame() {
         let own = Own(hashes(30, 0, 30));
-        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
+        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()), chain().max_transactions);
         let result = answer_by(&mut attempt, &own, Score(1000), &pair(2));
         assert!(matches!(result, Err(Broken::Answer(AnswerError::Impersonated))));
-        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()));
+        let (mut attempt, _) = Attempt::begin(far_ahead(&chain()), chain().max_transactions);
         assert!(matches!(answer(&mut attempt, &Own(Vec::new()), Score(1)), Err(Broken::Unreadable)));
         let mut attempt = at_hashes(&own, 40);
         assert!(matches!(answer(&mut attempt, &own, Height(3)), Err(Broken::Answer(AnswerError::Unreadable(_)))));

@@ -122,6 +122,8 @@ pub struct Peers {
     refresh: Option<Refresh>,
     meetings: Meetings,
     synchronisation: Option<Synchronisation>,
+    /// Transactions that the next answer with blocks may have.
+    most_transactions: u32,
     /// The partner that was asked for its unconfirmed transactions, and when.
     unconfirmed: Option<(Address, Duration)>,
     catching_up: Option<CatchingUp>,
@@ -147,7 +149,6 @@ impl Peers {
         let mut peers = Peers {
             address,
             keys,
-            settings,
             phase: Phase::Joining(Joining::new(now.running)),
             unpinned: Vec::new(),
             experiences: Experiences::new(address),
@@ -158,6 +159,7 @@ impl Peers {
             refresh: None,
             meetings: Meetings::default(),
             synchronisation: None,
+            most_transactions: settings.chain.max_transactions,
             unconfirmed: None,
             catching_up: None,
             runs: 0,
@@ -170,6 +172,7 @@ impl Peers {
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
             nodes,
+            settings,
             local,
         };
         peers.know(known);

@@ -3,7 +3,8 @@
 //!
 //! Only what a partner says is held against it, never that it cannot be reached. But whoever has brought nothing is not drawn
 //! the next time if there is another, and not for long if it has failed or was slow: a node that lets answers drip, or has
-//! nothing but what we have, takes up a part of our time only.
+//! nothing but what we have, takes up a part of our time only. After blocks that did not come fewer are asked for: they may
+//! be more than we take at once, or than a partner can send in time.
 
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ const SLOW: Duration = Duration::from_secs(10);
 /// drawn.
 const REST: u32 = 10;
 const LEAST_REST: Duration = Duration::from_secs(5);
+/// An answer with blocks is never asked to be smaller than this part of a full one.
+const SMALLEST_PART: u32 = 16;
 
 /// A synchronisation that goes on.
 #[derive(Debug)]
@@ -62,7 +65,7 @@ impl Peers {
         };
         let address = self.address_of(&partner);
         self.nodes.synchronising(&address);
-        let (attempt, query) = Attempt::begin(self.settings.far_ahead);
+        let (attempt, query) = Attempt::begin(self.settings.far_ahead, self.most_transactions);
         let stage = Stage::Comparing(attempt);
         self.go_on(Synchronisation { partner, address, begun: now.running, stage }, &query, now, outside);
     }
@@ -89,6 +92,8 @@ impl Peers {
         let Some(synchronisation) = self.synchronisation.take() else { return };
         let (partner, address) = (synchronisation.partner.endpoint.clone(), synchronisation.address);
         let begun = synchronisation.begun;
+        let waited_for_blocks =
+            matches!(&synchronisation.stage, Stage::Comparing(attempt) if attempt.waits_for_blocks());
         let result = match synchronisation.stage {
             Stage::Comparing(_) => self.compared(synchronisation, ended, reply, now, outside),
             // Nothing was asked; it is not over yet.
@@ -97,11 +102,21 @@ impl Peers {
                 Ok(())
             }
         };
+        if waited_for_blocks {
+            self.adjust_answers(result.is_ok());
+        }
         if let Err(Mishap { reason, .. }) = result {
             log::debug!("synchronisation with {partner} failed: {reason}");
             self.has_brought_nothing(address, begun, true, now);
             self.end_task(Task::Synchronisation, false, now);
         }
+    }
+
+    /// Halves how much is asked for when blocks did not come, and doubles it when they did.
+    fn adjust_answers(&mut self, have_come: bool) {
+        let most = self.settings.chain.max_transactions;
+        let next = if have_come { self.most_transactions.saturating_mul(2) } else { self.most_transactions / 2 };
+        self.most_transactions = next.clamp(most / SMALLEST_PART, most);
     }
 
     /// A partner has brought nothing, so that it is another one's turn. It rests longer if it has failed or was slow.

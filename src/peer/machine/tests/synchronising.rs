@@ -6,7 +6,7 @@ use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
 use crate::peer::outside::{OwnTip, Reply, Verdict};
 use crate::peer::schedule::Task;
 use crate::peer::testing::{Behaviour, Scene, address_of, info, ip_of, pair, settings, signed};
-use crate::peer::wire::{HashChain, List, Score};
+use crate::peer::wire::{AuthenticatedRequest, ChainRequest, HashChain, List, Score};
 
 pub fn block(height: u64) -> Block {
     let signer = pair(77);
@@ -50,15 +50,20 @@ fn timer(scene: &Scene) -> (bool, u64, u64) {
     (timer.is_executing, timer.successes, timer.failures)
 }
 
+/// Answers the question for the score and those after it, until blocks are asked for.
+fn answer_until_blocks(scene: &mut Scene) {
+    answer(scene, Score(500));
+    assert_eq!(last_question(scene), "/chain/last-block");
+    answer(scene, block(2));
+    assert_eq!(last_question(scene), "/chain/hashes-from");
+    answer(scene, HashChain(vec![Hash256([1; 32]), Hash256([2; 32])]));
+    assert_eq!(last_question(scene), "/chain/blocks-after");
+}
+
 /// Goes on until blocks are to be judged.
 fn pulled() -> Scene {
     let mut scene = comparing();
-    answer(&mut scene, Score(500));
-    assert_eq!(last_question(&scene), "/chain/last-block");
-    answer(&mut scene, block(2));
-    assert_eq!(last_question(&scene), "/chain/hashes-from");
-    answer(&mut scene, HashChain(vec![Hash256([1; 32]), Hash256([2; 32])]));
-    assert_eq!(last_question(&scene), "/chain/blocks-after");
+    answer_until_blocks(&mut scene);
     answer(&mut scene, List(vec![block(2)]));
     scene
 }
@@ -124,6 +129,36 @@ fn a_partner_that_cannot_be_reached_or_understood_is_not_blamed() {
         assert_eq!(scene.asked("/chain/score").len(), 2);
         assert_eq!(scene.peers.active().0, [info(0)], "and its state is as it was");
     }
+}
+
+#[test]
+fn after_blocks_that_did_not_come_fewer_are_asked_for_and_more_again_once_they_do() {
+    let mut scene = comparing();
+    let (mut failing, mut coming) = (Vec::new(), Vec::new());
+    for attempt in 0..13 {
+        if attempt > 0 {
+            scene.others[0].behaviour = Behaviour::SilentAt("/chain/score");
+            scene.run_seconds(3);
+            scene.others[0].behaviour = Behaviour::Good;
+        }
+        answer_until_blocks(&mut scene);
+        let sent = scene.fake.waiting.back().expect("a question");
+        let asked: AuthenticatedRequest<ChainRequest> =
+            settings(&[]).format.read(&sent.request.body, settings(&[]).context).expect("a request");
+        let transactions = asked.entity.max_transactions.expect("a number");
+        if attempt < 7 {
+            failing.push(transactions);
+            let call = scene.fake.waiting.pop_back().expect("a question").call;
+            scene.end(call, Reply::Broken("the answer is too long".to_owned()));
+        } else {
+            coming.push(transactions);
+            answer(&mut scene, List(vec![block(2)]));
+            let now = scene.now();
+            scene.peers.judged(&address_of(0), Verdict::Better, now);
+        }
+    }
+    assert_eq!(failing, [10_000, 5_000, 2_500, 1_250, 625, 625, 625]);
+    assert_eq!(coming, [625, 1_250, 2_500, 5_000, 10_000, 10_000]);
 }
 
 #[test]
