@@ -75,12 +75,8 @@ pub fn page(desk: &Desk<'_, '_>, sources: &Sources<'_>) -> Page {
 fn chain(page: &mut Page, desk: &Desk<'_, '_>, sources: &Sources<'_>) {
     let height = desk.view.height;
     page.gauge("nisd_height", "Height of the last block.", height.0);
-    let behind = best_known(desk).map(|best| best.0.saturating_sub(height.0));
-    page.gauge(
-        "nisd_blocks_behind",
-        "Blocks that the best chain of other nodes is ahead, as far as they have told.",
-        behind,
-    );
+    let behind = height_of_others(desk).map(|others| others.0.saturating_sub(height.0));
+    page.gauge("nisd_blocks_behind", "Blocks that half of the other nodes are ahead, by what they tell.", behind);
     let age = -i64::from(sources.clock.chain_ahead);
     page.gauge(
         "nisd_last_block_age_seconds",
@@ -102,11 +98,15 @@ fn chain(page: &mut Page, desk: &Desk<'_, '_>, sources: &Sources<'_>) {
     page.counter("nisd_clock_jumps_total", "How often the system's clock has jumped.", sources.clock.jumps);
 }
 
-/// The greatest height that an active node has told, or that this node is catching up to.
-fn best_known(desk: &Desk<'_, '_>) -> Option<Height> {
+/// The height that half of the active nodes have reached, by what they tell, or that this node is catching up to. One that
+/// boasts changes nothing.
+fn height_of_others(desk: &Desk<'_, '_>) -> Option<Height> {
     let peers = desk.partners.peers()?;
-    let told = peers.known().into_iter().filter(|peer| peer.state == State::Active).filter_map(|peer| peer.height);
-    told.chain(peers.outlook().map(|outlook| outlook.target)).max()
+    let active = peers.known().into_iter().filter(|peer| peer.state == State::Active);
+    let mut told: Vec<_> = active.filter_map(|peer| peer.height).collect();
+    told.sort_unstable_by(|one, other| other.cmp(one));
+    let reached = told.get(told.len().saturating_sub(1) / 2).copied();
+    reached.into_iter().chain(peers.outlook().map(|outlook| outlook.target)).max()
 }
 
 fn peers(page: &mut Page, peers: Option<&Peers>) {
