@@ -63,21 +63,8 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Lmdb(lmdb::Error::MapFull) => f.write_str(
-                "the store has reached its largest size; start again with a larger nisd.mapSize, nothing is lost",
-            ),
-            StoreError::Lmdb(lmdb::Error::Panic) => f.write_str(
-                "the store failed in the middle of a commit and takes no more; start the node again, nothing that was \
-                 committed is lost",
-            ),
-            StoreError::Lmdb(error) => write!(f, "the store failed: {error}"),
-            StoreError::Disk { folder, error, free } => {
-                write!(f, "cannot write in the data folder {}: {error}", folder.display())?;
-                if let Some(free) = free {
-                    write!(f, "; {} MiB are free there", free >> 20)?;
-                }
-                write!(f, ". {}; nothing that was committed is lost", remedy(error))
-            }
+            StoreError::Lmdb(error) => write_failed(f, error),
+            StoreError::Disk { folder, error, free } => write_disk(f, folder, error, *free),
             StoreError::NotTaken { folder, error } => write!(
                 f,
                 "the disk did not take what was written in the data folder {}: {error}; the last blocks may be lost, and \
@@ -102,24 +89,9 @@ impl fmt::Display for StoreError {
                 "the store was written by an older version of nisd (schema {found}, this program has {expected}); \
                  `nisd reindex` builds it anew from its own blocks, and so does a start of the node"
             ),
-            StoreError::NoRoom { folder, room: Room { needed, free } } => {
-                write!(
-                    f,
-                    "a second store needs about {} MiB in {}",
-                    needed.div_ceil(1 << 20),
-                    folder.display()
-                )?;
-                if let Some(free) = free {
-                    write!(f, ", and {} MiB are free there", free >> 20)?;
-                }
-                f.write_str("; make room, the store that is there is as it was")
-            }
+            StoreError::NoRoom { folder, room } => write_no_room(f, folder, room),
             StoreError::OtherNetwork { store, configured, differences } => {
-                write!(f, "the store holds the chain of {store}, but the configuration is for {configured}: ")?;
-                for Difference { key, values: [stored, configured] } in differences {
-                    write!(f, "{key} is {} in the store and {} here; ", shown(stored), shown(configured))?;
-                }
-                f.write_str("choose another data folder or the configuration that belongs to this one")
+                write_other_network(f, [store, configured], differences)
             }
             StoreError::DataFile(path, fault) => write!(f, "{} cannot be used: {fault}", path.display()),
             StoreError::Gone(path) => write!(
@@ -137,11 +109,9 @@ impl fmt::Display for StoreError {
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
             StoreError::BeingChanged => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
-            StoreError::NotEmpty(folder) => write!(
-                f,
-                "the folder {} is not empty; name one that is, or that does not exist yet",
-                folder.display()
-            ),
+            StoreError::NotEmpty(folder) => {
+                write!(f, "the folder {} is not empty; name one that is, or that does not exist yet", folder.display())
+            }
             StoreError::NotTheSame { table, folder } => write!(
                 f,
                 "what was written in {} cannot be read back as it was, in the table {}; the disk or the memory of this \
@@ -150,27 +120,71 @@ impl fmt::Display for StoreError {
                 table.name()
             ),
             StoreError::Interrupted => f.write_str("interrupted"),
-            StoreError::Corrupt { table, key } => {
-                let key_of_block = key.as_slice().try_into().ok().filter(|_| *table == Table::Blocks);
-                if let Some(height) = key_of_block.map(u64::from_be_bytes) {
-                    return write!(
-                        f,
-                        "the store is damaged: the block at height {height} is not as it was written; restore the \
-                         folder from a backup or import the chain again"
-                    );
-                }
-                write!(
-                    f,
-                    "the store is damaged: in the table {} the row {} is not as it was written; `nisd reindex` builds \
-                     the table anew from the blocks",
-                    table.name(),
-                    hex::encode(key)
-                )
-            }
+            StoreError::Corrupt { table, key } => write_corrupt(f, *table, key),
             StoreError::Damaged(what) => {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
             }
         }
+    }
+}
+
+fn write_failed(f: &mut fmt::Formatter<'_>, error: &lmdb::Error) -> fmt::Result {
+    match error {
+        lmdb::Error::MapFull => f.write_str(
+            "the store has reached its largest size; start again with a larger nisd.mapSize, nothing is lost",
+        ),
+        lmdb::Error::Panic => f.write_str(
+            "the store failed in the middle of a commit and takes no more; start the node again, nothing that was \
+             committed is lost",
+        ),
+        error => write!(f, "the store failed: {error}"),
+    }
+}
+
+fn write_disk(f: &mut fmt::Formatter<'_>, folder: &Path, error: &io::Error, free: Option<u64>) -> fmt::Result {
+    write!(f, "cannot write in the data folder {}: {error}", folder.display())?;
+    if let Some(free) = free {
+        write!(f, "; {} MiB are free there", free >> 20)?;
+    }
+    write!(f, ". {}; nothing that was committed is lost", remedy(error))
+}
+
+fn write_no_room(f: &mut fmt::Formatter<'_>, folder: &Path, room: &Room) -> fmt::Result {
+    write!(f, "a second store needs about {} MiB in {}", room.needed.div_ceil(1 << 20), folder.display())?;
+    if let Some(free) = room.free {
+        write!(f, ", and {} MiB are free there", free >> 20)?;
+    }
+    f.write_str("; make room, the store that is there is as it was")
+}
+
+fn write_other_network(
+    f: &mut fmt::Formatter<'_>,
+    [store, configured]: [&str; 2],
+    differences: &[Difference],
+) -> fmt::Result {
+    write!(f, "the store holds the chain of {store}, but the configuration is for {configured}: ")?;
+    for Difference { key, values: [stored, configured] } in differences {
+        write!(f, "{key} is {} in the store and {} here; ", shown(stored), shown(configured))?;
+    }
+    f.write_str("choose another data folder or the configuration that belongs to this one")
+}
+
+/// Names the row, or the height of a block.
+fn write_corrupt(f: &mut fmt::Formatter<'_>, table: Table, key: &[u8]) -> fmt::Result {
+    let key_of_block = key.try_into().ok().filter(|_| table == Table::Blocks);
+    match key_of_block.map(u64::from_be_bytes) {
+        Some(height) => write!(
+            f,
+            "the store is damaged: the block at height {height} is not as it was written; restore the folder from a \
+             backup or import the chain again"
+        ),
+        None => write!(
+            f,
+            "the store is damaged: in the table {} the row {} is not as it was written; `nisd reindex` builds the table \
+             anew from the blocks",
+            table.name(),
+            hex::encode(key)
+        ),
     }
 }
 

@@ -1,14 +1,13 @@
 //! All that is ever read of a store from which a new one is built: which network it is for (the rows of `meta`), and its
 //! blocks. Whatever else a version keeps may change without a thought for those who have its stores.
 
-use std::fs::File;
 use std::path::Path;
 
 use lmdb::{Cursor, Database, Environment, EnvironmentFlags, RoTransaction, Transaction};
 
 use super::blocks::{HEADER_BYTES, block_key, index_bytes};
 use super::error::StoreError;
-use super::open::{self, Options, SCHEMA};
+use super::open::{self, FolderLock, Options, SCHEMA};
 use super::read::LAST;
 use super::sealed::CHECKSUM_BYTES;
 use super::settled::Boot;
@@ -50,7 +49,7 @@ pub struct OldStore {
     blocks: Database,
     layout: Layout,
     network: String,
-    lock: File,
+    lock: FolderLock,
 }
 
 impl OldStore {
@@ -79,7 +78,7 @@ impl OldStore {
     }
 
     /// Closes it; others are still kept from changing the folder as long as what is returned is there.
-    pub(super) fn into_lock(self) -> File {
+    pub(super) fn into_lock(self) -> FolderLock {
         self.lock
     }
 }

@@ -74,7 +74,7 @@ pub struct Store {
     /// Whether there is a batch.
     has_batch: Cell<bool>,
     /// Held for exclusive access, and released by the system however the process ends.
-    _lock: Option<File>,
+    _lock: Option<FolderLock>,
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -137,7 +137,7 @@ impl Store {
         std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let mut lock = lock(folder)?;
         settled::go_back(folder, boot)?;
-        check_data_file(folder, has_been_made(&mut lock))?;
+        check_data_file(folder, has_been_made(&mut lock.0))?;
         let readers = ReaderList::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let stored = stored_meta(&environment)?;
@@ -163,7 +163,7 @@ impl Store {
             batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
             batch.commit()?;
         }
-        remember_that_it_is_made(&mut lock).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        remember_that_it_is_made(&mut lock.0).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         Ok(Store { _lock: Some(lock), ..store })
     }
 
@@ -179,7 +179,7 @@ impl Store {
     }
 
     /// The same store, whose files were moved to another folder that is locked.
-    pub(super) fn moved(self, folder: PathBuf, lock: File) -> Store {
+    pub(super) fn moved(self, folder: PathBuf, lock: FolderLock) -> Store {
         let durability = self.durability.map(|durability| durability.moved(folder.clone()));
         Store { folder, durability, _lock: Some(lock), ..self }
     }
@@ -293,7 +293,7 @@ impl Store {
 }
 
 /// Locks the folder of a store that exists, and looks at its file.
-pub(super) fn lock_existing(folder: &Path, boot: Boot) -> Result<File, StoreError> {
+pub(super) fn lock_existing(folder: &Path, boot: Boot) -> Result<FolderLock, StoreError> {
     if !exists(folder) {
         return Err(StoreError::Empty);
     }
@@ -317,13 +317,23 @@ fn check_existing(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn lock(folder: &Path) -> Result<File, StoreError> {
+/// What keeps other processes from changing a store: the lock on a file in its folder.
+pub(super) struct FolderLock(File);
+
+impl Drop for FolderLock {
+    /// Closing the file would not do while a program that was just started still holds it.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(folder: &Path) -> Result<FolderLock, StoreError> {
     let failed = |error| StoreError::Folder(folder.to_owned(), error);
     // Not emptied: what it holds says whether a store was made here.
     let file = File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_FILE));
     let file = file.map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(FolderLock(file)),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
