@@ -18,7 +18,7 @@ use crate::rules::ValidationResult;
 use crate::store::{Batch, Store, StoreError, StoredBlock, block_row};
 
 /// Changed rows after which a batch is committed, unless told otherwise: each takes a page of memory at most, or few more.
-pub const BATCH_ROWS: u32 = 28_000;
+const BATCH_ROWS: u32 = 28_000;
 /// Steps after which a part of what was committed is written back.
 const STEPS_PER_PART: u32 = 16;
 

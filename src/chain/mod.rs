@@ -26,7 +26,7 @@ pub use checkpoint::{CheckpointError, CheckpointScan};
 pub use difficulty::Window;
 pub use error::BlockError;
 pub use hash_chain::{BrokenChain, HashChain};
-pub use intake::{BATCH_ROWS, Intake, IntakeError, IntakeOptions, IntakeProgress};
+pub use intake::{Intake, IntakeError, IntakeOptions, IntakeProgress};
 pub use nemesis::{authentic_nemesis_block, nemesis_block};
 pub use part::{ChainPart, PartOutcome, PartProgress, Switch, Validity};
 pub use pushed::{check_pushed, harvested_part, pushed_part};

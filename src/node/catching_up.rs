@@ -34,9 +34,9 @@ impl<'s> CatchingUp<'s> {
         CatchingUp { store, import: None, meter: None, waits_since: None }
     }
 
-    /// Takes note of how long the last slice took.
-    pub fn took(&mut self, time: Duration) {
-        self.import.iter_mut().for_each(|import| import.took(time));
+    /// Takes note of how long the last slice took, and whether no client asks anything.
+    pub fn took(&mut self, time: Duration, is_alone: bool) {
+        self.import.iter_mut().for_each(|import| import.took(time, is_alone));
     }
 
     /// When there is something to do though nothing comes.

@@ -80,6 +80,8 @@ pub const METRICS: ListenerId = ListenerId(2);
 pub const METRICS_CONNECTIONS: usize = 16;
 /// Requests that a caller may make in a second on each of them, if their rate is limited.
 pub const REQUESTS_PER_SECOND: usize = 50;
+/// How long no client has asked anything of a node that is alone.
+const ALONE_AFTER: Duration = Duration::from_secs(5);
 /// From a request to end the node to its end, so that it can be answered.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// Units that a step of an intake, of harvesting or of judging blocks costs: most of them verify a signature or carry out a
@@ -128,6 +130,8 @@ pub struct Node<'s> {
     catching_up: CatchingUp<'s>,
     /// Announcements that wait for the pool.
     waiting: Vec<ConnectionId>,
+    /// When a client last asked something of this node.
+    asked_at: Duration,
     clock_watch: ClockWatch,
     /// When the operator is told again that the chain is ahead of the clock.
     tell_ahead_at: Duration,
@@ -190,6 +194,7 @@ impl<'s> Node<'s> {
             import,
             catching_up: CatchingUp::new(store),
             waiting: Vec::new(),
+            asked_at: now.running,
             clock_watch: ClockWatch::new(now),
             tell_ahead_at: Duration::ZERO,
             tell_difference_at: Duration::ZERO,
@@ -274,6 +279,11 @@ impl<'s> Node<'s> {
         self.unconfirmed.pool.has_arrivals() || self.broker.has_work(!self.unconfirmed.has_work())
     }
 
+    /// Whether no client has asked anything for a while, and none is connected that would be told of anything.
+    fn is_alone(&self, now: Moment) -> bool {
+        now.running.saturating_sub(self.asked_at) > ALONE_AFTER && self.broker.figures().sessions == 0
+    }
+
     fn status(&self) -> NodeStatus {
         match self.partners.peers() {
             _ if !self.identity.is_booted => NodeStatus::Running,
@@ -287,6 +297,9 @@ impl<'s> Node<'s> {
 
 impl Machine for Node<'_> {
     fn handle(&mut self, event: Event<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+        if comes_from_client(&event) {
+            self.asked_at = now.running;
+        }
         let taken = match event {
             Event::Request(exchange) => self.request(exchange, now, effects),
             Event::Heard { socket, message, is_text } => {
@@ -326,6 +339,14 @@ impl Machine for Node<'_> {
             _ => self.api.body_limit(method, path),
         };
         limit.min(self.most_body_bytes)
+    }
+}
+
+/// Whether a client asks, and not another node, which sends binary and has time.
+fn comes_from_client(event: &Event<'_>) -> bool {
+    match event {
+        Event::Request(exchange) => exchange.request.header("content-type") != Some(Format::Binary.media_type()),
+        event => matches!(event, Event::Heard { .. }),
     }
 }
 

@@ -24,8 +24,9 @@ impl Node<'_> {
     pub(super) fn turn(&mut self, budget: u32, took: Duration, now: Moment, effects: &mut dyn Effects) {
         self.reader.release();
         self.watch_clock(now);
-        self.import.iter_mut().for_each(|import| import.took(took));
-        self.catching_up.took(took);
+        let is_alone = self.is_alone(now);
+        self.import.iter_mut().for_each(|import| import.took(took, is_alone));
+        self.catching_up.took(took, is_alone);
         if now.running >= self.reading.until() {
             let changed = match now.running >= self.writing.until() {
                 true => self.change_chain(Budget::new(budget), now),

@@ -3,7 +3,8 @@
 //! `cargo bench --bench first_synchronisation` alternates (a) `nisd import` of a chain and (b) `nisd run` on an empty
 //! folder with one node of this machine to fetch it from, and (c) with three. Times of (b) and (c) are told from the
 //! start of the program, which meets the others first, and from the moment at which it has begun to catch up. The chain is
-//! `all-forks`; NISD_CHAIN names a folder that the bench `chains` has filled, NISD_STOP_AT a last height.
+//! `all-forks`; NISD_CHAIN names a folder that the bench `chains` has filled, NISD_STOP_AT a last height, NISD_ROUNDS how
+//! often all is done.
 
 mod common;
 
@@ -93,24 +94,36 @@ struct Took {
     most: f64,
 }
 
+/// A number as the log shows it, with commas between thousands.
+fn grouped(number: u64) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        _ => format!("{},{:03}", grouped(number / 1_000), number % 1_000),
+    }
+}
+
 fn synchronise(chain: &Chain, count: usize) -> Took {
     let others = chain.others(count);
     let folder = common::folder();
     let begun = Instant::now();
     let node = chain.run(folder.path(), &others);
-    let mut client: Client = node.first_answer();
     let (mut most, mut catches_up) = (0.0_f64, None);
+    // Nothing is asked of it, as of any node before it has a chain; the log tells.
+    let end = format!("height {}: ", grouped(chain.last));
     loop {
-        if catches_up.is_none() && node.log().contains("the node catches up") {
+        let log = node.log();
+        if catches_up.is_none() && log.contains("the node catches up") {
             catches_up = Some(Instant::now());
         }
         most = most.max(node.memory().anon);
-        if client.height() >= chain.last {
+        if log.contains(&end) {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(3_600), "it does not end: {}", node.log());
+        assert!(begun.elapsed() < Duration::from_secs(3_600), "it does not end: {log}");
         std::thread::sleep(LOOK_EVERY);
     }
+    let mut client: Client = node.first_answer();
+    assert_eq!(client.height(), chain.last);
     let catching_up = catches_up.map_or(f64::NAN, |begun| begun.elapsed().as_secs_f64());
     Took { all: begun.elapsed().as_secs_f64(), catching_up, most: most / 1024.0 }
 }
@@ -121,7 +134,8 @@ fn main() {
     println!("{}, up to height {}", chain.blocks.display(), chain.last);
     let store = chain.folder.path().join("store");
     let mut ratios = [Vec::new(), Vec::new()];
-    for round in 1..=ROUNDS {
+    let rounds = std::env::var("NISD_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    for round in 1..=rounds {
         let (import, most) = chain.import(&store);
         println!("round {round}: import {import:.2} s, {most:.1} MiB");
         for (count, ratios) in [1, 3].into_iter().zip(&mut ratios) {
