@@ -210,7 +210,7 @@ impl fmt::Display for Rate {
 }
 
 /// A number with commas between thousands.
-struct Grouped(u64);
+pub struct Grouped(pub u64);
 
 impl fmt::Display for Grouped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -70,13 +70,11 @@ impl Page {
         help: &str,
         values: impl IntoIterator<Item = (Labels<'a>, Q)>,
     ) {
-        let metric = |(labels, value): (Labels<'_>, Q)| {
-            let (mut metric, mut gauge) = (labelled(&labels), proto::Gauge::default());
-            gauge.set_value(value.number()?);
+        self.numbers(MetricType::GAUGE, name, help, values, |metric, value| {
+            let mut gauge = proto::Gauge::default();
+            gauge.set_value(value);
             metric.set_gauge(gauge);
-            Some(metric)
-        };
-        self.family(MetricType::GAUGE, name, help, values.into_iter().filter_map(metric).collect());
+        });
     }
 
     /// Puts down what only goes up, since the node was started.
@@ -91,13 +89,28 @@ impl Page {
         help: &str,
         values: impl IntoIterator<Item = (Labels<'a>, Q)>,
     ) {
-        let metric = |(labels, value): (Labels<'_>, Q)| {
-            let (mut metric, mut counter) = (labelled(&labels), proto::Counter::default());
-            counter.set_value(value.number()?);
+        self.numbers(MetricType::COUNTER, name, help, values, |metric, value| {
+            let mut counter = proto::Counter::default();
+            counter.set_value(value);
             metric.set_counter(counter);
+        });
+    }
+
+    /// Puts down those numbers that are known.
+    fn numbers<'a, Q: Quantity>(
+        &mut self,
+        kind: MetricType,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels<'a>, Q)>,
+        set: fn(&mut Metric, f64),
+    ) {
+        let metric = |(labels, value): (Labels<'_>, Q)| {
+            let mut metric = labelled(&labels);
+            set(&mut metric, value.number()?);
             Some(metric)
         };
-        self.family(MetricType::COUNTER, name, help, values.into_iter().filter_map(metric).collect());
+        self.family(kind, name, help, values.into_iter().filter_map(metric).collect());
     }
 
     /// Puts down how long things have taken.

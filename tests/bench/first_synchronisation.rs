@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Client, Node};
+use nisd::progress::Grouped;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const ROUNDS: usize = 3;
@@ -94,14 +95,6 @@ struct Took {
     most: f64,
 }
 
-/// A number as the log shows it, with commas between thousands.
-fn grouped(number: u64) -> String {
-    match number {
-        0..1_000 => number.to_string(),
-        _ => format!("{},{:03}", grouped(number / 1_000), number % 1_000),
-    }
-}
-
 fn synchronise(chain: &Chain, count: usize) -> Took {
     let others = chain.others(count);
     let folder = common::folder();
@@ -109,7 +102,7 @@ fn synchronise(chain: &Chain, count: usize) -> Took {
     let node = chain.run(folder.path(), &others);
     let (mut most, mut catches_up) = (0.0_f64, None);
     // Nothing is asked of it, as of any node before it has a chain; the log tells.
-    let end = format!("height {}: ", grouped(chain.last));
+    let end = format!("height {}: ", Grouped(chain.last));
     loop {
         let log = node.log();
         if catches_up.is_none() && log.contains("the node catches up") {

@@ -3,6 +3,7 @@
 use super::Seen;
 use crate::commands::peers::duration;
 use crate::figures::{Reading, Sample};
+use crate::progress::Grouped;
 
 /// Part of the requests or commits for which a time is told.
 const MOST: f64 = 0.99;
@@ -222,15 +223,8 @@ impl View<'_> {
 
 /// A whole number with its thousands apart.
 fn number(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = if value < -0.5 { "-".to_owned() } else { String::new() };
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let sign = if value < -0.5 { "-" } else { "" };
+    format!("{sign}{}", Grouped(value.abs().round() as u64))
 }
 
 fn plural(count: f64, noun: &str) -> String {
