@@ -98,15 +98,18 @@ fn chain(page: &mut Page, desk: &Desk<'_, '_>, sources: &Sources<'_>) {
     page.counter("nisd_clock_jumps_total", "How often the system's clock has jumped.", sources.clock.jumps);
 }
 
-/// The height that half of the active nodes have reached, by what they tell, or that this node is catching up to. One that
-/// boasts changes nothing.
+/// The height that half of the active nodes have reached, by what they tell, or that this node is catching up to.
 fn height_of_others(desk: &Desk<'_, '_>) -> Option<Height> {
     let peers = desk.partners.peers()?;
     let active = peers.known().into_iter().filter(|peer| peer.state == State::Active);
-    let mut told: Vec<_> = active.filter_map(|peer| peer.height).collect();
-    told.sort_unstable_by(|one, other| other.cmp(one));
-    let reached = told.get(told.len().saturating_sub(1) / 2).copied();
+    let reached = reached_by_half(active.filter_map(|peer| peer.height).collect());
     reached.into_iter().chain(peers.outlook().map(|outlook| outlook.target)).max()
+}
+
+/// The greatest height that half of these, or more, have reached: one that boasts among several changes nothing.
+fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
+    heights.sort_unstable();
+    heights.get(heights.len() / 2).copied()
 }
 
 fn peers(page: &mut Page, peers: Option<&Peers>) {
@@ -259,4 +262,19 @@ fn store(page: &mut Page, figures: &StoreFigures) {
     );
     let times = figures.commit_times.iter().map(|times| (Vec::new(), times));
     page.histograms("nisd_commit_duration_seconds", "Time of commits, waiting for the disk included.", times);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_boasts_among_several_changes_nothing() {
+        let reached = |heights: &[u64]| reached_by_half(heights.iter().copied().map(Height).collect());
+        assert_eq!(reached(&[]), None);
+        assert_eq!(reached(&[7]), Some(Height(7)));
+        assert_eq!(reached(&[9_000_000, 100, 101]), Some(Height(101)));
+        assert_eq!(reached(&[1, 9_000_000, 99, 101, 100]), Some(Height(100)));
+        assert_eq!(reached(&[100, 101, 99, 102]), Some(Height(101)), "two of four are there");
+    }
 }
