@@ -281,7 +281,7 @@ impl<'s> Node<'s> {
 
     /// Whether no client has asked anything for a while, and none is connected that would be told of anything.
     fn is_alone(&self, now: Moment) -> bool {
-        now.running.saturating_sub(self.asked_at) > ALONE_AFTER && self.broker.figures().sessions == 0
+        now.running.saturating_sub(self.asked_at) > ALONE_AFTER && !self.broker.has_sessions()
     }
 
     fn status(&self) -> NodeStatus {

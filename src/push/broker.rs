@@ -284,6 +284,11 @@ impl Broker {
         }
     }
 
+    /// Whether anybody is connected who may be told of something.
+    pub fn has_sessions(&self) -> bool {
+        self.hub.session_count() > 0
+    }
+
     /// What the broker has done so far.
     pub fn counts(&self) -> Counts {
         Counts { messages: self.hub.messages(), dropped: self.hub.dropped() }
