@@ -85,15 +85,15 @@ impl Scene {
     fn new(settings: u8) -> Scene {
         let nodes = usize::from(settings & 0xf).clamp(1, MAX_NODES);
         let known = (0..nodes).map(|node| Endpoint::http("20.0.0.1", node as u16 + 1)).collect();
-        let (network, block) = right();
-        let hash = (settings & 0x80 != 0).then_some(block.1);
+        let Right { network, hash, .. } = right();
+        let hash = (settings & 0x80 != 0).then_some(*hash);
         let search = NemesisSearch::new(network.clone(), hash, known, Duration::ZERO);
         Scene { search, nodes, now: Duration::ZERO, asked: Vec::new(), open: Vec::new(), is_taken_in: false, given: 0 }
     }
 
     fn happen(&mut self, event: Event, with: usize, script: &mut impl Iterator<Item = u8>) {
         let mut byte = || script.next().unwrap_or(0);
-        let good = &right().1.0;
+        let good = &right().block;
         let body = match event {
             Event::Pass => return self.now += Duration::from_millis(PAUSES[with % PAUSES.len()]),
             Event::Refuse => {
@@ -130,7 +130,7 @@ impl Scene {
         match self.search.ended(call, reply, self.now) {
             Some(block) => {
                 assert!(!self.is_taken_in, "two blocks at once");
-                let (network, (_, hash)) = right();
+                let Right { network, hash, .. } = right();
                 let block = Block::from_bytes(&block, Context::of(network)).expect("a block");
                 assert!(block.hash() == *hash, "another block than the one that is right");
                 self.is_taken_in = true;
@@ -172,9 +172,15 @@ fn failure(which: usize) -> Reply {
     }
 }
 
-/// A network; its nemesis block, and the hash of it.
-fn right() -> &'static (Network, (Vec<u8>, Hash256)) {
-    static RIGHT: OnceLock<(Network, (Vec<u8>, Hash256))> = OnceLock::new();
+/// A network and its nemesis block.
+struct Right {
+    network: Network,
+    block: Vec<u8>,
+    hash: Hash256,
+}
+
+fn right() -> &'static Right {
+    static RIGHT: OnceLock<Right> = OnceLock::new();
     RIGHT.get_or_init(|| {
         let (pair, byte) = (|seed| KeyPair::new(&PrivateKey::from_seed(&[seed; 32])), NetworkByte::TESTNET);
         let address = |seed| Address::from_public_key(&pair(seed).public(), byte);
@@ -188,6 +194,6 @@ fn right() -> &'static (Network, (Vec<u8>, Hash256)) {
             total_amount: Amount::whole(8_999_999_999),
             chain: ChainParameters::after_all_forks(),
         };
-        (network, (block.to_bytes(Form::Verifiable), block.hash()))
+        Right { network, block: block.to_bytes(Form::Verifiable), hash: block.hash() }
     })
 }
