@@ -14,7 +14,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::builder::{PathBufValueParser, TypedValueParser, UnknownArgumentValueParser};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use zeroize::Zeroizing;
 
 pub use self::devnet::{DevnetCommand, ExportConfig, ShowDevnet};
@@ -23,7 +25,7 @@ pub use self::peers::Peers;
 pub use self::status::Status;
 pub use self::wallet::{
     Address, Announce, ApostilleCommand, CreateApostille, Delivery, InspectKey, KeyCommand, NewKey, Send, Sign,
-    VerifyApostille, WalletCommand,
+    TRANSACTIONS, VerifyApostille, WalletCommand,
 };
 use crate::config::Override;
 use crate::model::{Checkpoint, Height};
@@ -97,14 +99,18 @@ Copies the last commit, while a node runs on the store or none does; blocks that
 not part of it. Pages are filled, so that the copy is smaller than the store. Every row is compared,
 then height and digest of the state are printed, as `nisd digest` prints them.
 
-The folder holds no store until the copy is complete. What was interrupted is begun anew by the same
-command. While it runs, the store of the node grows by what is written there.
+The folder holds the earlier copy, or no store, until the new one is complete: then that takes its
+place at once. What was interrupted is begun anew by the same command. While it runs, the store of the
+node grows by what is written there. A folder that holds anything else is left alone.
 
 To use a copy, stop the node, and put the file data.mdb into an empty data folder; settings and keys
 are not part of the store.
 
 Examples:
   nisd backup --data /var/lib/nisd /mnt/backup/nisd
+      Every night into the same folder, for instance.
+  nisd backup --data /var/lib/nisd --keep 7 /mnt/backup/nisd
+      Each copy in a folder of its own, /mnt/backup/nisd/2026-11-24T031500Z, and seven of them at most.
   nisd check --data /mnt/backup/nisd --no-signatures
       Verifies what is known of every block, and the state, as it follows from the blocks.";
 
@@ -119,11 +125,19 @@ Private keys are never shown. The exit code is 2 if the node would not start wit
 const SERVICE_NOTE: &str = "\
 The unit starts what `nisd run` would start with the same flags, by this program where it is now,
 with no more rights than a node needs. The user must be able to read the settings, and to write the
-folder of the store; below /var/lib systemd makes it.
+folder of the store; below /var/lib systemd makes it, and that is where the store goes if neither
+--data nor the settings name a folder.
 
 Examples:
+  nisd service --network mainnet
   nisd service --config /etc/nisd/config-user.properties --data /var/lib/nisd
   nisd service --network mainnet --data /var/lib/nisd | sudo tee /etc/systemd/system/nisd.service";
+
+const COMPLETIONS_NOTE: &str = "\
+Examples:
+  nisd completions bash > ~/.local/share/bash-completion/completions/nisd
+  nisd completions zsh > ~/.zfunc/_nisd
+  nisd completions fish > ~/.config/fish/completions/nisd.fish";
 
 const REINDEX_NOTE: &str = "\
 Needs no network and checks no signatures: the blocks are those of the store. The new store grows
@@ -173,6 +187,11 @@ pub enum Command {
     /// Look at the files of a node's settings, also of NIS1's
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Write man pages: one for each command, and one for each topic of nisd help
+    Man(Man),
+    /// Print the completions of the command line for a shell
+    #[command(after_help = COMPLETIONS_NOTE)]
+    Completions(Completions),
     /// Print a unit of systemd that runs the node
     #[command(after_help = SERVICE_NOTE)]
     Service(Service),
@@ -213,6 +232,9 @@ pub struct Run {
     /// Port of the HTTP interface, 0 for any [default: 7890]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     http_port: Option<String>,
+    /// Named after neither interface; the error says how they are.
+    #[arg(long, hide = true, value_parser = no_port())]
+    port: Option<String>,
     /// Port of the websocket interface, 0 for any [default: 7778]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     websocket_port: Option<String>,
@@ -222,6 +244,9 @@ pub struct Run {
     /// Seconds between two blocks of a new private network, at least 10 [default: 10]
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["config", "network"], allow_negative_numbers = true)]
     block_time: Option<String>,
+    /// Blocks of a new private network that may be undone, at least 10 [default: 360, as everywhere]
+    #[arg(long, value_name = "BLOCKS", conflicts_with_all = ["config", "network"], allow_negative_numbers = true)]
+    rewrite_limit: Option<String>,
     /// Make keys of your own for a new private network, instead of demo keys that everybody knows
     #[arg(long, conflicts_with_all = ["config", "network"])]
     pub fresh_keys: bool,
@@ -264,7 +289,7 @@ pub struct Import {
 #[derive(Args, Debug)]
 pub struct Store {
     /// Folder of the chain store
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder())]
     pub data: PathBuf,
     /// Settings; the store remembers its network, so that they are seldom needed
     #[arg(long, value_name = "FILE")]
@@ -293,9 +318,12 @@ pub struct Backup {
     /// The store.
     #[command(flatten)]
     pub store: Store,
-    /// Folder for the copy: empty, or not there yet
-    #[arg(value_name = "DIR")]
+    /// Folder for the copy: empty, not there yet, or with an earlier copy, which is replaced
+    #[arg(value_name = "DIR", value_parser = folder())]
     pub folder: PathBuf,
+    /// Make a folder for this copy in DIR, named by the time, and remove the oldest beyond so many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub keep: Option<u16>,
 }
 
 /// `nisd config`.
@@ -322,6 +350,22 @@ pub struct Settings {
     pub file: bool,
 }
 
+/// `nisd man`.
+#[derive(Args, Debug)]
+pub struct Man {
+    /// Folder to write to, such as /usr/local/share/man/man1; made if need be
+    #[arg(value_name = "DIR", value_parser = folder())]
+    pub folder: PathBuf,
+}
+
+/// `nisd completions`.
+#[derive(Args, Debug)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
 /// `nisd service`.
 #[derive(Args, Debug)]
 pub struct Service {
@@ -331,12 +375,22 @@ pub struct Service {
     /// Network to join, as for `nisd run`
     #[arg(long, value_name = "NAME")]
     pub network: Option<String>,
-    /// Folder of the chain store [default: that of the settings]
-    #[arg(long, value_name = "DIR")]
+    /// Folder of the chain store [default: that of the settings, or /var/lib/nisd if they name none]
+    #[arg(long, value_name = "DIR", value_parser = folder())]
     pub data: Option<PathBuf>,
     /// Who runs it; `useradd --system nisd` makes such a user
     #[arg(long, value_name = "USER", default_value = "nisd", value_parser = user)]
     pub user: String,
+}
+
+/// Refuses `--port`, and says what may be meant.
+fn no_port() -> UnknownArgumentValueParser {
+    UnknownArgumentValueParser::suggest_arg("--http-port").and_suggest("the other port is --websocket-port")
+}
+
+/// Reads the path of a folder. It has no `.` components: the system makes no folder by the name `store/.`.
+fn folder() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|path| path.components().collect::<PathBuf>())
 }
 
 /// A name that systemd takes for one of a user.
@@ -437,9 +491,13 @@ impl Command {
             Command::Peers(peers) => peers.config.as_deref(),
             Command::Service(service) => service.config.as_deref(),
             Command::Status(status) => status.config.as_deref(),
-            Command::Settings(_) | Command::Config(_) | Command::Devnet(_) | Command::Wallet(_) | Command::Help(_) => {
-                None
-            }
+            Command::Settings(_)
+            | Command::Config(_)
+            | Command::Devnet(_)
+            | Command::Wallet(_)
+            | Command::Man(_)
+            | Command::Completions(_)
+            | Command::Help(_) => None,
         }
     }
 
@@ -458,7 +516,12 @@ impl Command {
             Command::Status(status) => status.take_overrides(),
             Command::Devnet(command) => Ok(command.overrides()),
             Command::Service(service) => Ok(service.overrides()),
-            Command::Settings(_) | Command::Config(_) | Command::Wallet(_) | Command::Help(_) => Ok(Vec::new()),
+            Command::Settings(_)
+            | Command::Config(_)
+            | Command::Wallet(_)
+            | Command::Man(_)
+            | Command::Completions(_)
+            | Command::Help(_) => Ok(Vec::new()),
         }
     }
 }
@@ -475,6 +538,7 @@ impl Run {
             ("--bind", "nisd.bindAddress", &self.bind),
             ("--trust-below", "nisd.trustBelow", &self.trust_below),
             ("--block-time", "nis.blockGenerationTargetTime", &self.block_time),
+            ("--rewrite-limit", "nis.blockChainRewriteLimit", &self.rewrite_limit),
         ];
         for (flag, key, value) in flags {
             overrides.extend(value.as_deref().map(|value| flag_override(flag, key, value)));
@@ -525,14 +589,15 @@ impl Service {
         network.chain(data.iter().map(|data| flag_override("--data", "nisd.data", data))).collect()
     }
 
-    /// The flags that `nisd run` is to be given. Paths begin at the root.
-    pub fn arguments(&self) -> Vec<String> {
+    /// The flags that `nisd run` is to be given, with the folder of the store unless the settings name it. Paths begin at
+    /// the root.
+    pub fn arguments(&self, data: Option<&Path>) -> Vec<String> {
         let text =
-            |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone()).to_string_lossy().into_owned();
+            |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned();
         let flags = [
-            ("--config", self.config.as_ref().map(text)),
+            ("--config", self.config.as_deref().map(text)),
             ("--network", self.network.clone()),
-            ("--data", self.data.as_ref().map(text)),
+            ("--data", data.map(text)),
         ];
         flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten().collect()
     }
@@ -624,8 +689,9 @@ mod tests {
     fn every_flag_names_a_setting_that_exists() {
         let line = "nisd run --data d --clock 1 --http-port 1 --websocket-port 2 --bind * --log off --peer a \
                     --trust-below 7:ab";
-        for (key, _, flag) in
-            [" --network mainnet", " --block-time 10"].iter().flat_map(|more| pairs(&format!("{line}{more}")))
+        for (key, _, flag) in [" --network mainnet", " --block-time 10 --rewrite-limit 20"]
+            .iter()
+            .flat_map(|more| pairs(&format!("{line}{more}")))
         {
             assert!(table::find(&key).is_some(), "{flag} {key}");
         }
@@ -645,6 +711,7 @@ mod tests {
             "nisd run --config c --block-time 10",
             "nisd run --network testnet --fresh-keys",
             "nisd run --network testnet --block-time 10",
+            "nisd run --network testnet --rewrite-limit 10",
         ] {
             assert_eq!(parse(line).unwrap_err().kind(), ErrorKind::ArgumentConflict, "{line}");
         }

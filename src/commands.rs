@@ -3,6 +3,7 @@
 mod backup;
 mod config;
 mod history;
+pub mod manual;
 mod peers;
 mod reindex;
 pub mod service;
@@ -331,6 +332,7 @@ fn take_in(
 pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
     let (store, mut network) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
+    snapshot.verify_all()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     // Whatever is set, what is there is compared.
     network.chain.history_from = state::history_from(&snapshot, tip.height)?;
@@ -464,16 +466,13 @@ pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<
             let join = Join::new(settings, export.host.as_deref())?;
             let paths = join.write(&export.output)?;
             log::info!("others are told to reach this node at {}; --host and --http-port name another place", join.url);
+            // With which flags the node runs is not known here.
             let (host, own) = (export.host.as_ref(), &settings.endpoint.host);
             if let Some(host) = host.filter(|host| *host != own) {
-                log::warn!(
-                    "the node itself says that it is at {own}, which NIS1 nodes go by: start it with nem.host = {host}"
-                );
+                log::info!("NIS1 nodes go by what the node says of itself: run it with --set nem.host={host}");
             }
             if settings.http.bind.is_loopback() {
-                log::warn!(
-                    "only this machine reaches the node until it is started with --bind or other nisd.bindAddress"
-                );
+                log::info!("its settings keep other machines out: run it with --bind '*', or another nisd.bindAddress");
             }
             let lines: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
             io::stdout().write_all(lines.as_bytes()).map_err(CommandError::Output)
@@ -539,6 +538,7 @@ pub fn dump(command: &cli::Store, settings: &Settings, stop: Stop) -> Result<(),
 pub fn digest(command: &cli::Store, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
     let (store, _) = open_to_read(command, settings, stop)?;
     let snapshot = store.snapshot()?;
+    snapshot.verify_all()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let digest = state::digest(&snapshot)?;
     print(format_args!("{} {digest}", tip.height))

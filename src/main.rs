@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{CommandFactory, FromArgMatches};
 use nisd::cli::{self, Cli, Command, ConfigCommand, EXIT_FAILURE, EXIT_OK, EXIT_USAGE, Help};
-use nisd::commands::service::{Installation, unit};
+use nisd::commands::service::{DATA, Installation, unit};
 use nisd::commands::{self, Clocks, CommandError};
 use nisd::config::{self, Settings};
 use nisd::devnet::{self, Devnet};
@@ -29,7 +29,16 @@ fn long_version() -> String {
     format!("{version}\ncommit {commit}\nLMDB {}\ntarget {target}", store::lmdb_version())
 }
 
+/// Set to anything, it allows core dumps and debuggers.
+const ALLOW_CORE_DUMPS: &str = "NISD_CORE_DUMPS";
+
 fn main() -> ExitCode {
+    if std::env::var_os(ALLOW_CORE_DUMPS).is_none() {
+        nisd::event_loop::forbid_core_dumps();
+    }
+    if let Some(code) = nisd::event_loop::serve_if_asked(std::env::args_os()) {
+        return code;
+    }
     let matches = Cli::command().long_version(&*long_version().leak()).get_matches();
     let code = match Cli::from_arg_matches(&matches) {
         Ok(cli) => run(cli),
@@ -53,6 +62,17 @@ fn run(mut cli: Cli) -> ExitCode {
         return match commands::check_config(check, std::env::home_dir().as_deref()) {
             Ok(()) => ExitCode::from(EXIT_OK),
             Err(error @ CommandError::Usage(_)) => fail(&error, EXIT_USAGE),
+            Err(error) => fail(&error, EXIT_FAILURE),
+        };
+    }
+    let written = match &cli.command {
+        Command::Man(man) => Some(commands::manual::write_man_pages(&man.folder)),
+        Command::Completions(completions) => Some(quietly(commands::manual::print_completions(completions.shell))),
+        _ => None,
+    };
+    if let Some(written) = written {
+        return match written {
+            Ok(()) => ExitCode::from(EXIT_OK),
             Err(error) => fail(&error, EXIT_FAILURE),
         };
     }
@@ -143,18 +163,28 @@ fn execute(
         Command::Peers(peers) => quietly(commands::peers(peers, &settings))?,
         Command::Service(service) => print_unit(service, &settings)?,
         Command::Status(status) => quietly(commands::status(status, &settings, CLOCKS, stop_on_signals()?))?,
-        Command::Settings(_) | Command::Config(_) | Command::Wallet(_) | Command::Help(_) => {}
+        Command::Settings(_)
+        | Command::Config(_)
+        | Command::Wallet(_)
+        | Command::Man(_)
+        | Command::Completions(_)
+        | Command::Help(_) => {}
     }
     Ok(())
 }
 
 /// Prints the unit of systemd that runs this program.
 fn print_unit(service: &cli::Service, settings: &Settings) -> Result<(), AnyError> {
+    // The home folder that the settings begin with otherwise is that of whoever prints the unit.
+    let data = match &service.data {
+        None if !settings.names_data() => Some(Path::new(DATA)),
+        data => data.as_deref(),
+    };
     let installation = Installation {
         program: std::env::current_exe()?,
-        arguments: service.arguments(),
+        arguments: service.arguments(data),
         config: service.config.as_deref().map(std::path::absolute).transpose()?,
-        data: std::path::absolute(&settings.data)?,
+        data: std::path::absolute(data.unwrap_or(&settings.data))?,
         user: service.user.clone(),
     };
     let _ = std::io::stdout().write_all(unit(&installation).as_bytes());

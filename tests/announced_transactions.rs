@@ -97,9 +97,14 @@ fn replay(chain: &Chain, store: &Store, case: &Value, verifier: &mut Verifier) -
     (answer, pool.len())
 }
 
+/// Announced behind a copy with a wrong signature: NIS1 gives the answer to the copy, and this node takes the true one.
+const BEHIND_A_FORGED_COPY: [&str; 2] = ["tx-0302", "tx-0644"];
+
 #[derive(Default)]
 struct Tally {
     same: usize,
+    /// Accepted behind a forged copy.
+    true_ones: usize,
     foreign_text: usize,
     accepted_instead: usize,
     wrong: Vec<String>,
@@ -112,6 +117,12 @@ impl Tally {
         if case["hazard"] == true {
             assert!(!accepted, "{} is a hazard", case["id"]);
             self.same += 1;
+            return;
+        }
+        if BEHIND_A_FORGED_COPY.iter().any(|id| case["id"] == *id) {
+            assert_eq!(expected, Answer::Result(ValidationResult::FailureSignatureNotVerifiable), "{}", case["id"]);
+            assert!(accepted, "{}: {found:?}", case["id"]);
+            self.true_ones += 1;
             return;
         }
         if case["poolSizeAfter"] != pool {
@@ -162,5 +173,6 @@ fn every_announced_transaction_gets_the_recorded_answer() {
         tally.same, tally.foreign_text, tally.accepted_instead
     ));
     assert!(tally.wrong.is_empty(), "{} other answers:\n{}", tally.wrong.len(), tally.wrong.join("\n"));
-    assert_eq!(tally.same + tally.foreign_text + tally.accepted_instead, text.lines().count());
+    assert_eq!(tally.true_ones, BEHIND_A_FORGED_COPY.len());
+    assert_eq!(tally.same + tally.foreign_text + tally.accepted_instead + tally.true_ones, text.lines().count());
 }

@@ -181,6 +181,10 @@ impl Store {
     }
 }
 
+/// Cases that end otherwise than recorded, on purpose: NIS1 refuses a transaction of which a copy with a wrong signature
+/// came first.
+const TRUE_AFTER_FORGED: [&str; 2] = ["tx-0302", "tx-0644"];
+
 /// Announces to a node; status and body of the answer.
 fn announce(client: &mut Client, data: &Value, signature: &Value) -> (u64, Value) {
     let answer = client.post("/transaction/announce", &json!({"data": data, "signature": signature}).to_string());
@@ -204,7 +208,11 @@ fn announce_all(store: &Store, cases: &[&Value], codes: &mut BTreeSet<i64>) -> V
         }
         let (status, body) = announce(client, &case["binary"], &case["signature"]);
         codes.extend(body["code"].as_i64());
-        if !refusals::is_as_recorded(case, status, &body) {
+        let is_right = match TRUE_AFTER_FORGED.iter().any(|id| case["id"] == *id) {
+            true => (status, &body["message"]) == (200, &json!("SUCCESS")),
+            false => refusals::is_as_recorded(case, status, &body),
+        };
+        if !is_right {
             wrong.push(format!("{} {}: {status} {body}, recorded {}", case["id"], case["note"], case["result"]));
         }
         if is_alone {

@@ -25,7 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("net", &["figures"]),
     ("explorer", &["crypto", "net"]),
     ("api", &["crypto", "model", "codec", "store", "state", "rules", "chain", "pool", "peer", "net", "figures"]),
-    ("push", &["model", "codec", "net", "api"]),
+    ("push", &["model", "codec", "net", "api", "figures"]),
     // It gives some settings the types of the rooms that they are for.
     ("config", &["crypto", "model", "clock", "codec", "peer", "api", "push"]),
     ("cli", &["model", "config"]),

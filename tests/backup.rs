@@ -56,9 +56,49 @@ fn a_copy_says_what_it_holds_and_stands_for_the_store_afterwards() {
     import(&data, "60");
     assert_eq!(digest(&copy), digest(&data));
 
-    backup(&data, &copy).expect_failure(1, &["not empty", path(&copy)]);
+    // It is more than a copy now, and is not replaced.
+    backup(&data, &copy).expect_failure(1, &["belongs to no copy", path(&copy)]);
+    backup(&data, &data).expect_failure(2, &["another folder"]);
     backup(&folder.path().join("nothing"), &folder.path().join("second")).expect_failure(1, &["no chain"]);
     backup(&data, &config).expect_failure(1, &["cannot be used", path(&config)]);
+}
+
+#[test]
+fn a_copy_of_every_night_takes_the_place_of_the_one_before_or_stands_beside_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, copy, copies) = (folder.path().join("store"), folder.path().join("copy"), folder.path().join("copies"));
+    let config = tiny("config.json");
+    for stop_at in ["20", "40", "60"] {
+        let blocks = tiny("blocks.bin");
+        run(["import", "--config", path(&config), "--data", path(&data), "--stop-at", stop_at, path(&blocks)])
+            .expect_success();
+        assert_eq!(state(backup(&data, &copy)), digest(&data));
+        assert_eq!(digest(&copy), digest(&data));
+        let kept = || run(["backup", "--data", path(&data), "--keep", "2", path(&copies)]);
+        assert_eq!(state(kept()), digest(&data));
+        // Names tell seconds apart.
+        std::thread::sleep(Duration::from_millis(1_100));
+    }
+    let entries = std::fs::read_dir(&copies).expect("a folder");
+    let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    names.sort();
+    let heights: Vec<u64> = names.iter().map(|copy| digest(copy).0).collect();
+    assert_eq!(heights, [40, 60], "{names:?}");
+}
+
+#[test]
+fn the_store_of_another_network_is_not_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+    run(["import", "--config", path(&config), "--data", path(&data), "--stop-at", "5", path(&blocks)]).expect_success();
+    let funded = [(address(&key_pair(1)), Amount::whole(8_999_999_999))];
+    let other = Genesis::new(now(), &funded).write_hasty(folder.path(), &private_key(1).printed(), &[]);
+    drop(Node::start(&["--config", path(&other), "--data", path(&folder.path().join("other"))]));
+    backup(&folder.path().join("other"), &copy).expect_success();
+    let before = digest(&copy);
+    backup(&data, &copy).expect_failure(1, &["the chain of", path(&copy)]);
+    assert_eq!(digest(&copy), before);
 }
 
 #[test]

@@ -348,7 +348,9 @@ fn what_is_missing_is_named() {
     assert!(!place.data().exists(), "looking creates nothing");
     // A file where the folder should be.
     fs::write(place.data(), "").expect("a file");
-    place.import(&tiny("blocks.bin")).expect_failure(1, &["data folder"]);
+    place.import(&tiny("blocks.bin")).expect_failure(1, &["data folder", "it is a file"]);
+    place.on_store("dump", &[]).expect_failure(1, &["data folder", "it is a file"]);
+    place.on_store("run", &[]).expect_failure(2, &["it is a file"]);
     run(["import"]).expect_failure(2, &["--config"]);
     run(["frobnicate"]).expect_failure(2, &["frobnicate"]);
     // A file that is there but is no store.
@@ -358,6 +360,45 @@ fn what_is_missing_is_named() {
     let ended = folder.on_store("digest", &[]);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(ended.stderr.starts_with("nisd: ") && !ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_mistyped_word_is_told_what_was_meant() {
+    run(["run", "--network", "mainet"]).expect_failure(2, &["\"mainet\"", "did you mean mainnet?"]);
+    run(["run", "--port", "7890"]).expect_failure(2, &["--http-port", "--websocket-port"]);
+    let short = "0123456789abcdef".repeat(4);
+    run(["address", &short[1..]]).expect_failure(2, &["64 hex digits", "has 63"]);
+    for node in ["http://[::]:7890", "0.0.0.0"] {
+        run(["status", "--node", node]).expect_failure(2, &[node, "127.0.0.1"]);
+    }
+}
+
+#[test]
+fn a_service_whose_settings_name_no_folder_keeps_its_store_where_services_do() {
+    let unit = |arguments: &[&str]| run([&["service"], arguments].concat()).expect_success().text();
+    let of_network = unit(&["--network", "mainnet"]);
+    assert!(of_network.contains(" run --network mainnet --data /var/lib/nisd\n"), "{of_network}");
+    assert!(of_network.contains("StateDirectory=nisd\n") && of_network.contains("ProtectHome=yes\n"), "{of_network}");
+    let place = Place::new();
+    let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
+    let named = unit(&["--config", file.to_str().expect("a path")]);
+    assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");
+}
+
+#[test]
+fn man_pages_and_completions_are_written_by_the_program() {
+    let place = Place::new();
+    let folder = place.path("man/man1");
+    run(["man", folder.to_str().expect("a path")]).expect_success();
+    for (page, text) in [("nisd-backup.1", "keep"), ("nisd.1", "nisd"), ("nisd-operating.7", ".TH NISD\\-OPERATING 7")]
+    {
+        let content = fs::read_to_string(folder.join(page)).expect("a page");
+        assert!(content.contains(text), "{page}: {content}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(["completions", shell]).expect_success().text().contains("reindex"), "{shell}");
+    }
+    run(["completions", "nosh"]).expect_failure(2, &["nosh", "bash"]);
 }
 
 #[test]
@@ -592,6 +633,8 @@ fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&
             let ended = place.on_store("check", &[]);
             let word = match table {
                 Table::Blocks => "height".to_owned(),
+                // What differs from a checksum is what it is of.
+                Table::Checksums => "the store is damaged".to_owned(),
                 table => format!("table {}", table.name()),
             };
             assert_eq!(ended.code, Some(1), "{} at {}, byte {at}", table.name(), row.0.escape_ascii());

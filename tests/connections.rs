@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 use nisd::net::fetch::{Fetcher, Fetching};
 use nisd::net::machine::{ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message, Moment, Taken};
 use nisd::net::websocket::handshake;
-use nisd::net::{Limits, Readiness, Server, Shared, Socket};
+use nisd::net::{Limits, Readiness, Server, Shared, Socket, Stats};
 
 const LISTENER: ListenerId = ListenerId(0);
 
 /// Bytes that the body of a push may have.
 const PUSHED_BYTES: usize = 1 << 20;
+
+/// Bytes that `/large` answers with.
+const LARGE: usize = 150_000;
 
 const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -24,6 +27,10 @@ struct Wire {
     sent: Rc<RefCell<Vec<u8>>>,
     received: Rc<RefCell<Vec<u8>>>,
     is_over: Rc<Cell<bool>>,
+    /// The other end takes nothing, and the system keeps what was written.
+    is_stuck: Rc<Cell<bool>>,
+    /// The system was told to forget what it keeps.
+    is_cut: Rc<Cell<bool>>,
 }
 
 impl Wire {
@@ -61,11 +68,23 @@ impl Socket for Wire {
         self.is_over.set(true);
         Ok(())
     }
+
+    fn discard_unsent(&mut self) {
+        self.is_cut.set(true);
+    }
+
+    fn has_sent(&mut self) -> bool {
+        !self.is_stuck.get()
+    }
+
+    fn is_drained(&mut self) -> bool {
+        !self.is_stuck.get()
+    }
 }
 
 /// Answers `/stream` in pieces, of which the second is made when it is resumed; holds `/held` and, in pieces, `/pieces`,
 /// which are answered when they are resumed for the second time; leaves `/never` unfinished for ever; answers `/push` and
-/// `/query` with nothing; upgrades on request.
+/// `/query` with nothing and `/large` with much; upgrades on request.
 #[derive(Default)]
 struct Service {
     streaming: Option<ConnectionId>,
@@ -97,6 +116,10 @@ impl Service {
                     return Taken::Held;
                 }
                 reply.body.extend_from_slice(b"end");
+                Taken::Done
+            }
+            "/large" => {
+                reply.body.resize(LARGE, b'x');
                 Taken::Done
             }
             "/never" => Taken::Unfinished,
@@ -409,4 +432,269 @@ fn held_requests_end_when_the_server_shuts_down() {
         world.server.sweep();
         assert_eq!(world.server.stats().connections, 0);
     }
+}
+
+const QUERY: &str = "GET /query HTTP/1.1\r\nHost: a\r\n\r\n";
+
+impl World {
+    /// A world whose listener has so many places, of which one in sixteen is reserved for this machine.
+    fn of_places(places: usize) -> World {
+        let mut world = World::new(Limits::default());
+        world.server.set_most(LISTENER, places);
+        world
+    }
+
+    /// Clients at so many addresses of a network, each with so many connections on which one thing was asked.
+    fn crowd(&mut self, network: u8, addresses: u16, each: usize, said: &str) -> Vec<(Wire, usize)> {
+        let mut clients = Vec::new();
+        for number in 0..addresses {
+            let [high, low] = number.to_be_bytes();
+            for _ in 0..each {
+                clients.push(self.client_at([10, network, high, low], said.as_bytes()));
+            }
+            self.serve();
+            self.pass(Duration::from_millis(1));
+        }
+        clients
+    }
+
+    /// Whether the connection that was made with this wire is still there.
+    fn has(&mut self, (wire, slot): &(Wire, usize)) -> bool {
+        self.server.socket(*slot).is_some_and(|socket| Rc::ptr_eq(&socket.sent, &wire.sent))
+    }
+
+    /// Whether somebody at an address that was never there gets in and is answered.
+    fn lets_in(&mut self, address: [u8; 4]) -> bool {
+        let (wire, _) = self.client_at(address, QUERY.as_bytes());
+        self.serve();
+        wire.text().starts_with("HTTP/1.1 200")
+    }
+}
+
+#[test]
+fn a_newcomer_gets_in_while_anybody_has_more_than_one_connection_and_takes_the_longest_idle_of_whoever_has_most() {
+    let mut world = World::of_places(320);
+    let few = world.crowd(1, 20, 2, QUERY);
+    let most = world.crowd(2, 1, 60, QUERY);
+    let many = world.crowd(3, 4, 50, QUERY);
+    assert_eq!(world.server.stats().connections, 300, "320 but for those of this machine");
+    // The first of those who have most is not the one that did nothing for longest.
+    world.say(&most[0].0, most[0].1, QUERY.as_bytes());
+    world.serve();
+    world.pass(Duration::from_millis(1));
+    assert!(world.lets_in([10, 9, 0, 0]));
+    assert!(world.has(&most[0]) && !world.has(&most[1]) && many.iter().chain(&few).all(|client| world.has(client)));
+    for newcomer in 1..=250 {
+        assert!(world.lets_in([10, 9, 0, newcomer]), "newcomer {newcomer}");
+        assert_eq!(world.server.stats().connections, 300);
+    }
+    // 251 newcomers, 25 others and one place each: nobody has had to give up the last of its connections before.
+    let left = |world: &mut World, clients: &[(Wire, usize)]| clients.iter().filter(|client| world.has(client)).count();
+    assert!(few.chunks(2).all(|own| left(&mut world, own) >= 1));
+    assert!(many.chunks(50).all(|own| left(&mut world, own) >= 1) && left(&mut world, &most) >= 1);
+    assert_eq!((world.server.stats().displaced, world.server.stats().refused), (251, 0));
+}
+
+#[test]
+fn an_answer_is_cut_for_a_newcomer_only_when_its_client_has_nothing_else() {
+    let mut world = World::of_places(32);
+    let busy = world.crowd(1, 1, 20, "GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
+    let idle = world.client_at([10, 1, 0, 0], QUERY.as_bytes());
+    let rest = world.crowd(2, 9, 1, QUERY);
+    assert_eq!(world.server.stats().connections, 30);
+    assert!(world.lets_in([10, 9, 0, 0]));
+    assert!(!world.has(&idle) && busy.iter().chain(&rest).all(|client| world.has(client)));
+    assert!(world.lets_in([10, 9, 0, 1]));
+    assert_eq!(busy.iter().filter(|client| world.has(client)).count(), 19);
+    assert!(rest.iter().all(|client| world.has(client)));
+}
+
+#[test]
+fn where_everybody_has_one_connection_the_longest_idle_goes_after_a_second_and_websockets_stay() {
+    let mut world = World::of_places(32);
+    let sockets = world.crowd(1, 28, 1, UPGRADE);
+    let idle = world.crowd(2, 2, 1, QUERY);
+    assert!(!world.lets_in([10, 9, 0, 0]), "nobody has been idle for a second");
+    assert_eq!(world.server.stats().refused, 1);
+    world.pass(Duration::from_secs(2));
+    world.say(&idle[0].0, idle[0].1, QUERY.as_bytes());
+    world.serve();
+    assert!(world.lets_in([10, 9, 0, 1]));
+    assert!(world.has(&idle[0]) && !world.has(&idle[1]) && sockets.iter().all(|client| world.has(client)));
+}
+
+#[test]
+fn clients_of_this_machine_get_in_whoever_has_all_the_other_places() {
+    let mut world = World::of_places(320);
+    let all = world.crowd(1, 300, 1, UPGRADE);
+    assert!(!world.lets_in([10, 9, 0, 0]));
+    for _ in 0..20 {
+        assert!(world.lets_in([127, 0, 0, 1]));
+    }
+    // An address of the loopback that is not this machine's own word has no part in it.
+    assert!(!world.lets_in([127, 0, 0, 2]));
+    assert!(world.lets_in([127, 0, 0, 1]), "it gives way to itself");
+    assert!(all.iter().all(|client| world.has(client)));
+}
+
+#[test]
+fn who_gives_way_is_found_in_few_looks_however_many_are_connected_and_active() {
+    let mut world = World::new(Limits { requests_per_second: None, ..Limits::default() });
+    world.server.set_most(LISTENER, 4_267);
+    let clients = world.crowd(1, 20, 200, QUERY);
+    let (mut active, mut newcomers) = (clients.len() as u64, 0);
+    for round in 0..20u8 {
+        for (wire, slot) in clients.iter().skip(usize::from(round)).step_by(7) {
+            if world.has(&(wire.clone(), *slot)) {
+                world.say(wire, *slot, QUERY.as_bytes());
+                active += 1;
+            }
+        }
+        world.serve();
+        world.pass(Duration::from_millis(10));
+        for number in 0..100 {
+            assert!(world.lets_in([10, 9, round, number]));
+            newcomers += 1;
+        }
+    }
+    let Stats { looks, displaced, connections, .. } = world.server.stats();
+    assert!(connections >= 4_000 && displaced > 1_000, "{connections} {displaced}");
+    assert!(looks <= active + newcomers, "{looks} looks for {newcomers} newcomers, {active} times something was done");
+}
+
+#[test]
+fn connections_that_take_nothing_make_the_system_hold_no_more_than_all_may_and_readers_stay() {
+    let limits = Limits { kernel_bytes: 8 << 20, requests_per_second: None, ..Limits::default() };
+    let mut world = World::new(limits);
+    let readers = world.crowd(1, 50, 1, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut stuck = Vec::new();
+    for number in 0..240u8 {
+        let (wire, slot) = world.client_at([10, 2, 0, number % 12], b"");
+        wire.is_stuck.set(true);
+        world.say(&wire, slot, b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        world.serve();
+        stuck.push((wire, slot));
+        assert!(world.server.stats().kernel_bytes <= 8 << 20, "{:?}", world.server.stats());
+    }
+    assert!(readers.iter().all(|client| world.has(client)), "those who read are not cut");
+    let cut = stuck.iter().filter(|(wire, _)| wire.is_cut.get()).count() as u64;
+    let held = stuck.iter().filter(|client| world.has(client)).count();
+    assert_eq!((cut, cut as usize + held), (world.server.stats().cut, stuck.len()));
+    assert!((20..=8 * 1024 * 1024 / LARGE).contains(&held), "{held}");
+}
+
+#[test]
+fn what_a_closed_connection_has_not_sent_is_not_left_to_the_system() {
+    let mut world = World::new(Limits::default());
+    let closing = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let (reader, _) = world.client_at([10, 1, 0, 0], closing);
+    world.serve();
+    assert!(!reader.is_cut.get() && world.server.stats().connections == 0);
+    let (wire, slot) = world.client_at([10, 1, 0, 0], b"");
+    wire.is_stuck.set(true);
+    world.say(&wire, slot, closing);
+    world.serve();
+    assert!(wire.is_over.get() && world.server.stats().connections == 1, "it lingers");
+    world.pass(Duration::from_secs(3));
+    world.server.sweep();
+    assert!(!wire.is_cut.get() && world.server.stats().connections == 1, "it may be slow");
+    world.pass(Limits::default().write_stall);
+    world.server.sweep();
+    assert!(wire.is_cut.get() && world.server.stats().connections == 0);
+}
+
+#[test]
+fn whoever_connects_without_end_is_let_in_as_often_as_it_can_pay_and_others_always() {
+    let mut world = World::new(Limits::default());
+    let mut let_in = 0;
+    for attempt in 0..40_000u32 {
+        if attempt % 40 == 0 {
+            world.pass(Duration::from_millis(1));
+        }
+        let wire = Wire::default();
+        match world.server.admit(wire.clone(), LISTENER, [10, 1, 0, 0].into()) {
+            Some(slot) => {
+                let_in += 1;
+                world.server.remove(slot);
+            }
+            None => assert!(wire.is_cut.get(), "it costs the system nothing more"),
+        }
+        if attempt % 1000 == 0 {
+            assert!(world.lets_in([10, 2, 0, (attempt / 1000) as u8]));
+        }
+    }
+    // In a second, a quarter of it and what can be owed for half of one.
+    assert!((5_000..=16_000).contains(&let_in), "{let_in} of 40,000");
+    assert_eq!(u64::from(40_000u32 - let_in), world.server.stats().declined);
+}
+
+#[test]
+fn what_is_sent_after_a_refusal_is_read_for_a_while_only() {
+    let mut world = World::new(Limits::default());
+    let (wire, slot) = world.client("nonsense\r\n\r\n");
+    world.serve();
+    assert!(wire.text().starts_with("HTTP/1.1 400"));
+    let mut sent = 0;
+    while world.has(&(wire.clone(), slot)) {
+        assert!(sent <= 2 << 20, "{sent} bytes are read");
+        world.say(&wire, slot, &[b'x'; 64 << 10]);
+        world.serve();
+        sent += 64 << 10;
+    }
+    assert!(sent > 1 << 20);
+}
+
+#[test]
+fn bytes_that_bring_nothing_are_paid_for() {
+    let mut world = World::new(Limits::default());
+    let (wire, slot) = world.client_at([10, 1, 0, 0], push_head(PUSHED_BYTES).as_bytes());
+    let clients = world.crowd(1, 1, 200, "P");
+    let (mut reads, mut bytes) = (0u32, 0);
+    // A body that comes by the byte, beside others that do not even complete the head of a request.
+    while world.server.next_regained().is_none() {
+        world.say(&wire, slot, b"x");
+        (reads, bytes) = (reads + 1, bytes + 1);
+        for (wire, slot) in clients.iter().skip(reads as usize % 200).take(10) {
+            world.say(wire, *slot, b"O");
+            reads += 1;
+        }
+        world.serve();
+        assert!(reads < 300_000 && bytes < PUSHED_BYTES, "{reads} reads of {bytes} bytes cost nothing");
+        assert!(clients.iter().all(|(wire, _)| wire.text().is_empty() || wire.text().contains(" 4")));
+    }
+}
+
+#[test]
+fn a_websocket_that_is_silent_is_pinged_and_dropped_if_it_does_not_answer() {
+    let mut world = World::new(Limits::default());
+    let [(silent, _), (living, slot)] = [world.client(UPGRADE), world.client(UPGRADE)];
+    world.serve();
+    let upgraded = silent.received.borrow().len();
+    let pass = |world: &mut World, seconds| {
+        world.pass(Duration::from_secs(seconds));
+        world.server.sweep();
+        world.serve();
+        world.server.report_gone(&mut world.service);
+    };
+    pass(&mut world, 59);
+    assert_eq!(silent.received.borrow().len(), upgraded);
+    pass(&mut world, 1);
+    assert_eq!(silent.received.borrow()[upgraded..], [0x89, 0], "an empty ping");
+    // A pong.
+    world.say(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
+    world.serve();
+    pass(&mut world, 59);
+    assert_eq!(world.server.stats().websockets, 2);
+    pass(&mut world, 1);
+    assert_eq!((world.server.stats().websockets, world.service.gone.len()), (1, 1));
+    assert_eq!(living.received.borrow()[upgraded..], [0x89, 0, 0x89, 0]);
+    // Answers to pings are no use of it: it is idle.
+    for _ in 0..3 {
+        world.say(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
+        world.serve();
+        pass(&mut world, 60);
+    }
+    assert_eq!(world.server.stats().websockets, 0);
+    let end = living.received.borrow()[upgraded..].to_vec();
+    assert!(end.windows(2).any(|pair| pair == [0x03, 0xe9]), "closed with 1001: {end:?}");
 }

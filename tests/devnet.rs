@@ -245,7 +245,7 @@ fn another_node_joins_with_the_exported_settings() {
         run(["devnet", "export-config"].iter().chain(&arguments))
     };
     let written = export(&place, "10.1.2.3").expect_success();
-    let said = [format!("at http://10.1.2.3:{port};"), "only this machine reaches the node".to_owned()];
+    let said = [format!("at http://10.1.2.3:{port};"), "its settings keep other machines out".to_owned()];
     assert!(said.iter().all(|words| written.stderr.contains(words)), "{}", written.stderr);
     let written = written.text();
     let names = ["config-user.properties", "nemesis-devnet.bin", "peers-config_devnet.json"];

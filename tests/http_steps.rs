@@ -17,7 +17,7 @@ use nisd::api::{
 };
 use nisd::chain::harvest::UnlockResult;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use nisd::model::{Address, Block, Hash256, Height, Timestamp, Transaction};
+use nisd::model::{Address, Block, Height, Timestamp, Transaction};
 use nisd::net::http::{Reply, Request, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
 use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, limits};
@@ -64,7 +64,7 @@ impl Actions for Idle {
         Ok(true)
     }
 
-    fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {
+    fn note_early(&mut self, _: &Transaction) -> Option<ValidationResult> {
         None
     }
 
@@ -122,10 +122,12 @@ fn api() -> Api {
         features,
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
         host_names: Vec::new(),
+        local_origins: Vec::new(),
         allowed_harvesters: Vec::new(),
         forgets_hashes: false,
         unaudited_paths: Vec::new(),
         pushed_bytes: limits::PUSHED,
+        ipv6_prefix: 64,
         metrics_listener: ListenerId(2),
     })
 }
@@ -184,7 +186,7 @@ fn replay(chain: &str, recording: &str) {
         reader.receive(&bytes_of(&recorded));
         let Ok(Some(request)) = reader.next_request() else { continue };
         let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let caller = Caller { listener: ListenerId(0), address, is_forwarded: false };
+        let caller = Caller { listener: ListenerId(0), address, is_forwarded: false, is_unnamed: false };
         let (whole, _) = answer(&mut api, &chain, &store, &request, caller, PLENTY);
         let (stepped, steps) = answer(&mut stepping, &chain, &store, &request, caller, 1);
         assert!(stepped.body == whole.body, "{}", recorded.line());

@@ -12,6 +12,8 @@ mod common;
 mod floods;
 #[path = "lying_peers/gossip.rs"]
 mod gossip;
+#[path = "lying_peers/relay.rs"]
+mod relay;
 #[path = "common/scripted_peer.rs"]
 mod scripted_peer;
 #[path = "lying_peers/transport.rs"]
@@ -39,14 +41,14 @@ use watch::{Seen, Watch};
 
 /// Numbers of the keys of those who take part.
 const HARVESTER: u64 = 1;
-const VICTIM: u64 = 2;
+pub const VICTIM: u64 = 2;
 pub const LIAR: u64 = 100;
 /// Number of a key that owns nothing, and may make no blocks.
 pub const POOR: u64 = 150;
 const FELLOWS: u64 = 200;
 /// What both nodes have set: few blocks may be replaced, so that there are soon more; a node sends 40 more than that, with as
 /// many transactions as on mainnet.
-const SHARED: [(&str, &str); 3] = [
+pub const SHARED: [(&str, &str); 3] = [
     ("nis.blockChainRewriteLimit", "10"),
     ("nis.maxTransactionsPerBlock", "1000"),
     ("nis.ipDetectionMode", "Disabled"),
@@ -61,14 +63,14 @@ const MOST_P99: f64 = 0.25;
 const MOST: f64 = 2.0;
 
 /// The node that harvests.
-struct HonestNode {
+pub struct HonestNode {
     _folder: TempDir,
-    node: Node,
-    genesis: Genesis,
+    pub node: Node,
+    pub genesis: Genesis,
 }
 
 impl HonestNode {
-    fn start() -> HonestNode {
+    pub fn start() -> HonestNode {
         let shares = [(HARVESTER, TOTAL - 2_000_000_000), (LIAR, 2_000_000_000)];
         let genesis = Genesis::new(now(), &shares.map(|(key, share)| (address(&key_pair(key)), Amount::whole(share))));
         let folder = tempfile::tempdir().expect("a folder");
@@ -161,13 +163,13 @@ impl Scene {
     }
 }
 
-fn start(config: &Path, folder: &Path, more: &[&str]) -> Node {
+pub fn start(config: &Path, folder: &Path, more: &[&str]) -> Node {
     let mut command = nisd(["run", "--bind", "127.0.0.1", "--websocket-port", "0"]);
     command.args(more).arg("--config").arg(config).arg("--data").arg(folder.join("store"));
     Node::of(command)
 }
 
-fn peer(key: u64, endpoint: SocketAddr) -> Value {
+pub fn peer(key: u64, endpoint: SocketAddr) -> Value {
     json!({
         "identity": {"public-key": key_pair(key).public().to_string(), "name": "a node"},
         "endpoint": {"protocol": "http", "port": endpoint.port(), "host": endpoint.ip().to_string()},

@@ -266,8 +266,10 @@ mod ledger {
 
     #[test]
     fn every_message_that_is_missing_is_missed() {
-        // Of the first three it cannot know: nothing was before them, or it may hear of a transaction by its block.
-        for place in 3..history().len() {
+        // Of the first three it cannot know: nothing was before them, or it may hear of a transaction by its block. Nor of
+        // heights that go on: the block may be a further one of the change before, of which the first height is told.
+        const GOING_ON: [usize; 2] = [3, 11];
+        for place in (3..history().len()).filter(|place| !GOING_ON.contains(place)) {
             let mut history = history();
             let missing = history.remove(place);
             assert_ne!(faults(&history), [0, 0], "{missing:?}");

@@ -6,13 +6,14 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use nisd::crypto::PublicKey;
 use nisd::model::{Address, NetworkByte, Timestamp};
 use nisd::peer::experiences::{Experience, Experiences};
 use nisd::peer::schedule::Task;
-use nisd::peer::time_sync::{Sample, TimeSync, coupling, tolerance};
+use nisd::peer::time_sync::{Sample, TimeSync, Witness, coupling, tolerance};
 use nisd::peer::trust::{Calculation, Members, TrustValues};
 use serde_json::Value;
 
@@ -127,6 +128,18 @@ fn sample(row: &Value) -> Sample {
     Sample { sent, remote_received, remote_sent, received, importance }
 }
 
+/// Answers of listed nodes, each at a place of its own.
+fn answers(samples: &[Sample]) -> Vec<Witness> {
+    let answer = |(number, sample): (usize, &Sample)| Witness {
+        node: address(number as i64),
+        ip: IpAddr::from([45, number as u8, 7, 1]),
+        is_listed: true,
+        is_drawn: true,
+        sample: *sample,
+    };
+    samples.iter().enumerate().map(answer).collect()
+}
+
 #[test]
 fn samples_of_time_are_measured_as_by_the_reference() {
     let Some(section) = section("timeSynchronization") else { return };
@@ -150,9 +163,9 @@ fn network_time_is_moved_as_by_the_reference() {
         // Rounds that age the node and do not move it.
         let still = Sample { sent: 0, remote_received: 0, remote_sent: 0, received: 0, importance: 1.0 };
         for _ in 0..integer(&case["nodeAge"]) {
-            assert_eq!(time.round(&[still], accounts, NOW).map(|round| round.change), Ok(0));
+            assert_eq!(time.round(&answers(&[still]), 1, accounts, NOW).map(|round| round.change), Ok(0));
         }
-        let round = time.round(&samples, accounts, NOW).expect("samples");
+        let round = time.round(&answers(&samples), samples.len(), accounts, NOW).expect("samples");
         let applied = integer(&case["appliedOffset"]);
         assert_eq!((round.change, time.offset()), (applied, applied), "{case}");
     }

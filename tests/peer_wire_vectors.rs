@@ -27,7 +27,7 @@ use serde_json::Value;
 const NOT_READ: [(&str, &str); 2] = [
     (
         "challenge (4 bytes)",
-        "challenges of other than 64 bytes are refused, as their signatures could be those of pushes",
+        "challenges of other than 64 bytes are not signed, as their signatures could be those of pushes",
     ),
     ("time synchronization result", "shown to people only"),
 ];

@@ -12,8 +12,8 @@ mod invariants;
 use common::{from_environment, loudly};
 use generator::{Figures, Plan, UNREACHABLE, run};
 
-/// Blocks' worth of cases if no more are asked for: those of two networks.
-const BLOCKS: u64 = 5_000;
+/// Blocks' worth of cases if no more are asked for: those of three networks.
+const BLOCKS: u64 = 9_000;
 /// Cases at each height at which a network stops.
 const CASES: usize = 10;
 /// The seed if no other is asked for.
@@ -35,6 +35,8 @@ fn every_rule_refuses_what_breaks_it_with_its_own_result_and_valid_blocks_leave_
     let never = figures.below(1);
     // Chance may leave one out of a run that was not chosen.
     assert!(never.is_empty() || seed.is_some(), "no case broke {never:?}");
+    let scarce = figures.scarce(1);
+    assert!(scarce.is_empty() || seed.is_some(), "no case had {scarce:?}");
 }
 
 #[test]
@@ -47,7 +49,8 @@ fn what_is_written_is_the_same_each_time_and_is_taken_in_by_the_program() {
         network.path()
     };
     let (one, again) = (write("one"), write("again"));
-    for name in ["node.properties", "nemesis.bin", "blocks.bin", "refused.jsonl", "announced.jsonl"] {
+    let lines = ["refused", "announced", "undone", "states", "pools"].map(|name| format!("{name}.jsonl"));
+    for name in ["node.properties", "nemesis.bin", "blocks.bin"].into_iter().chain(lines.iter().map(String::as_str)) {
         let [one, again] = [&one, &again].map(|folder| std::fs::read(folder.join(name)).expect("a file"));
         assert!(!one.is_empty() && one == again, "{name}");
     }

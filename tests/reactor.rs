@@ -417,13 +417,13 @@ fn an_idle_connection_and_a_slow_request_end_in_time() {
 #[test]
 fn a_connection_over_the_limit_is_told_so() {
     let server = Server::start(Limits::default(), 2);
-    let (mut first, second) = (server.connect(), server.connect());
+    let (mut first, second) = (server.websocket(), server.websocket());
     server.wait_for(|stats, _| stats.connections == 2);
     let mut third = server.connect();
     let answer = read_to_end(&mut third);
     assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
-    first.write_all(get("/").as_bytes()).unwrap();
-    assert_eq!(read_answer(&mut first).1, "GET /?- ");
+    first.send(Message::text("hello")).unwrap();
+    assert_eq!(first.read().unwrap(), Message::text("hello"));
     drop(second);
     server.wait_for(|stats, _| stats.connections == 1 && stats.refused == 1);
     let mut fourth = server.connect();
@@ -681,7 +681,7 @@ fn an_answer_in_pieces_waits_for_the_client_to_take_them() {
 #[test]
 fn a_client_that_is_turned_away_can_read_why_even_while_it_sends() {
     let server = Server::start(Limits::default(), 1);
-    let _first = server.connect();
+    let _first = server.websocket();
     server.wait_for(|stats, _| stats.connections == 1);
     for _ in 0..20 {
         let mut stream = server.connect();
@@ -798,4 +798,28 @@ fn what_waits_for_many_is_held_once() {
     server.wait_for(|stats, _| stats.websockets < 101);
     deaf.clear();
     server.wait_for(|stats, _| stats.websockets == 1);
+}
+
+#[test]
+fn clients_that_read_nothing_are_cut_when_the_system_holds_too_much_for_them_and_readers_are_not() {
+    let limits = Limits { kernel_bytes: 1 << 20, requests_per_second: None, ..Limits::default() };
+    let server = Server::start(limits, 1000);
+    let mut reader = connect_from(&server, 3);
+    let ask = |_| {
+        let mut stream = connect_from(&server, 2);
+        stream.write_all(get("/big/1000000").as_bytes()).unwrap();
+        stream
+    };
+    let deaf: Vec<TcpStream> = (0..40).map(ask).collect();
+    for _ in 0..30 {
+        reader.write_all(get("/big/100000").as_bytes()).unwrap();
+        assert_eq!(read_answer(&mut reader).1.len(), 100_000);
+    }
+    server.wait_for(|stats, _| {
+        assert!(stats.kernel_bytes <= 1 << 20, "{stats:?}");
+        stats.cut >= 30
+    });
+    reader.write_all(get("/").as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut reader).1, "GET /?- ");
+    drop(deaf);
 }

@@ -49,7 +49,7 @@ const WHILE_STARTING: &str = "the node was starting";
 const TOO_EARLY: &str = "the node had not got its chain yet";
 
 /// Challenges that NIS1 signs and this node refuses, by the number of their bytes.
-const REFUSED_CHALLENGES: [&str; 7] = [
+const UNSIGNED_CHALLENGES: [&str; 7] = [
     "challenge of 0 bytes",
     "challenge of 1 bytes",
     "challenge of 32 bytes",
@@ -60,9 +60,19 @@ const REFUSED_CHALLENGES: [&str; 7] = [
 ];
 
 /// Why an exchange is answered otherwise.
-const CHALLENGE: &str = "a challenge that is not of 64 bytes, which is refused here";
+const CHALLENGE: &str = "a challenge that is not of 64 bytes, which is not signed here";
 const UNRESOLVED: &str = "a name of a host that means nothing, and which is not looked up here";
+const TRUE_AFTER_FORGED: &str =
+    "a transaction that came after a copy with a wrong signature is there, which NIS1 refuses";
+const NOT_ASKED_BACK: &str =
+    "a sign of life of a node that is known, which is not asked back: it is asked where it is known";
 const BEFORE_THE_BLOCK: &str = "was asked while a block was taken in, and answered without it";
+
+/// Whether an answer has a signature of zeros.
+fn is_unsigned(body: &[u8]) -> bool {
+    let in_json = "00".repeat(64).into_bytes();
+    body.windows(64).any(|part| part == [0; 64]) || body.windows(in_json.len()).any(|part| part == in_json)
+}
 
 /// Numbers of exchanges.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -196,7 +206,17 @@ impl<'a> Part<'a> {
             _ if MEANWHILE.iter().any(is_here) => {
                 Some((BEFORE_THE_BLOCK, got.status == 200 && call.response != got.body))
             }
-            _ if REFUSED_CHALLENGES.contains(&what) => Some((CHALLENGE, [400, 500].contains(&got.status))),
+            _ if UNSIGNED_CHALLENGES.contains(&what) => {
+                Some((CHALLENGE, [400, 500].contains(&got.status) || is_unsigned(&got.body)))
+            }
+            "unconfirmed after the pushes" => {
+                Some((TRUE_AFTER_FORGED, got.status == 200 && got.body.len() > call.response.len()))
+            }
+            // NIS1 says that it could not ask the sender back. Here nothing hangs on that: whoever speaks in the name of a node
+            // that is known has no part in where it is asked.
+            _ if call.path == "/node/sign-of-life" && call.status == Some(500) && got.status == 200 => {
+                Some((NOT_ASKED_BACK, self.source.name != "misbehave"))
+            }
             "cysm http no.such.host.invalid 1" => Some((UNRESOLVED, got.status == 200)),
             _ => None,
         }
@@ -321,12 +341,12 @@ fn tell(
 
 #[test]
 fn to_a_new_node_that_takes_the_chain_the_same_is_answered() {
-    check("bootstrap", &["A", "B", "C"], Counts { equal: 1793, in_json: 1784, masked: 140, explained: 0, skipped: 6 });
+    check("bootstrap", &["A", "B", "C"], Counts { equal: 1793, in_json: 1784, masked: 139, explained: 1, skipped: 6 });
 }
 
 #[test]
 fn while_blocks_are_made_and_transactions_announced_the_same_is_answered() {
-    check("steady", &["A", "B", "C"], Counts { equal: 1127, in_json: 776, masked: 125, explained: 1, skipped: 5 });
+    check("steady", &["A", "B", "C"], Counts { equal: 1134, in_json: 776, masked: 118, explained: 1, skipped: 5 });
 }
 
 #[test]
@@ -341,5 +361,5 @@ fn when_a_node_joins_the_same_is_answered() {
 
 #[test]
 fn faulty_requests_are_answered_with_the_same_errors() {
-    check("misbehave", &["T"], Counts { equal: 57, in_json: 21, masked: 9, explained: 8, skipped: 0 });
+    check("misbehave", &["T"], Counts { equal: 57, in_json: 21, masked: 8, explained: 9, skipped: 0 });
 }

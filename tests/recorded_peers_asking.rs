@@ -121,6 +121,10 @@ impl Outside for Others {
         call
     }
 
+    fn give_up(&mut self, call: CallId) {
+        self.replies.retain(|(_, other, _)| *other != call);
+    }
+
     fn random(&mut self) -> u64 {
         self.random.next()
     }

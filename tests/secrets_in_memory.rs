@@ -24,13 +24,20 @@ const PART: Range<usize> = 20..52;
 /// A private network, and its settings by key. Its own key is replaced by [`KEY`].
 fn settings(folder: &Path) -> Vec<(String, String)> {
     let data = folder.join("devnet");
-    let node = Node::start(&["--data", data.to_str().expect("a path"), "--fresh-keys"]);
+    let node = start(&["--data", data.to_str().expect("a path"), "--fresh-keys"]);
     node.process.signal("TERM");
     node.process.ended_within(PATIENCE).expect_success();
     let text = fs::read_to_string(data.join("devnet.properties")).expect("settings");
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let pairs = pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
     pairs.map(|(key, value)| if key == "nis.bootKey" { (key, KEY.to_owned()) } else { (key, value) }).collect()
+}
+
+/// Starts a node into whose memory not only the administrator may look.
+fn start(arguments: &[&str]) -> Node {
+    let mut command = Node::command(arguments);
+    command.env("NISD_CORE_DUMPS", "1");
+    Node::of(command)
 }
 
 /// How often a text occurs in the writable memory of a process.
@@ -69,7 +76,7 @@ fn a_configured_key_lies_in_memory_once() {
     for (name, content) in forms.into_iter().chain([("c.json", json.into_bytes()), ("d.properties", latin)]) {
         let file = folder.path().join("devnet").join(name);
         fs::write(&file, content).expect("room");
-        let node = Node::start(&["--config", file.to_str().expect("a path")]);
+        let node = start(&["--config", file.to_str().expect("a path")]);
         let process = node.process.id();
         assert!(occurrences(process, KEY) <= 1, "{name}");
         assert!(occurrences(process, &KEY[PART]) <= 1, "{name}: a part of the key was left behind");
@@ -84,7 +91,7 @@ fn a_configured_key_lies_in_memory_once() {
 fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
-    let node = Node::start(&["--data", data.to_str().expect("a path")]);
+    let node = start(&["--data", data.to_str().expect("a path")]);
     let process = node.process.id();
     let body = |text: &str| format!("{{\"value\":\"{text}\"}}");
     let boot = format!(
@@ -132,7 +139,7 @@ fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
 fn a_key_that_is_made_for_a_caller_is_nowhere_in_memory_afterwards() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
-    let node = Node::start(&["--data", data.to_str().expect("a path")]);
+    let node = start(&["--data", data.to_str().expect("a path")]);
     let mut seen = Vec::new();
     for accept in ["application/json", "application/binary", "application/json"] {
         let mut client = Client::connect(node.http);
@@ -162,5 +169,33 @@ fn assert_key_nowhere(process: u32, key: &str, request: &str) {
     while occurrences(process, key) + occurrences(process, &key[PART]) > 0 {
         assert!(begun.elapsed() < Duration::from_secs(5), "the key was left behind by {request}");
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn no_core_dump_is_written_of_a_node_nor_of_its_helper_unless_that_is_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("devnet");
+    for is_asked_for in [false, true] {
+        let mut command = Node::command(&["--data", data.to_str().expect("a path")]);
+        if is_asked_for {
+            command.env("NISD_CORE_DUMPS", "1");
+        }
+        let node = Node::of(command);
+        let process = node.process.id();
+        let helper = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).expect("its children");
+        let processes = [process, helper.trim().parse().expect("a helper")];
+        for process in processes {
+            let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("its limits");
+            let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("the limit of cores");
+            let is_none = core.split_whitespace().skip(4).take(2).all(|limit| limit == "0");
+            assert!(is_none || is_asked_for, "{core}");
+        }
+        // What it tells of itself does not suffer.
+        let mut client = Client::connect(node.http);
+        let metrics = client.get("/metrics").text().to_owned();
+        assert!(metrics.contains("nisd_memory_resident_bytes"), "{metrics}");
+        node.process.signal("TERM");
+        node.process.ended_within(PATIENCE).expect_success();
     }
 }

@@ -239,11 +239,12 @@ fn what_concerns_other_nodes_is_as_in_nis1_unless_the_operator_says_otherwise() 
 #[test]
 fn callers_are_told_apart_as_the_operator_says() {
     let text = "nisd.trustedProxies = 127.0.0.1|10.0.0.0/8\nnisd.hostNames = Node.Example|[2001:DB8::1]\n\
-                nem.host = my.host\nnisd.ipv6PrefixLength = 56\nnisd.maxConnectionsPerAddress = 7";
+                nem.host = my.host\nnisd.localOrigins = http://localhost:3000\nnisd.ipv6PrefixLength = 56\nnisd.maxConnectionsPerAddress = 7";
     let settings = file(text).unwrap();
     assert!(settings.trusted_proxies.contains("10.9.8.7".parse().unwrap()));
     assert!(!settings.trusted_proxies.contains("11.0.0.1".parse().unwrap()));
     assert_eq!(settings.host_names, ["node.example", "2001:db8::1", "my.host"]);
+    assert_eq!(settings.local_origins, ["http://localhost:3000"]);
     assert_eq!((settings.limits.ipv6_prefix_length, settings.limits.connections_per_address), (56, 7));
     let settings = file("").unwrap();
     assert!(settings.trusted_proxies.is_empty());
@@ -253,6 +254,7 @@ fn callers_are_told_apart_as_the_operator_says() {
             .contains("neither an address nor a range")
     );
     assert!(problem("nisd.hostNames = a:7890", "nisd.hostNames").contains("no host name"));
+    assert!(problem("nisd.localOrigins = localhost:3000", "nisd.localOrigins").contains("no origin"));
     assert!(problem("nisd.ipv6PrefixLength = 31", "nisd.ipv6PrefixLength").contains("from 32 to 128"));
 }
 

@@ -34,7 +34,7 @@ fn a_node_on_another_machine_joins_with_what_was_exported_and_both_know_each_oth
     let host = first.http.ip().to_string();
     let export = ["devnet", "export-config", "--data", &mine, "--host", &host, "--output", &exported];
     let said = run(export).expect_success().stderr;
-    assert!(said.contains(&format!("start it with nem.host = {host}")), "{said}");
+    assert!(said.contains(&format!("--set nem.host={host}")), "{said}");
     let config = Path::new(&exported).join("config-user.properties");
     let _second = start(second, &["--data", &other, "--config", config.to_str().expect("a text")]);
 

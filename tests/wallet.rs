@@ -301,7 +301,8 @@ fn a_transfer_is_announced_byte_for_byte() {
     let ended = node.send(&["--amount", "1"]).expect_success();
     assert_eq!(ended.text(), format!("result: SUCCESS\ncode: 1\nhash: {}\n", text(&e1["hash"])));
     assert_eq!(node.announced(), json!({"data": e1["data"], "signature": e1["signature"]}));
-    assert_eq!(node.lines(), ["GET /node/info", "GET /time-sync/network-time", "POST /transaction/announce"]);
+    let asked = ["GET /node/info", "GET /time-sync/network-time", "GET /metrics", "POST /transaction/announce"];
+    assert_eq!(node.lines(), asked);
     for words in ["testnet", "1 XEM", "0.05 XEM", "TDHLS7-3IXYZF"] {
         assert!(ended.stderr.contains(words), "{words} is missing in\n{}", ended.stderr);
     }
@@ -485,7 +486,7 @@ fn a_dry_run_announces_nothing_and_its_output_can_be_announced() {
     let e1 = example("E1");
     let node = PlayedNode::usual();
     let dry = node.send(&["--amount", "1", "--dry-run"]).expect_success().text();
-    assert_eq!(node.lines(), ["GET /node/info", "GET /time-sync/network-time"]);
+    assert_eq!(node.lines(), ["GET /node/info", "GET /time-sync/network-time", "GET /metrics"]);
     let place = Place::new();
     let answer = run(["announce", &place.file("signed.json", &dry), "--node", &node.url]).expect_success().text();
     assert_eq!(node.announced(), json!({"data": e1["data"], "signature": e1["signature"]}));

@@ -51,6 +51,7 @@ fn main() {
     connections();
     stored_values(&tiny);
     key_files();
+    kept_peers();
     interfaces(&vectors);
     lists();
     announcements();
@@ -764,6 +765,19 @@ fn key_files() {
         seeds.add(name, &[content.as_bytes(), b"\x00"].concat());
         seeds.add(&format!("exposed-{name}"), &[content.as_bytes(), b"\x06"].concat());
     }
+}
+
+fn kept_peers() {
+    let seeds = Seeds::of("kept_peers");
+    let line = |key: &str, endpoint: &str, answered: i64| {
+        let key = key.repeat(32);
+        format!("{{\"answered\":{answered},\"endpoint\":\"{endpoint}\",\"name\":\"a\",\"publicKey\":\"{key}\"}}\n")
+    };
+    let two = line("1a", "http://10.0.0.1:7890", 9) + &line("2b", "http://[::1]:7895", 7);
+    seeds.add("two", two.as_bytes());
+    seeds.add("twice", (two.clone() + &line("1a", "http://a.b:80", 30)).as_bytes());
+    seeds.add("damaged", &[two.as_bytes(), b"{\xff\n[]\n7", &two.as_bytes()[..40]].concat());
+    seeds.add("wrong", (line("1a", "https://a", -1) + &line("zz", "a:0", 1 << 40) + &line("3c", "c.d", 1)).as_bytes());
 }
 
 fn lists() {

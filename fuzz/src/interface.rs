@@ -15,7 +15,7 @@ use nisd::chain::rollback;
 use nisd::config::Settings;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use nisd::model::units::EPOCH_UNIX_MILLIS;
-use nisd::model::{Address, Block, Hash256, Height, Transaction};
+use nisd::model::{Address, Block, Height, Transaction};
 use nisd::net::SharedPool;
 use nisd::net::fetch::{Fetch, FetchId, ResponseReader};
 use nisd::net::http::{Gzip, Reply, Request, RequestReader};
@@ -96,7 +96,7 @@ pub fn get(target: &str) -> Option<(u16, Vec<u8>)> {
         let scene = Scene::new(ground);
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
-        let caller = Caller { listener: HTTP, address: Ipv4Addr::LOCALHOST.into(), is_forwarded: false };
+        let caller = Caller { listener: HTTP, address: Ipv4Addr::LOCALHOST.into(), is_forwarded: false, is_unnamed: false };
         let request = scene.next(&mut reader, caller).ok()??;
         let answer = scene.compare(&request, caller, 0);
         Some((answer.status, answer.body))
@@ -131,10 +131,12 @@ impl Ground {
             features: settings.features,
             is_local: Box::new(move |caller| local.contains(caller)),
             host_names: settings.host_names.clone(),
+            local_origins: settings.local_origins.clone(),
             allowed_harvesters: settings.allowed_harvesters.clone(),
             forgets_hashes: settings.forgets_hashes,
             unaudited_paths: settings.peers.unaudited_paths.clone(),
             pushed_bytes: limits::PUSHED,
+            ipv6_prefix: settings.limits.ipv6_prefix_length,
             metrics_listener: METRICS,
         })
     }
@@ -193,7 +195,7 @@ impl<'g> Scene<'g> {
     fn new(ground: &'g Ground) -> Scene<'g> {
         let now = Moment { unix_millis: ground.started, running: Duration::ZERO };
         let (local, shared) = (ground.settings.local.clone(), SharedPool::default());
-        let start = Start { now, seed: &[7; 32], local, shared, import: None, known: Vec::new() };
+        let start = Start { now, seed: &[7; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
         let node = Node::new(&ground.store, &ground.settings, start).expect("a node");
         Scene { ground, node, world: World::default(), now, next_connection: 1 }
     }
@@ -208,7 +210,7 @@ impl<'g> Scene<'g> {
         }
         let last: IpAddr = if flags & REMOTE == 0 { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(192, 0, 2, 9) }.into();
         let listener = if flags & WEBSOCKET_PORT == 0 { HTTP } else { WEBSOCKET };
-        let caller = Caller { listener, address: last, is_forwarded: flags & FORWARDED != 0 };
+        let caller = Caller { listener, address: last, is_forwarded: flags & FORWARDED != 0, is_unnamed: flags & FORWARDED != 0 };
         self.next_connection += 1;
         let connection = ConnectionId(self.next_connection);
         let mut reader = RequestReader::new(0);
@@ -353,9 +355,13 @@ impl<'g> Scene<'g> {
                 || names.into_iter().any(|name| value.contains(&name))
         };
         let names_another = |(name, value): (&str, &[u8])| {
-            (name.eq_ignore_ascii_case("Host") || name.eq_ignore_ascii_case("Origin")) && !own(value)
+            ["Host", "Origin", "Referer"].iter().any(|other| name.eq_ignore_ascii_case(other)) && !own(value)
         };
-        caller.is_forwarded || !caller.address.is_loopback() || request.headers().any(names_another)
+        let is_of_a_page = |(name, value): (&str, &[u8])| {
+            name.eq_ignore_ascii_case("Sec-Fetch-Site") && value != b"same-origin" && value != b"none"
+        };
+        let is_led_here = request.headers().any(|header| names_another(header) || is_of_a_page(header));
+        caller.is_forwarded || !caller.address.is_loopback() || is_led_here
     }
 
     /// At once and in the smallest steps an interface gives the same answer.
@@ -442,7 +448,7 @@ impl Actions for Quiet {
         Ok(true)
     }
 
-    fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {
+    fn note_early(&mut self, _: &Transaction) -> Option<ValidationResult> {
         None
     }
 

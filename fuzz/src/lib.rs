@@ -18,6 +18,7 @@ pub mod interface;
 #[path = "../../tests/common/invariants.rs"]
 pub mod invariants;
 pub mod json_transaction_and_block;
+pub mod kept_peers;
 pub mod key_files;
 pub mod lax_json;
 pub mod lists;
@@ -37,7 +38,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 22] = [
+pub const TARGETS: [(&str, Check); 23] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -51,6 +52,7 @@ pub const TARGETS: [(&str, Check); 22] = [
     ("response", response::check),
     ("connections", connections::check),
     ("stored_values", stored_values::check),
+    ("kept_peers", kept_peers::check),
     ("key_files", key_files::check),
     ("interface", interface::check),
     ("announcements", announcements::check),

@@ -13,7 +13,7 @@ use nisd::model::{Address, Block, BlockKind, Checkpoint, Hash256, Height, Networ
 use nisd::peer::Peers;
 use nisd::peer::catch_up::Ahead;
 use nisd::peer::machine::calls::{MAX_BYTES, MAX_LATEST, MAX_UNDER_WAY};
-use nisd::peer::machine::{IpDetection, KnownPeer, PeerSettings, PushResult};
+use nisd::peer::machine::{IpDetection, KnownPeer, PeerSettings, PushResult, Pusher};
 use nisd::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
@@ -249,7 +249,8 @@ impl Scene {
             }
             Event::Push => {
                 let result = [PushResult::Useful, PushResult::Neutral, PushResult::Harmful][which % 3];
-                self.peers.pushed(&pairs()[which % OTHERS].public(), result, time);
+                let key = pairs()[which % OTHERS].public();
+                self.peers.pushed(&Pusher { key, from: [10, 0, 0, 1].into() }, result, time);
             }
             Event::Block => self.peers.push_block(block(2), time, &mut self.world),
             Event::Height => {
@@ -366,6 +367,10 @@ impl Outside for World {
         self.calls += 1;
         self.waiting.push_back((CallId(self.calls), to.clone(), request));
         CallId(self.calls)
+    }
+
+    fn give_up(&mut self, call: CallId) {
+        self.waiting.retain(|(waiting, _, _)| *waiting != call);
     }
 
     fn random(&mut self) -> u64 {

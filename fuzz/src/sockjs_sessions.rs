@@ -230,7 +230,7 @@ impl Scene {
         let mut reader = RequestReader::new(64 * 1024);
         reader.receive(&open.text);
         let request = reader.next_request().expect("a good request").expect("a whole one");
-        let caller = Caller { listener: ListenerId(1), address: [10, 0, 0, 1].into(), is_forwarded: false };
+        let caller = Caller { listener: ListenerId(1), address: [10, 0, 0, 1].into(), is_forwarded: false, is_unnamed: false };
         let reply = &mut open.reply;
         let exchange = Exchange { connection, caller, request: &request, reply, is_resumed, is_refused: false };
         let present = self.present();
@@ -257,7 +257,7 @@ impl Scene {
             let mut reader = RequestReader::new(0);
             reader.receive(text.as_bytes());
             let request = reader.next_request().expect("a good request").expect("a whole one");
-            let caller = Caller { listener: ListenerId(1), address: [10, 0, 0, 1].into(), is_forwarded: false };
+            let caller = Caller { listener: ListenerId(1), address: [10, 0, 0, 1].into(), is_forwarded: false, is_unnamed: false };
             let mut reply = Reply::new();
             let exchange = Exchange {
                 connection: socket,

@@ -152,7 +152,7 @@ impl Conversation {
         }
         if self.client.open.insert(socket) {
             let caller =
-                Caller { listener: ListenerId(1), address: [10, 0, 0, selector & 1].into(), is_forwarded: false };
+                Caller { listener: ListenerId(1), address: [10, 0, 0, selector & 1].into(), is_forwarded: false, is_unnamed: false };
             self.broker.open(socket, &caller, self.now, &mut self.client);
             self.taken.insert(socket, Taken::Done);
         }

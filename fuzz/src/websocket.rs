@@ -87,7 +87,7 @@ impl Server {
                 assert!(offers.iter().any(|offer| offer.contains(agreed)));
             }
             let mut page = Reply::new();
-            let caller = Caller { listener: ListenerId(0), address: [10, 0, 0, 1].into(), is_forwarded: false };
+            let caller = Caller { listener: ListenerId(0), address: [10, 0, 0, 1].into(), is_forwarded: false, is_unnamed: false };
             let (connection, reply) = (ConnectionId(1), &mut page);
             let mut exchange =
                 Exchange { connection, caller, request: &request, reply, is_resumed: false, is_refused: false };

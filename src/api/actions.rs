@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::views::{NodeDescription, UnlockedInfo};
+use crate::chain::Reorgs;
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::figures::Page;
-use crate::model::{Address, Block, Hash256, Height, Transaction};
+use crate::model::{Address, Block, Height, Transaction};
 use crate::peer::outside::MeetingId;
 use crate::peer::wire::{Challenge, Endpoint, NodeExperiences, NodeInfo, NodeList};
 use crate::peer::{Largest, Meeting, Peers};
@@ -27,6 +28,11 @@ pub trait Actions {
 
     /// What is known of other nodes; `None` if this node does not join its network.
     fn peers(&self) -> Option<&Peers> {
+        None
+    }
+
+    /// Changes of the chain that have replaced blocks.
+    fn reorgs(&self) -> Option<&Reorgs> {
         None
     }
 
@@ -66,7 +72,7 @@ pub trait Actions {
 
     /// What a transaction that comes before the node has joined its network was answered; if it has never come, it is
     /// remembered as neutral from now on.
-    fn note_early(&mut self, hash: &Hash256) -> Option<ValidationResult>;
+    fn note_early(&mut self, transaction: &Transaction) -> Option<ValidationResult>;
 
     /// Transactions of the pool that a node does not know which knows these, cosignatures by themselves included.
     fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>>;

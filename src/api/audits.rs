@@ -6,13 +6,18 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::views::Audit;
-use crate::model::Timestamp;
+use crate::model::{Hash256, Timestamp};
 use crate::net::machine::ConnectionId;
 
 /// Last requests that are told of.
 pub const MAX_LATEST: usize = 50;
+/// Requests that take more than one step and are told of at a time; further ones are not.
+pub const MAX_OUTSTANDING: usize = 256;
+/// Time between two lines of the log about transactions that were signed in another form.
+const TELL_INTERVAL: Duration = Duration::from_secs(60);
 /// Bytes of a path that are told, at most. No route is that long.
 pub const MAX_PATH: usize = 128;
 
@@ -24,10 +29,12 @@ pub struct Audits {
     begun: u32,
     /// The newest first.
     latest: VecDeque<Entry>,
-    /// Requests that take more than one step, the oldest first: as many as there are unfinished answers.
+    /// Requests that take more than one step, the oldest first: at most [`MAX_OUTSTANDING`].
     outstanding: Vec<(ConnectionId, Entry)>,
     /// The request in hand is the newest of those that were noted.
     is_current: bool,
+    /// When the operator is told again of a transaction that was signed in another form.
+    tell_rewritten_at: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -41,12 +48,33 @@ struct Entry {
 impl Audits {
     /// None yet. Requests to `unaudited` paths, in letters of any case, are not noted.
     pub fn new(unaudited: Vec<String>) -> Audits {
-        Audits { unaudited, begun: 0, latest: VecDeque::new(), outstanding: Vec::new(), is_current: false }
+        Audits {
+            unaudited,
+            begun: 0,
+            latest: VecDeque::new(),
+            outstanding: Vec::new(),
+            is_current: false,
+            tell_rewritten_at: Duration::ZERO,
+        }
     }
 
     /// Requests to other paths are left out from now on.
     pub fn leave_out(&mut self, unaudited: Vec<String>) {
         self.unaudited = unaudited;
+    }
+
+    /// A transaction is refused that was signed in another form than the network has it in; told once a minute. Whether it
+    /// was told.
+    pub fn tell_rewritten(&mut self, hash: &Hash256, running: Duration) -> bool {
+        let is_due = running >= self.tell_rewritten_at;
+        if is_due {
+            self.tell_rewritten_at = running + TELL_INTERVAL;
+            log::warn!(
+                "transaction {hash} is refused with FAILURE_SIGNATURE_NOT_VERIFIABLE: it was signed in another order than NIS1 has \
+                 (mosaics, modifications); nisd help coming-from-nis1 says which"
+            );
+        }
+        is_due
     }
 
     /// A request is looked at, for the first time or again.
@@ -70,7 +98,8 @@ impl Audits {
 
     /// The request in hand, of this connection, takes another step.
     pub fn wait(&mut self, connection: ConnectionId) {
-        if let Some(entry) = self.latest.front().filter(|_| self.is_current) {
+        let has_room = self.outstanding.len() < MAX_OUTSTANDING;
+        if let Some(entry) = self.latest.front().filter(|_| self.is_current && has_room) {
             self.outstanding.push((connection, entry.clone()));
         }
     }
@@ -143,5 +172,27 @@ mod tests {
         audits.end(ConnectionId(7));
         assert!(audits.outstanding().is_empty());
         assert_eq!(numbers(&audits.latest()), [2, 1]);
+    }
+
+    #[test]
+    fn so_many_outstanding_requests_are_told_of_and_no_more() {
+        let mut audits = Audits::new(Vec::new());
+        for connection in 0..2 * MAX_OUTSTANDING {
+            audits.look();
+            audits.begin("/a", HOST, Timestamp(1));
+            audits.wait(ConnectionId(connection as u64));
+        }
+        audits.look();
+        assert_eq!(audits.outstanding().len(), MAX_OUTSTANDING);
+        (0..2 * MAX_OUTSTANDING).for_each(|connection| audits.end(ConnectionId(connection as u64)));
+        assert!(audits.outstanding().is_empty());
+    }
+
+    #[test]
+    fn a_transaction_that_was_signed_in_another_form_is_told_of_once_a_minute() {
+        let mut audits = Audits::new(Vec::new());
+        let seconds = [0, 1, 59, 60, 61, 119, 121];
+        let told = seconds.map(|second| audits.tell_rewritten(&Hash256::default(), Duration::from_secs(second)));
+        assert_eq!(told, [true, false, false, true, false, false, true]);
     }
 }

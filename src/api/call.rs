@@ -21,7 +21,7 @@ use crate::codec::{ReadError, digits};
 use crate::crypto::PublicKey;
 use crate::crypto::hex_text::decode_hex;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, Timestamp};
-use crate::net::http::Request;
+use crate::net::http::{Request, StaticText};
 use crate::net::machine::{Caller, Taken};
 use crate::peer::wire::limits;
 use crate::state::HashEntry;
@@ -124,10 +124,10 @@ impl<'a> Call<'a> {
         Ok(taken)
     }
 
-    /// Answers with a JSON text.
-    pub fn send_json(&mut self, text: &'static str) -> Result<(), Failure> {
-        self.budget.spend(cost::bytes(text.len()));
-        self.writer.json_text(text);
+    /// Answers with a JSON text that is part of the program.
+    pub fn send_static(&mut self, text: &StaticText) -> Result<(), Failure> {
+        self.writer.static_json(text, self.settings.compress, self.request);
+        self.budget.spend(cost::bytes(self.writer.reply.body.len()));
         Ok(())
     }
 

@@ -3,11 +3,13 @@
 use super::failure::Failure;
 use super::media::Wanted;
 use super::reply::Writer;
+use super::rights;
 use super::settings::Settings;
 use super::views::{RequestResult, ResultKind};
 use crate::codec::json::JsonSink;
 use crate::model::Timestamp;
-use crate::net::machine::Exchange;
+use crate::net::http::Request;
+use crate::net::machine::{Caller, Exchange};
 
 /// The status on the wire of a node that loads its chain.
 const LOADING: i32 = 8;
@@ -27,6 +29,11 @@ impl LoadingApi {
     /// Other settings count from the next request on.
     pub fn change(&mut self, settings: Settings) {
         self.settings = settings;
+    }
+
+    /// Whether a request has the rights of a local client.
+    pub fn is_local(&self, caller: &Caller, request: &Request<'_>) -> bool {
+        rights::is_local(caller, request, &self.settings)
     }
 
     /// Answers a request, on whichever port.

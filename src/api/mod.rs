@@ -9,7 +9,7 @@
 //! | [`views`] | objects in either format |
 //! | [`ChainView`], [`Actions`] | what is read, and what is done |
 //! | [`long`] | views that are written in steps |
-//! | `description` | what the interface tells of itself |
+//! | `openapi` | the document that describes the interface |
 //! | [`LoadingApi`] | what is answered before there is a chain |
 //! | [`call`] | one request on its way through its function |
 //! | `audits` | requests as the operator is told of them |
@@ -20,11 +20,11 @@ mod audits;
 pub mod budget;
 pub mod call;
 mod chain_view;
-mod description;
 mod failure;
 mod loading;
 pub mod long;
 pub mod media;
+mod openapi;
 mod path;
 pub(crate) mod percent;
 mod query;
@@ -62,8 +62,9 @@ use route::{Access, BodyLimit, Mapped, Route, RouteMap};
 use unfinished::Unfinished;
 
 use crate::codec::json::JsonSink;
+use crate::net::ClientKey;
 use crate::net::http::{Reply, Request};
-use crate::net::machine::{ConnectionId, Exchange, Taken};
+use crate::net::machine::{Caller, ConnectionId, Exchange, Taken};
 
 /// Bytes of an unfinished body from which on it is sent in pieces rather than as a whole; such a body is not compressed.
 const PIECE_BYTES: usize = 256 << 10;
@@ -106,6 +107,11 @@ impl Api {
         limit.bytes(self.settings.pushed_bytes)
     }
 
+    /// Whether a request has the rights of a local client.
+    pub fn is_local(&self, caller: &Caller, request: &Request<'_>) -> bool {
+        rights::is_local(caller, request, &self.settings)
+    }
+
     /// Whether a request would put something into the pool.
     pub fn fills_pool(&self, method: &str, path: &str) -> bool {
         self.route(method, path).is_some_and(|route| route.fills_pool)
@@ -128,7 +134,7 @@ impl Api {
 
     /// Answers a request, or goes on with an answer that was left unfinished, on the last commit whichever it is. What
     /// it costs is spent from the budget; a little more may be spent than is left. Parked if another node has to be asked
-    /// first.
+    /// first, or if other long answers of the client come first. [`Api::take_due`] tells who is to be resumed.
     pub fn answer(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -139,6 +145,7 @@ impl Api {
     ) -> Taken {
         budget.spend(cost::REQUEST);
         let rest = self.unfinished.take(exchange.connection).filter(|_| exchange.is_resumed);
+        let client = ClientKey::of(&exchange.caller, self.settings.ipv6_prefix);
         let Api { settings, routes, metrics_routes, json, unfinished, audits } = self;
         audits.look();
         let (request, caller) = (exchange.request, exchange.caller);
@@ -149,17 +156,18 @@ impl Api {
         let writer = Writer { reply: exchange.reply, json, wanted: Wanted::JSON, now: now.network };
         let mut call = Call { request, caller, path, view, actions, settings, audits, now, budget, writer, rest: None };
         let result = match rest {
-            Some(rest) => resume(&mut call, routes, rest),
+            Some(rest) => rest.and_then(|rest| resume(&mut call, routes, rest)),
             None => begin(&mut call, routes, exchange.is_refused),
         };
         let kept = result.and_then(|()| match call.rest.take() {
-            Some((rest, taken)) => keep(&mut call, rest, unfinished, exchange.connection).map(|()| taken),
+            Some((rest, taken)) => keep(&mut call, rest, taken, unfinished, (exchange.connection, client)),
             None => Ok(Taken::Done),
         });
         let taken = kept.unwrap_or_else(|failure| {
             call.writer.failure(&failure);
             Taken::Done
         });
+        unfinished.go_on(client);
         match taken {
             Taken::Done => audits.end(exchange.connection),
             _ => audits.wait(exchange.connection),
@@ -169,8 +177,13 @@ impl Api {
 
     /// A connection is gone: nobody waits for the rest of its answer.
     pub fn gone(&mut self, connection: ConnectionId) {
-        self.unfinished.take(connection);
+        self.unfinished.gone(connection);
         self.audits.end(connection);
+    }
+
+    /// Parked requests that can go on, to be resumed once each.
+    pub fn take_due(&mut self) -> Vec<ConnectionId> {
+        self.unfinished.take_due()
     }
 }
 
@@ -228,21 +241,24 @@ fn resume(call: &mut Call<'_>, routes: &RouteMap, rest: Box<dyn LongView>) -> Re
     call.resume(rest)
 }
 
-/// Keeps what is still to be written. If it is much, it is sent in pieces from now on.
+/// Keeps what is still to be written after a step that ended so. If it is much, it is sent in pieces from now on.
 fn keep(
     call: &mut Call<'_>,
     rest: Box<dyn LongView>,
+    taken: Taken,
     unfinished: &mut Unfinished,
-    connection: ConnectionId,
-) -> Result<(), Failure> {
+    (connection, client): (ConnectionId, ClientKey),
+) -> Result<Taken, Failure> {
     let Writer { reply, wanted, .. } = &mut call.writer;
     let piece_bytes = wanted.format.filter(|format| rest.can_be_cut(*format)).map(|format| match format {
         Format::Json => PIECE_BYTES,
         Format::Binary => BINARY_PIECE_BYTES,
     });
-    reply.pieces |= piece_bytes.is_some_and(|least| reply.body.len() >= least);
     let bytes = rest.held_bytes() + reply.body.len();
-    unfinished.keep(connection, call.caller.address, rest, bytes)
+    let kept = unfinished.keep(connection, client, rest, bytes, taken)?;
+    // What is parked has not begun to be sent.
+    reply.pieces |= kept == Taken::Unfinished && piece_bytes.is_some_and(|least| reply.body.len() >= least);
+    Ok(kept)
 }
 
 /// Whether a browser asks what it may do before it does it.

@@ -6,7 +6,7 @@ use super::media::{self, Format, Wanted};
 use super::views::View;
 use crate::codec::json::JsonSink;
 use crate::model::Timestamp;
-use crate::net::http::Reply;
+use crate::net::http::{Reply, Request, StaticText};
 use crate::peer::wire::ErrorBody;
 
 const COMMON_HEADERS: [(&str, &str); 3] = [
@@ -77,14 +77,11 @@ impl Writer<'_> {
         }
     }
 
-    /// A successful answer that is a JSON text, or 406 if the client does not take JSON.
-    pub fn json_text(&mut self, text: &str) {
+    /// A JSON text that is part of the program, or 406 if the client does not take JSON. Clients ask again each time
+    /// whether it has changed.
+    pub fn static_json(&mut self, text: &StaticText, may_compress: bool, request: &Request<'_>) {
         match self.wanted.format {
-            Some(format @ Format::Json) => {
-                self.head(200, format);
-                self.reply.body.extend_from_slice(text.as_bytes());
-                self.end(format);
-            }
+            Some(Format::Json) => text.send("no-cache", may_compress, request, self.reply),
             _ => self.container_error(406),
         }
     }

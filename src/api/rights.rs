@@ -1,8 +1,10 @@
-//! Who has the rights of a local caller.
+//! Who has the rights of a local client.
 //!
-//! That a request comes from this machine is not enough: it may have been passed on by a proxy, or a page of a foreign
-//! site may have had the user's browser make it. A browser tells of the page in `Origin`, and the `Host` header holds
-//! the name by which it was led here, which is not one of this machine if somebody lets their own name point to it.
+//! That a request comes from this machine is not enough: it may have been passed on by a proxy, or a page may have had the
+//! browser make it. The `Host` header holds the name by which the browser was led here, which is not one of this machine
+//! if somebody lets their own name point to it. `Origin`, `Referer` and `Sec-Fetch-Site` tell of the page: only pages of
+//! this interface itself, and of the origins that the operator names, have the rights of a local client. So a client that
+//! sends none of the three has them if it is no browser, or if a browser would have had to send one.
 
 use std::net::IpAddr;
 
@@ -10,12 +12,37 @@ use super::settings::Settings;
 use crate::net::http::Request;
 use crate::net::machine::Caller;
 
-/// Whether a request has the rights of a local caller.
+/// Whether a request has the rights of a local client.
 pub fn is_local(caller: &Caller, request: &Request<'_>, settings: &Settings) -> bool {
     !caller.is_forwarded
         && (settings.is_local)(caller.address)
         && all(request, "Host", |host| names_this_machine(host, settings))
-        && all(request, "Origin", |origin| is_own_origin(origin, settings))
+        && is_of_no_foreign_page(request, settings)
+}
+
+fn is_of_no_foreign_page(request: &Request<'_>, settings: &Settings) -> bool {
+    // `none` is what a person has typed.
+    let is_same_site = all(request, "Sec-Fetch-Site", |site| matches!(site, "same-origin" | "none"));
+    let is_trusted = |origin: &str| {
+        settings.local_origins.iter().any(|named| named.eq_ignore_ascii_case(origin))
+            || is_same_site && is_own_origin(origin, request)
+    };
+    all(request, "Origin", is_trusted)
+        && all(request, "Referer", |page| origin_of(page).is_some_and(is_trusted))
+        && (has(request, "Origin") || has(request, "Referer") || is_same_site && !may_hide_a_page(request))
+}
+
+/// Whether a request that names no page may be one of a browser for a page all the same: one can have its `Referer` left
+/// out, and to a host that is not of the loopback no browser sends `Sec-Fetch-Site`.
+fn may_hide_a_page(request: &Request<'_>) -> bool {
+    let is_browser = request.header("User-Agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
+    is_browser
+        && !has(request, "Sec-Fetch-Site")
+        && !request.header("Host").is_some_and(|host| is_loopback(host_of(host)))
+}
+
+fn has(request: &Request<'_>, name: &str) -> bool {
+    request.headers().any(|(header, _)| header.eq_ignore_ascii_case(name))
 }
 
 /// Whether a condition holds for every value of a header; one that is not even text fails.
@@ -31,22 +58,34 @@ fn names_this_machine(authority: &str, settings: &Settings) -> bool {
     is_own_host(host, settings) || address_of(host).is_some_and(|address| (settings.is_local)(address))
 }
 
-/// Whether an origin such as `http://localhost:3000` is a page of this machine. `null` stands for one that the browser
-/// does not name.
-fn is_own_origin(origin: &str, settings: &Settings) -> bool {
-    origin.split_once("://").is_some_and(|(_, authority)| is_own_host(host_of(authority), settings))
+/// Whether an origin such as `http://localhost:7890` is this interface, as the request itself names it. `null` stands for
+/// one that the browser does not name.
+fn is_own_origin(origin: &str, request: &Request<'_>) -> bool {
+    let authority = origin.strip_prefix("http://");
+    authority.zip(request.header("Host")).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
+}
+
+/// The origin of a page.
+fn origin_of(page: &str) -> Option<&str> {
+    let authority = page.find("://")? + "://".len();
+    let length = page[authority..].find(['/', '?', '#']).unwrap_or(page.len() - authority);
+    Some(&page[..authority + length])
 }
 
 /// Whether a host is the loopback, or one of the names of this machine.
 fn is_own_host(host: &str, settings: &Settings) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let address = address_of(host);
-    host.eq_ignore_ascii_case("localhost")
-        || address.is_some_and(|address| address.is_loopback())
+    is_loopback(host)
         || settings.host_names.iter().any(|name| match (address, address_of(name)) {
             (Some(sent), Some(known)) => sent == known,
             _ => !host.is_empty() && name.eq_ignore_ascii_case(host),
         })
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost") || address_of(host).is_some_and(|address| address.is_loopback())
 }
 
 /// The host in `host:port`, an IPv6 address without its brackets.

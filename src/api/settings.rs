@@ -39,6 +39,9 @@ pub struct Settings {
     /// Names and addresses by which this machine is known, besides the loopback ones: a browser that names one of them
     /// speaks to this node on purpose. An IPv6 address is without brackets.
     pub host_names: Vec<String>,
+    /// Origins such as `http://127.0.0.1:3000` whose pages have the rights of local clients (`nisd.localOrigins`), besides
+    /// that of this interface.
+    pub local_origins: Vec<String>,
     /// Whether hashes are forgotten as the protocol forgets them (`nisd.forgetHashes`), so that transactions are not found
     /// by them any more.
     pub forgets_hashes: bool,
@@ -49,6 +52,8 @@ pub struct Settings {
     /// Bytes that the body of a request may have by which another node passes on a block or a list, as follows from the
     /// parameters of the chain.
     pub pushed_bytes: usize,
+    /// Leading bits of an IPv6 address that make one client, 0 to 128.
+    pub ipv6_prefix: u8,
     /// A listener by which anybody may ask for the figures, and for nothing else.
     pub metrics_listener: ListenerId,
 }
@@ -69,6 +74,7 @@ impl fmt::Debug for Settings {
             .field("features", &self.features)
             .field("forgets_hashes", &self.forgets_hashes)
             .field("host_names", &self.host_names)
+            .field("local_origins", &self.local_origins)
             .field("allowed_harvesters", &self.allowed_harvesters)
             .field("unaudited_paths", &self.unaudited_paths)
             .field("pushed_bytes", &self.pushed_bytes)

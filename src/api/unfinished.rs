@@ -1,70 +1,288 @@
 //! Answers that are still being written, by the connection that waits for them.
+//!
+//! A few of each client are written on, and its others wait for their turn; a client whose answers hold too much loses
+//! those that were written on least lately.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::failure::Failure;
 use super::long::LongView;
-use crate::net::machine::ConnectionId;
+use crate::figures::Ranking;
+use crate::net::ClientKey;
+use crate::net::machine::{ConnectionId, Taken};
 
-/// Answers that may be unfinished at a time, and those of one address. Further ones are answered 503.
-pub const MAX_UNFINISHED: usize = 256;
-pub const MAX_PER_ADDRESS: usize = 32;
-/// Bytes of memory that they may hold together; an answer that needs more is given up, with 503.
+/// Answers of one client that are written on at a time.
+pub const MAX_PER_CLIENT: usize = 32;
+/// Bytes of memory that all hold together. Beyond it the client whose answers hold most loses one, with 503.
 pub const MAX_BYTES: usize = 64 << 20;
 
-const TOO_MANY: Failure = Failure::Unavailable("too many long answers are being written");
-const TOO_LARGE: Failure = Failure::Unavailable("the long answers being written take too much memory");
+const GIVEN_UP: Failure = Failure::Unavailable("the long answers being written take too much memory");
 
 /// Answers that are still being written.
 #[derive(Default)]
 pub struct Unfinished {
     kept: HashMap<ConnectionId, Kept>,
-    bytes: usize,
+    clients: BTreeMap<ClientKey, OfClient>,
+    bytes: Ranking<ClientKey>,
+    /// Steps of all answers so far.
+    steps: u64,
+    /// Connections to be resumed.
+    due: Vec<ConnectionId>,
 }
 
 struct Kept {
-    rest: Box<dyn LongView>,
-    address: IpAddr,
+    /// None if it was given up.
+    rest: Option<Box<dyn LongView>>,
+    client: ClientKey,
     bytes: usize,
+    /// The step that was its last.
+    step: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It is written on.
+    Writing,
+    /// It waits until fewer of its client are.
+    Waiting,
+    /// It waits for something else.
+    Parked,
+}
+
+/// The answers of one client.
+#[derive(Default)]
+struct OfClient {
+    /// All, those that were written on least lately first.
+    by_step: BTreeSet<(u64, ConnectionId)>,
+    /// Those that wait for their turn, the first first.
+    waiting: BTreeSet<(u64, ConnectionId)>,
+    writing: usize,
 }
 
 impl Unfinished {
-    /// Keeps what is still to be written for a connection of an address, and holds so many bytes with all that was.
+    /// Keeps what is still to be written for a connection of a client after a step that ended so, and that holds so many
+    /// bytes with all that was. What becomes of the request: parked if others of the client are to be written on first.
     pub fn keep(
         &mut self,
         connection: ConnectionId,
-        address: IpAddr,
+        client: ClientKey,
         rest: Box<dyn LongView>,
         bytes: usize,
-    ) -> Result<(), Failure> {
-        let of_address = self.kept.values().filter(|kept| kept.address == address).count();
-        if self.kept.len() >= MAX_UNFINISHED || of_address >= MAX_PER_ADDRESS {
-            return Err(TOO_MANY);
+        taken: Taken,
+    ) -> Result<Taken, Failure> {
+        self.forget(connection);
+        self.steps += 1;
+        let of_client = self.clients.entry(client).or_default();
+        let state = match taken {
+            Taken::Unfinished if of_client.writing < MAX_PER_CLIENT => State::Writing,
+            Taken::Unfinished => State::Waiting,
+            Taken::Done | Taken::Parked | Taken::Held => State::Parked,
+        };
+        let place = (self.steps, connection);
+        of_client.by_step.insert(place);
+        match state {
+            State::Writing => of_client.writing += 1,
+            State::Waiting => _ = of_client.waiting.insert(place),
+            State::Parked => {}
         }
-        if self.bytes + bytes > MAX_BYTES {
-            return Err(TOO_LARGE);
+        self.bytes.set(client, self.bytes.of(&client) + bytes);
+        self.kept.insert(connection, Kept { rest: Some(rest), client, bytes, step: self.steps, state });
+        self.make_room();
+        if self.kept.get(&connection).is_some_and(|kept| kept.rest.is_none()) {
+            self.forget(connection);
+            return Err(GIVEN_UP);
         }
-        self.take(connection);
-        self.bytes += bytes;
-        self.kept.insert(connection, Kept { rest, address, bytes });
-        Ok(())
+        Ok(if state == State::Waiting { Taken::Parked } else { taken })
     }
 
-    /// What is still to be written for a connection; it is not kept any longer.
-    pub fn take(&mut self, connection: ConnectionId) -> Option<Box<dyn LongView>> {
+    /// What is still to be written for a connection, or why it is not; it is not kept any longer.
+    pub fn take(&mut self, connection: ConnectionId) -> Option<Result<Box<dyn LongView>, Failure>> {
         // Most of the time nothing is kept at all.
         if self.kept.is_empty() {
             return None;
         }
-        let kept = self.kept.remove(&connection)?;
-        self.bytes -= kept.bytes;
-        Some(kept.rest)
+        self.forget(connection).map(|kept| kept.rest.ok_or(GIVEN_UP))
     }
 
-    /// How many there are.
+    /// Lets as many answers of a client as may be written on at a time.
+    pub fn go_on(&mut self, client: ClientKey) {
+        let Some(of_client) = self.clients.get_mut(&client) else { return };
+        while of_client.writing < MAX_PER_CLIENT
+            && let Some((_, connection)) = of_client.waiting.pop_first()
+        {
+            of_client.writing += 1;
+            self.kept.get_mut(&connection).into_iter().for_each(|kept| kept.state = State::Writing);
+            self.due.push(connection);
+        }
+    }
+
+    /// A connection is gone.
+    pub fn gone(&mut self, connection: ConnectionId) {
+        if let Some(Kept { client, .. }) = self.forget(connection) {
+            self.go_on(client);
+        }
+    }
+
+    /// Connections that are to be resumed, once each.
+    pub fn take_due(&mut self) -> Vec<ConnectionId> {
+        std::mem::take(&mut self.due)
+    }
+
+    fn forget(&mut self, connection: ConnectionId) -> Option<Kept> {
+        let kept = self.kept.remove(&connection)?;
+        self.release(connection, kept.client, kept.bytes, kept.step, kept.state);
+        Some(kept)
+    }
+
+    /// Strikes an answer out of what is held for its client.
+    fn release(&mut self, connection: ConnectionId, client: ClientKey, bytes: usize, step: u64, state: State) {
+        self.bytes.set(client, self.bytes.of(&client).saturating_sub(bytes));
+        let Some(of_client) = self.clients.get_mut(&client) else { return };
+        of_client.by_step.remove(&(step, connection));
+        of_client.waiting.remove(&(step, connection));
+        if state == State::Writing {
+            of_client.writing = of_client.writing.saturating_sub(1);
+        }
+        if of_client.by_step.is_empty() && of_client.writing == 0 {
+            self.clients.remove(&client);
+        }
+    }
+
+    /// Gives answers of the clients that hold most up until no more is held than may be.
+    fn make_room(&mut self) {
+        while self.bytes.total() > MAX_BYTES
+            && let Some((_, client)) = self.bytes.largest()
+            && let Some((_, connection)) = self.clients.get(&client).and_then(|all| all.by_step.first()).copied()
+            && let Some(kept) = self.kept.get_mut(&connection)
+        {
+            kept.rest = None;
+            let bytes = std::mem::take(&mut kept.bytes);
+            let state = std::mem::replace(&mut kept.state, State::Parked);
+            let step = kept.step;
+            if state != State::Writing {
+                self.due.push(connection);
+            }
+            self.release(connection, client, bytes, step, state);
+            self.go_on(client);
+        }
+    }
+
+    /// How many there are, those given up that do not know it yet included.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.kept.len()
+    }
+
+    /// Whether nothing is left of any.
+    #[cfg(test)]
+    pub fn is_clear(&self) -> bool {
+        self.kept.is_empty() && self.clients.is_empty() && self.bytes.total() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ChainView;
+    use crate::api::budget::Budget;
+    use crate::api::long::Sheet;
+    use crate::net::machine::{Caller, ListenerId};
+
+    struct Nothing;
+
+    impl LongView for Nothing {
+        fn write_on(&mut self, _: &ChainView<'_>, _: &mut Sheet<'_>, _: &mut Budget) -> Result<Taken, Failure> {
+            Ok(Taken::Done)
+        }
+
+        fn held_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    fn client(number: u8) -> ClientKey {
+        let caller = Caller {
+            listener: ListenerId(0),
+            address: [10, 0, 0, number].into(),
+            is_forwarded: false,
+            is_unnamed: false,
+        };
+        ClientKey::of(&caller, 64)
+    }
+
+    /// What becomes of an answer after a step: none if it was given up.
+    fn keep(unfinished: &mut Unfinished, connection: u64, of: u8, bytes: usize, taken: Taken) -> Option<Taken> {
+        unfinished.keep(ConnectionId(connection), client(of), Box::new(Nothing), bytes, taken).ok()
+    }
+
+    fn due(unfinished: &mut Unfinished) -> Vec<u64> {
+        unfinished.take_due().into_iter().map(|connection| connection.0).collect()
+    }
+
+    #[test]
+    fn answers_of_one_client_wait_for_their_turn_and_those_of_others_do_not_wait_for_them() {
+        let mut unfinished = Unfinished::default();
+        let (most, all) = (MAX_PER_CLIENT as u64, 250);
+        for connection in 0..all {
+            let expected = if connection < most { Taken::Unfinished } else { Taken::Parked };
+            assert_eq!(keep(&mut unfinished, connection, 1, 1_000, Taken::Unfinished), Some(expected));
+        }
+        assert_eq!(keep(&mut unfinished, 1_000, 2, 1_000, Taken::Unfinished), Some(Taken::Unfinished));
+        assert_eq!(keep(&mut unfinished, 1_001, 1, 0, Taken::Parked), Some(Taken::Parked), "it takes no turn");
+        // One that goes on keeps its place; one that ends makes room for the first that waits.
+        assert!(unfinished.take(ConnectionId(5)).is_some());
+        assert_eq!(keep(&mut unfinished, 5, 1, 2_000, Taken::Unfinished), Some(Taken::Unfinished));
+        assert_eq!(due(&mut unfinished), [0; 0]);
+        for connection in 0..all {
+            assert!(unfinished.take(ConnectionId(connection)).is_some());
+            unfinished.go_on(client(1));
+            let next = connection + most;
+            assert_eq!(due(&mut unfinished), if next < all { vec![next] } else { vec![] });
+            if next < all {
+                assert!(unfinished.take(ConnectionId(next)).is_some_and(|rest| rest.is_ok()));
+                assert_eq!(keep(&mut unfinished, next, 1, 9, Taken::Unfinished), Some(Taken::Unfinished));
+            }
+        }
+        [1_000, 1_001].into_iter().for_each(|connection| unfinished.gone(ConnectionId(connection)));
+        assert!(unfinished.is_clear());
+    }
+
+    #[test]
+    fn a_connection_that_is_gone_gives_its_turn_to_the_next() {
+        let mut unfinished = Unfinished::default();
+        let most = MAX_PER_CLIENT as u64;
+        for connection in 0..most + 3 {
+            assert!(keep(&mut unfinished, connection, 1, 1, Taken::Unfinished).is_some());
+        }
+        unfinished.gone(ConnectionId(most + 1));
+        assert_eq!(due(&mut unfinished), [0; 0]);
+        unfinished.gone(ConnectionId(3));
+        unfinished.gone(ConnectionId(4));
+        assert_eq!(due(&mut unfinished), [most, most + 2]);
+    }
+
+    #[test]
+    fn whoever_holds_most_loses_what_was_written_on_least_lately_and_a_newcomer_is_answered() {
+        let mut unfinished = Unfinished::default();
+        let share = MAX_BYTES / 16;
+        for connection in 0..10 {
+            assert!(keep(&mut unfinished, connection, 1, share, Taken::Unfinished).is_some());
+        }
+        for connection in 10..16 {
+            assert!(keep(&mut unfinished, connection, 2, share, Taken::Parked).is_some());
+        }
+        unfinished.take(ConnectionId(0));
+        assert!(keep(&mut unfinished, 0, 1, share, Taken::Unfinished).is_some());
+        assert_eq!(keep(&mut unfinished, 20, 3, 1, Taken::Unfinished), Some(Taken::Unfinished));
+        assert!(unfinished.take(ConnectionId(1)).is_some_and(|rest| rest.is_err()));
+        assert!(unfinished.take(ConnectionId(0)).is_some_and(|rest| rest.is_ok()));
+        assert_eq!(due(&mut unfinished), [0; 0], "one that is written on goes on by itself, and hears of it");
+        // One that waits is told; and who asks for too much itself loses it at once.
+        assert!(keep(&mut unfinished, 30, 1, 0, Taken::Unfinished).is_some());
+        assert!(keep(&mut unfinished, 40, 4, 3 * share, Taken::Unfinished).is_some());
+        assert!(keep(&mut unfinished, 41, 4, MAX_BYTES - share, Taken::Unfinished).is_none());
+        (0..50).for_each(|connection| unfinished.gone(ConnectionId(connection)));
+        assert!(unfinished.is_clear());
     }
 }

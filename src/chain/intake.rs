@@ -19,8 +19,6 @@ use crate::store::{Batch, Store, StoreError, StoredBlock, block_row};
 
 /// Changed rows after which a batch is committed, unless told otherwise: each takes a page of memory at most, or few more.
 const BATCH_ROWS: u32 = 28_000;
-/// Steps after which a part of what was committed is written back.
-const STEPS_PER_PART: u32 = 16;
 
 /// How blocks are taken in.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +38,8 @@ pub struct IntakeOptions {
 pub enum IntakeProgress {
     /// Work goes on.
     Working,
-    /// Work goes on, after a step that was a long one: blocks that were committed are on their way to the disk.
+    /// Blocks that were committed are on their way to the disk, and nothing can go on before they are there: see
+    /// [`Store::waits_for_disk`].
     Settling,
     /// Blocks have become visible: the first and the last of them. They are durable with the next commit, or once all is
     /// done.
@@ -230,16 +229,16 @@ impl<'s> Intake<'s> {
     /// Does one piece of work; `now` is network time. After an error nothing more can be taken in; whole blocks
     /// taken in before it are committed first.
     pub fn step(&mut self, now: Timestamp) -> Result<IntakeProgress, IntakeError> {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
         self.steps += 1;
         let height = self.height().next();
         if self.is_full {
             return self.commit_full().or_else(|error| self.fail(IntakeError::Block(self.height(), error)));
         }
-        if self.steps.is_multiple_of(STEPS_PER_PART) && self.store.write_back() {
-            return Ok(IntakeProgress::Settling);
+        if self.failure.is_some() {
+            return match self.settle_soon(IntakeProgress::Working) {
+                Ok(IntakeProgress::Working) => self.failure.take().map_or(Ok(IntakeProgress::Working), Err),
+                other => other,
+            };
         }
         let result = match std::mem::replace(&mut self.stage, Stage::Reading) {
             Stage::Reading => return self.read(),
@@ -260,17 +259,29 @@ impl<'s> Intake<'s> {
         Ok(progress)
     }
 
-    /// Commits a full batch. First the one before it is made durable, in steps none of which waits long for the disk:
-    /// its parts are on their way when they are waited for.
+    /// Has the whole blocks taken in so far committed by the next steps. Whether there are any.
+    pub fn commit_soon(&mut self) -> bool {
+        self.is_full = self.first_of_batch.is_some();
+        self.is_full
+    }
+
+    /// Commits a full batch. First the one before it is made durable.
     fn commit_full(&mut self) -> Result<IntakeProgress, BlockError> {
-        if self.store.write_back() {
-            return Ok(IntakeProgress::Settling);
+        let was_unsettled = self.store.is_unsettled();
+        match self.store.settle_soon()? {
+            true if !was_unsettled => self.commit_by(Batch::commit_soon),
+            // The commit is a step of its own, so that it can be measured.
+            _ => Ok(IntakeProgress::Settling),
         }
-        if self.store.is_unsettled() {
-            self.store.settle()?;
-            return Ok(IntakeProgress::Settling);
+    }
+
+    /// Has all that is committed made durable; `then` says that it is.
+    fn settle_soon(&self, then: IntakeProgress) -> Result<IntakeProgress, IntakeError> {
+        match self.store.settle_soon() {
+            Ok(true) => Ok(then),
+            Ok(false) => Ok(IntakeProgress::Settling),
+            Err(error) => Err(IntakeError::Block(self.height(), error.into())),
         }
-        self.commit_by(Batch::commit_soon)
     }
 
     fn commit_by(&mut self, commit: fn(Batch<'s>) -> Result<(), StoreError>) -> Result<IntakeProgress, BlockError> {
@@ -315,15 +326,10 @@ impl<'s> Intake<'s> {
             self.batch = None;
             return Err(error);
         }
-        let height = self.height().next();
-        match self.commit() {
-            Ok(committed @ IntakeProgress::Committed { .. }) => {
-                self.failure = Some(error);
-                Ok(committed)
-            }
-            Ok(_) => Err(error),
-            Err(worse) => Err(IntakeError::Block(height, worse)),
-        }
+        // The whole blocks before it are committed first.
+        self.is_full = self.batch.is_some();
+        self.failure = Some(error);
+        Ok(IntakeProgress::Working)
     }
 
     fn read(&mut self) -> Result<IntakeProgress, IntakeError> {
@@ -368,11 +374,12 @@ impl<'s> Intake<'s> {
     }
 
     fn done(&mut self) -> Result<IntakeProgress, IntakeError> {
-        let height = self.height();
-        match self.commit() {
-            Ok(IntakeProgress::Committed { first, last }) => Ok(IntakeProgress::Committed { first, last }),
-            Ok(_) => Ok(IntakeProgress::Done),
-            Err(error) => Err(IntakeError::Block(height, error)),
+        match self.batch.is_some() {
+            true => {
+                self.is_full = true;
+                Ok(IntakeProgress::Working)
+            }
+            false => self.settle_soon(IntakeProgress::Done),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Judging a chain part as a whole: blocks that are to follow one of ours, and may replace ours above it.
 //!
 //! All work is done in one batch. It is committed if the part is valid and better, and dropped otherwise, so that the
-//! chain is never between two states.
+//! chain is never between two states. What has come of it is told once it is durable.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,6 +10,7 @@ use super::apply::Keeping;
 use super::comparison::{Decision, decide};
 use super::error::BlockError;
 use super::head::ChainHead;
+use super::reorgs::Replaced;
 use super::rollback::{RollbackError, lowest_undoable, undo_tip};
 use super::signatures::{BadSignature, SignatureCheck};
 use crate::codec::Context;
@@ -48,6 +49,8 @@ pub struct Switch {
     pub common: Height,
     /// The last block now.
     pub last: Height,
+    /// Our blocks that were replaced, the lowest first.
+    pub replaced: Vec<Replaced>,
     /// Hashes of the direct transactions of the part.
     pub confirmed: BTreeSet<Hash256>,
     /// Direct transactions of our replaced blocks that the part does not hold, in the order in which they go back to
@@ -84,6 +87,19 @@ impl PartOutcome {
 
 /// A part on its way into the chain.
 pub struct ChainPart<'s> {
+    store: &'s Store,
+    work: Work<'s>,
+}
+
+enum Work<'s> {
+    /// It is judged.
+    Judging(Box<Trial<'s>>),
+    /// It has become our chain, and is on its way to the disk.
+    Settling(PartOutcome),
+}
+
+/// A part that is judged, and what it makes of the chain.
+struct Trial<'s> {
     network: &'s Network,
     batch: Batch<'s>,
     verifier: Verifier,
@@ -137,7 +153,7 @@ impl<'s> ChainPart<'s> {
             return Err(RollbackError::TooDeep { lowest });
         }
         let base = stored_header(&batch, common)?.ok_or(StoreError::Damaged("a block is missing"))?;
-        Ok(ChainPart {
+        let trial = Trial {
             network,
             batch,
             verifier: Verifier::default(),
@@ -149,7 +165,8 @@ impl<'s> ChainPart<'s> {
             direct: BTreeSet::new(),
             verified: None,
             stage: Stage::Undoing(blocks.into()),
-        })
+        };
+        Ok(ChainPart { store, work: Work::Judging(Box::new(trial)) })
     }
 
     /// The same with one block all of whose transactions have good signatures and these hashes.
@@ -160,20 +177,44 @@ impl<'s> ChainPart<'s> {
         block: Block,
         hashes: Vec<Hashes>,
     ) -> Result<ChainPart<'s>, RollbackError> {
-        let part = ChainPart::new(store, network, common, vec![block])?;
-        Ok(ChainPart { verified: Some(hashes), ..part })
-    }
-
-    /// Does one piece of work; `now` is network time. Fails only if the store does; then nothing has changed.
-    pub fn step(mut self: Box<Self>, now: Timestamp) -> Result<PartProgress<'s>, StoreError> {
-        match self.work(now) {
-            Ok(false) => Ok(PartProgress::Working(self)),
-            Ok(true) => self.decide().map(PartProgress::Done),
-            Err(BlockError::Store(error)) => Err(error),
-            Err(refusal) => Ok(PartProgress::Done(PartOutcome::of(Validity::of(refusal)))),
+        let mut part = ChainPart::new(store, network, common, vec![block])?;
+        if let Work::Judging(trial) = &mut part.work {
+            trial.verified = Some(hashes);
         }
+        Ok(part)
     }
 
+    /// Whether the part has become our chain, of which nobody is told yet.
+    pub fn is_committed(&self) -> bool {
+        matches!(self.work, Work::Settling(_))
+    }
+
+    /// Does one piece of work; `now` is network time. Nothing can be done while the store waits for the disk
+    /// ([`Store::waits_for_disk`]). Fails only if the store does; then nothing has changed, or it is not known whether the
+    /// change is durable.
+    #[allow(clippy::boxed_local, reason = "who carries a part on keeps it in a box")]
+    pub fn step(self: Box<Self>, now: Timestamp) -> Result<PartProgress<'s>, StoreError> {
+        let ChainPart { store, work } = *self;
+        let go_on = |work| Ok(PartProgress::Working(Box::new(ChainPart { store, work })));
+        let outcome = match work {
+            Work::Judging(mut trial) => match trial.work(now) {
+                Ok(false) => return go_on(Work::Judging(trial)),
+                // There is never more than one commit that is not durable.
+                Ok(true) if !store.settle_soon()? => return go_on(Work::Judging(trial)),
+                Ok(true) => trial.decide()?,
+                Err(BlockError::Store(error)) => return Err(error),
+                Err(refusal) => PartOutcome::of(Validity::of(refusal)),
+            },
+            Work::Settling(outcome) => outcome,
+        };
+        if outcome.switch.is_some() && !store.settle_soon()? {
+            return go_on(Work::Settling(outcome));
+        }
+        Ok(PartProgress::Done(outcome))
+    }
+}
+
+impl Trial<'_> {
     /// Does one piece of work; whether the part is through.
     fn work(&mut self, now: Timestamp) -> Result<bool, BlockError> {
         let undoing = Stage::Undoing(VecDeque::new());
@@ -277,9 +318,11 @@ impl<'s> ChainPart<'s> {
         let (ours, theirs) = (self.ours as i64, (last.score - self.base) as i64);
         let mut outcome = PartOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), switch: None };
         if decide(ours, theirs) == Decision::Switch {
+            let replaced = self.undone.iter().rev().map(replaced).collect();
             let returned = returned(self.undone, &self.direct);
-            self.batch.commit()?;
-            outcome.switch = Some(Switch { common: self.common, last: last.height, confirmed: self.direct, returned });
+            self.batch.commit_soon()?;
+            let (common, last) = (self.common, last.height);
+            outcome.switch = Some(Switch { common, last, replaced, confirmed: self.direct, returned });
         }
         Ok(outcome)
     }
@@ -296,6 +339,17 @@ impl Validity {
             }),
             other => Validity::Exception(Exception { kind: ExceptionKind::Other, text: other.to_string() }),
         }
+    }
+}
+
+fn replaced(block: &Block) -> Replaced {
+    Replaced {
+        height: block.height,
+        hash: block.hash(),
+        signer: block.signer,
+        timestamp: block.timestamp,
+        transactions: block.transactions.len(),
+        is_own: false,
     }
 }
 

@@ -66,3 +66,32 @@ pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreEr
     let first = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a journal's key"))?;
     Ok(Height((first - 1).max(1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_store;
+
+    /// How far back a chain of nine blocks goes if old values are kept from a height on.
+    fn lowest_of(first_journal: u64) -> Height {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().expect("a batch");
+        for height in first_journal..=9 {
+            batch.put_unjournaled(Table::Undo, &block_key(Height(height)), b"old values").expect("room");
+        }
+        lowest_undoable(&batch, Height(9)).expect("a store")
+    }
+
+    #[test]
+    fn the_chain_goes_back_to_the_block_below_the_first_whose_old_values_are_kept() {
+        assert_eq!(lowest_of(7), Height(6));
+        assert_eq!(lowest_of(9), Height(8));
+        assert_eq!(lowest_of(2), Height(1));
+    }
+
+    #[test]
+    fn the_nemesis_block_is_never_undone_and_nothing_without_old_values() {
+        assert_eq!(lowest_of(1), Height(1));
+        assert_eq!(lowest_of(10), Height(9));
+    }
+}

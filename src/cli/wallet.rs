@@ -45,6 +45,9 @@ Examples:
 
 The node that is asked is believed about the height; that the transaction is the one with this hash is checked here.";
 
+/// A transaction of each kind as JSON.
+pub const TRANSACTIONS: &str = include_str!("../help/transactions.txt");
+
 const SIGN_EXAMPLES: &str = "\
 Examples:
   nisd sign --key-file alice.key namespace.json > signed.json
@@ -57,6 +60,11 @@ Examples:
   nisd announce signed.json
   nisd announce --key-file alice.key namespace.json --node http://127.0.0.1:7890
       Signs the transaction first.";
+
+/// Examples of a command, and a transaction of each kind below them.
+fn with_transactions(examples: &str) -> String {
+    format!("{examples}\n\n{TRANSACTIONS}")
+}
 
 const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
 /// Seconds until the deadline unless told otherwise.
@@ -80,10 +88,10 @@ pub enum WalletCommand {
     #[command(subcommand, after_help = APOSTILLE_EXAMPLES)]
     Apostille(ApostilleCommand),
     /// Sign a transaction of any kind
-    #[command(after_help = SIGN_EXAMPLES)]
+    #[command(after_help = with_transactions(SIGN_EXAMPLES))]
     Sign(Sign),
     /// Hand a signed transaction to a node
-    #[command(after_help = ANNOUNCE_EXAMPLES)]
+    #[command(after_help = with_transactions(ANNOUNCE_EXAMPLES))]
     Announce(Announce),
 }
 

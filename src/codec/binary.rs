@@ -309,6 +309,30 @@ mod tests {
         assert_eq!(list(&i32::MAX.to_le_bytes()), Err(ReadError::end_of_stream().nested()));
     }
 
+    /// Objects each of which holds the next.
+    fn nested_objects(depth: u32) -> Vec<u8> {
+        let mut bytes = vec![7];
+        for _ in 0..depth {
+            bytes.splice(0..0, (bytes.len() as i32).to_le_bytes());
+        }
+        bytes
+    }
+
+    fn read_nested(source: &mut BinarySource<'_>, depth: u32) -> Result<(), ReadError> {
+        match depth {
+            0 => Ok(()),
+            _ => source.object("x", |source| read_nested(source, depth - 1)).map(drop),
+        }
+    }
+
+    #[test]
+    fn entities_are_nested_as_deep_as_the_limit_and_no_deeper() {
+        let read = |depth| read_nested(&mut source(&nested_objects(depth)), depth);
+        assert_eq!(read(limits::NESTING), Ok(()));
+        let refusal = read(limits::NESTING + 1).expect_err("one entity too many");
+        assert!(refusal.to_string().contains("nested too deep"), "{refusal}");
+    }
+
     #[test]
     fn what_is_written_is_read_again() {
         let mut sink = BinarySink::default();

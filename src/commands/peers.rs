@@ -234,6 +234,7 @@ fn rows(report: &Report) -> Vec<Row> {
         (row[4], row[5]) = (dropped.node.endpoint.to_string(), dropped.node.meta_data.version.clone());
         let what = match dropped.why.as_str() {
             "displaced" => "another took its place",
+            "moved" => "it is elsewhere now",
             _ => "no answer for long",
         };
         let gone = format!("{what}, {} ago", duration(dropped.seconds_ago));

@@ -151,8 +151,8 @@ mod tests {
     use crate::state;
     use crate::store::{AccessMode, Read, Table, block_key, block_row};
 
-    /// The last version before this one.
-    const OLDER_SCHEMA: &str = "4";
+    /// The last versions before this one.
+    const OLDER_SCHEMAS: [&str; 2] = ["4", "5"];
     const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
 
     fn tiny(name: &str) -> OsString {
@@ -177,20 +177,26 @@ mod tests {
 
     /// A store up to a height that says that an older version wrote it.
     fn old_store(stop_at: &str) -> TempDir {
+        old_store_of(OLDER_SCHEMAS[0], stop_at)
+    }
+
+    fn old_store_of(schema: &str, stop_at: &str) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         import(folder.path(), stop_at).unwrap();
         let (store, _) = open(folder.path()).unwrap();
         let mut batch = store.begin().unwrap();
-        batch.put_unjournaled(Table::Meta, b"schema", OLDER_SCHEMA.as_bytes()).unwrap();
-        // There the rows of blocks had no index.
-        for height in (1..=store::tip(&batch).unwrap().unwrap().height.0).map(Height) {
+        batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
+        // In the fourth the rows of blocks had no index.
+        let last = store::tip(&batch).unwrap().unwrap().height.0;
+        for height in (1..=last).map(Height).filter(|_| schema == "4") {
             let index = 12 + 8 * block_row(&batch, height).unwrap().unwrap().count();
             let row = batch.get(Table::Blocks, &block_key(height)).unwrap().unwrap();
             let row = row[..row.len() - index].to_vec();
             batch.put_unjournaled(Table::Blocks, &block_key(height), &row).unwrap();
         }
         // Nothing but the blocks is read.
-        Table::state().chain([Table::Undo, Table::Importances]).for_each(|table| batch.clear(table).unwrap());
+        let others = [Table::Undo, Table::Importances, Table::Checksums];
+        Table::state().chain(others).for_each(|table| batch.clear(table).unwrap());
         batch.commit().unwrap();
         folder
     }
@@ -241,10 +247,30 @@ mod tests {
         drop(store);
         assert!(!folder.path().join("reindex").exists());
 
-        let folder = old_store("20");
+        for schema in OLDER_SCHEMAS {
+            let folder = old_store_of(schema, "20");
+            let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
+            reindex(&command, &settings, CLOCKS).unwrap();
+            assert_eq!(digest(folder.path()), whole("20"));
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_damaged_in_an_older_store_is_not_taken_over() {
+        let folder = old_store_of("5", "20");
+        let (store, data) = (open(folder.path()), folder.path().join("data.mdb"));
+        drop(store);
+        let file = std::fs::read(tiny("blocks.bin")).unwrap();
+        // Behind length, type, version, time stamp and the signer with its length is the signature, which no hash covers.
+        let signature = &file[4 + 52 + 4..][..64];
+        let mut bytes = std::fs::read(&data).unwrap();
+        let places: Vec<usize> = (0..bytes.len() - 64).filter(|at| &bytes[*at..*at + 64] == signature).collect();
+        assert!(!places.is_empty());
+        places.iter().for_each(|at| bytes[*at] ^= 1);
+        std::fs::write(&data, bytes).unwrap();
         let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
-        reindex(&command, &settings, CLOCKS).unwrap();
-        assert_eq!(digest(folder.path()), whole("20"));
+        let said = reindex(&command, &settings, CLOCKS).unwrap_err().to_string();
+        assert!(said.contains("height 2"), "{said}");
     }
 
     #[test]

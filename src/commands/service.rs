@@ -7,6 +7,9 @@ const STATE_FOLDER: &str = "/var/lib";
 /// Folders that are hidden from the service if nothing of it is there.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 
+/// The folder of the store of a service for which no other is named.
+pub const DATA: &str = "/var/lib/nisd";
+
 /// What a service runs. All paths begin at the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
@@ -87,6 +90,8 @@ TimeoutStartSec=infinity
 TimeoutStopSec=2min
 WatchdogSec=2min
 LimitNOFILE=20000
+# A core dump would hold private keys.
+LimitCORE=0
 
 # What it may write and see.
 FOLDERS
@@ -146,7 +151,7 @@ mod tests {
     fn a_unit_runs_the_program_with_its_arguments() {
         let lines = lines(&installation("/var/lib/nisd"));
         let command = r#"ExecStart=/usr/bin/nisd run --config "/etc/nisd/my node.properties""#;
-        for line in [command, "User=nisd", "StateDirectory=nisd", "ProtectHome=yes"] {
+        for line in [command, "User=nisd", "StateDirectory=nisd", "ProtectHome=yes", "LimitCORE=0"] {
             assert!(lines.contains(&line.to_owned()), "{line} is missing in {lines:?}");
         }
     }

@@ -56,12 +56,14 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let websocket = websocket(reader, http.as_ref());
     let limits = limits(reader);
     let endpoint = endpoint(reader, http.as_ref());
+    let announced_version = reader.version("nisd.announcedVersion");
     let clock = reader.clock("nisd.clock");
     let logs_json = reader.choice("nisd.logFormat") == "json";
     let log_level = reader.choice("nisd.logLevel").parse().unwrap_or(log::LevelFilter::Info);
     let local = reader.local_addresses("nis.additionalLocalIps");
     let trusted_proxies = reader.address_ranges("nisd.trustedProxies");
     let host_names = host_names(reader, endpoint.as_ref());
+    let local_origins = reader.origins("nisd.localOrigins");
     let harvester_keys = reader.secrets("nis.additionalHarvesterPrivateKeys");
     let unlocked_limit = reader.integer("nis.unlockedLimit");
     let features = features(reader);
@@ -85,9 +87,11 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
         features,
         boot,
         endpoint: endpoint?,
+        announced_version,
         local,
         trusted_proxies,
         host_names,
+        local_origins,
         allowed_harvesters,
         forgets_hashes,
         http: http?,

@@ -33,6 +33,10 @@ impl From<&Layers> for Given {
 }
 
 impl Given {
+    fn names(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
     fn text(&self, key: &Key) -> &str {
         match (self.0.get(key.name), key.default) {
             (Some(text), _) => text,
@@ -64,6 +68,11 @@ impl fmt::Display for Change {
 }
 
 impl Settings {
+    /// Whether somebody has named the folder of the store, rather than leaving it to the home folder.
+    pub fn names_data(&self) -> bool {
+        self.given.names("nisd.data") || self.given.names("nem.folder")
+    }
+
     /// The same without private keys, which are to lie in memory once.
     pub fn without_secrets(&self) -> Settings {
         let Settings { boot, .. } = self;
@@ -100,6 +109,7 @@ impl Settings {
         self.log_level = new.log_level;
         self.trusted_proxies = new.trusted_proxies;
         self.host_names = new.host_names;
+        self.local_origins = new.local_origins;
         self.allowed_harvesters = new.allowed_harvesters;
         changes
     }

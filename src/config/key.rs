@@ -119,6 +119,8 @@ pub enum Kind {
     AddressRanges,
     /// Any number of host names.
     HostNames,
+    /// Any number of origins of web pages.
+    Origins,
     /// Any number of places of other nodes.
     Endpoints,
     /// A block that the operator vouches for.
@@ -131,6 +133,8 @@ pub enum Kind {
     Context,
     /// Where the time comes from.
     Clock,
+    /// A version of NIS1.
+    Version,
 }
 
 impl Kind {
@@ -171,6 +175,7 @@ impl fmt::Display for Kind {
                 "nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |"
             }
             Kind::HostNames => "nothing, or host names and IP addresses without ports, joined by |",
+            Kind::Origins => "nothing, or origins such as http://127.0.0.1:3000, joined by |",
             Kind::Checkpoint => "nothing, or HEIGHT:HASH",
             Kind::Endpoints => "nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |",
             Kind::Listener => {
@@ -178,6 +183,7 @@ impl fmt::Display for Kind {
             }
             Kind::Bind => "an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all",
             Kind::Context => "nothing, or a path that begins with / and does not end with it",
+            Kind::Version => "MAJOR.MINOR.BUILD that goes with 0.6 and 0.7, such as 0.6.102",
             Kind::Clock => "system, or network seconds: N stands still there, N+ runs from there",
         };
         f.write_str(text)

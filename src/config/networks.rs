@@ -92,9 +92,37 @@ pub(super) fn identity(reader: &mut Reader<'_>) -> Option<Identity> {
             reader.problem("nem.network", "is almost the name of a known network", allowed);
             None
         }
-        None => private_identity(name, reader),
+        None => match meant(&name, reader) {
+            Some(known) => {
+                let why = format!("is no network that nisd knows; did you mean {}?", known.name);
+                let allowed = "mainnet, testnet, mijinnet, or the name of a network whose nem.network.* are set";
+                reader.problem("nem.network", why, allowed);
+                None
+            }
+            None => private_identity(name, reader),
+        },
     }
 }
+
+/// The known network that an unknown name most likely stands for: the name is a typing error away, and nothing else of a
+/// private network is set.
+fn meant(name: &str, reader: &Reader<'_>) -> Option<&'static Known> {
+    const MAX_DISTANCE: usize = 2;
+    if PRIVATE_KEYS.iter().any(|key| reader.is_set(key)) {
+        return None;
+    }
+    let distance = |known: &Known| strsim::damerau_levenshtein(&name.to_lowercase(), known.name);
+    KNOWN.iter().filter(|known| distance(known) <= MAX_DISTANCE).min_by_key(|known| distance(known))
+}
+
+/// What a network that nobody knows has to be described by.
+const PRIVATE_KEYS: [&str; 5] = [
+    "nem.network.version",
+    "nem.network.generationHash",
+    "nem.network.nemesisSignerAddress",
+    "nem.network.totalAmount",
+    "nem.network.nemesisFilePath",
+];
 
 fn known_identity(known: &Known, reader: &mut Reader<'_>) -> Identity {
     let file = reader.path("nem.network.nemesisFilePath");
@@ -112,13 +140,7 @@ fn known_identity(known: &Known, reader: &mut Reader<'_>) -> Identity {
 }
 
 fn private_identity(name: String, reader: &mut Reader<'_>) -> Option<Identity> {
-    for key in [
-        "nem.network.version",
-        "nem.network.generationHash",
-        "nem.network.nemesisSignerAddress",
-        "nem.network.totalAmount",
-        "nem.network.nemesisFilePath",
-    ] {
+    for key in PRIVATE_KEYS {
         if !reader.is_set(key) {
             reader.missing(key, format!("is missing; the private network {name:?} needs it"));
         }

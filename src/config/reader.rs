@@ -17,7 +17,7 @@ use crate::clock::ClockMode;
 use crate::model::Checkpoint;
 use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
-use crate::peer::wire::Endpoint;
+use crate::peer::wire::{Endpoint, Version};
 
 /// Reads values out of layers.
 ///
@@ -181,6 +181,10 @@ impl<'a> Reader<'a> {
         self.read(name, |_, text| values::host_names(text)).unwrap_or_default()
     }
 
+    pub fn origins(&mut self, name: &'static str) -> Vec<String> {
+        self.read(name, |_, text| values::origins(text)).unwrap_or_default()
+    }
+
     pub fn endpoints(&mut self, name: &'static str) -> Vec<Endpoint> {
         self.read(name, |_, text| values::endpoints(text)).unwrap_or_default()
     }
@@ -201,6 +205,10 @@ impl<'a> Reader<'a> {
         self.read(name, |_, text| values::context(text)).unwrap_or_default()
     }
 
+    pub fn version(&mut self, name: &'static str) -> Version {
+        self.read(name, |_, text| values::version(text)).unwrap_or(Version::OWN)
+    }
+
     pub fn clock(&mut self, name: &'static str) -> ClockMode {
         self.read(name, |_, text| values::clock(text)).unwrap_or_default()
     }
@@ -216,7 +224,8 @@ impl<'a> Reader<'a> {
                 (true, None) => Err("uses %h, but the home folder is not known".to_owned()),
             }
         });
-        let path = PathBuf::from(path?);
+        // Without `.` components: the system makes no folder by the name `store/.`.
+        let path: PathBuf = Path::new(&path?).components().collect();
         Some(match self.origin(name).folder() {
             Some(folder) => folder.join(path),
             None => path,

@@ -15,6 +15,7 @@ use crate::model::Checkpoint;
 use crate::model::address::Address;
 use crate::model::hash::Hash256;
 use crate::model::network::Network;
+use crate::peer::wire::Version;
 
 pub use crate::api::Features;
 pub use crate::peer::wire::Endpoint;
@@ -46,6 +47,8 @@ pub struct Settings {
     /// The endpoint that the node tells others: `http` with the port of the HTTP interface, or `https` with
     /// `nem.httpsPort`.
     pub endpoint: Endpoint,
+    /// The version of NIS1 that it tells them (`nisd.announcedVersion`).
+    pub announced_version: Version,
     /// Callers that may use what only local ones may.
     pub local: LocalAddresses,
     /// Proxies that are believed when they say for whom they pass on a request (`nisd.trustedProxies`).
@@ -54,6 +57,9 @@ pub struct Settings {
     /// `nisd.hostNames` and `nem.host`. Host names in small letters, IP addresses in their usual form without brackets;
     /// no ports.
     pub host_names: Vec<String>,
+    /// Origins whose pages have the rights of local clients (`nisd.localOrigins`): scheme, host and port as browsers send
+    /// them, in small letters.
+    pub local_origins: Vec<String>,
     /// Accounts whose private keys requests may bring; empty allows all.
     pub allowed_harvesters: Vec<Address>,
     /// Whether transactions are found by their hashes only as long as the protocol remembers these.

@@ -269,6 +269,12 @@ const HTTP: &[Key] = &[
         "Names, besides nem.host, under which browsers and proxies reach this node. What only local callers may do, a request may whose Host and Origin are local or one of these: else a foreign web page could do it in a browser on this machine",
     ).at_once(),
     Key::new(
+        "nisd.localOrigins",
+        Origins,
+        "",
+        "Origins of web pages, such as http://127.0.0.1:3000, that may do what only local clients may; otherwise only the pages of this node itself",
+    ).at_once(),
+    Key::new(
         "nis.allowedHarvesterAddresses",
         Addresses,
         "",
@@ -332,20 +338,22 @@ const LIMITS: &[Key] = &[
         "nisd.maxConnections",
         Integer { min: 16, max: 1_000_000 },
         "10000",
-        "Most open connections of both interfaces together; further ones are answered 503 and closed",
+        "Most open connections of both interfaces together; for a further one the client that has most of them loses one",
     ).at_once(),
     Key::new(
         "nisd.maxHttpConnections",
         Integer { min: 8, max: 1_000_000 },
         "",
-        "Most open connections of the HTTP port, at most nisd.maxConnections; further ones are answered 503 and closed",
+        "Most open connections of the HTTP port, at most nisd.maxConnections; for a further one the client that has most \
+         of them loses one",
     ).at_once()
     .derived("four fifths of nisd.maxConnections: a fifth stays free for websockets"),
     Key::new(
         "nisd.maxWebsocketConnections",
         Integer { min: 8, max: 1_000_000 },
         "",
-        "Most open connections of the websocket port, at most nisd.maxConnections; further ones are answered 503 and closed",
+        "Most open connections of the websocket port, at most nisd.maxConnections; for a further one the client that has \
+         most of them loses one",
     ).at_once()
     .derived("four fifths of nisd.maxConnections: a fifth stays free for HTTP"),
     Key::new(
@@ -431,6 +439,12 @@ const PEERS: &[Key] = &[
         Checkpoint,
         "",
         "A block that you vouch for (--trust-below): blocks of other nodes are not taken in, as long as this node is far behind, before it is clear that they lead to this one; below it their signatures and proofs are not checked then",
+    ),
+    Key::new(
+        "nisd.announcedVersion",
+        Version,
+        "0.6.102",
+        "The version of NIS1 as which this node presents itself to others and in /node/info. Programmes that pay for nodes may ask for the one that is current",
     ),
     Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time"),
     Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time"),

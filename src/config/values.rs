@@ -3,7 +3,7 @@
 //! Blanks around a value, and around the elements of a list, do not matter. (NIS1 keeps those at the end, where
 //! they make most values wrong; so every file that is right there means the same here.)
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::address_ranges::AddressRanges;
 use super::key::Kind;
@@ -15,7 +15,7 @@ use crate::clock::ClockMode;
 use crate::model::Checkpoint;
 use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
-use crate::peer::wire::Endpoint;
+use crate::peer::wire::{Endpoint, Version};
 
 /// A value, or what is wrong with the text; that is shown, so it never repeats a secret.
 pub(super) type Parsed<T> = Result<T, String>;
@@ -44,12 +44,14 @@ pub(super) fn check(kind: Kind, text: &str) -> Parsed<()> {
         Kind::LocalAddresses => LocalAddresses::parse(text).map(drop),
         Kind::AddressRanges => address_ranges(text).map(drop),
         Kind::HostNames => host_names(text).map(drop),
+        Kind::Origins => origins(text).map(drop),
         Kind::Endpoints => endpoints(text).map(drop),
         Kind::Checkpoint => checkpoint(text).map(drop),
         Kind::Bind => bind(text).map(drop),
         Kind::Listener => listener(text).map(drop),
         Kind::Context => context(text).map(drop),
         Kind::Clock => clock(text).map(drop),
+        Kind::Version => version(text).map(drop),
     }
 }
 
@@ -140,6 +142,15 @@ pub(super) fn names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static s
     Ok(known.iter().filter(|name| elements(text).any(|element| element == **name)).copied().collect())
 }
 
+/// A version that nodes of NIS1 work with.
+pub(super) fn version(text: &str) -> Parsed<Version> {
+    let version: Version = text.trim().parse().map_err(|_| "is no version".to_owned())?;
+    match version.is_compatible(&Version::OWN) {
+        true => Ok(version),
+        false => Err("does not go with the versions of other nodes".to_owned()),
+    }
+}
+
 pub(super) fn hash(text: &str) -> Parsed<Hash256> {
     let text = text.trim();
     Hash256::from_hex(text).ok_or_else(|| format!("is not a hash ({} characters)", text.chars().count()))
@@ -223,6 +234,32 @@ pub(super) fn host_names(text: &str) -> Parsed<Vec<String>> {
     elements(text).map(read).collect()
 }
 
+/// Origins of web pages, as browsers send them: a scheme, a host in small letters, and a port unless it is that of the
+/// scheme.
+pub(super) fn origins(text: &str) -> Parsed<Vec<String>> {
+    let read = |element: &str| {
+        let origin = element.to_ascii_lowercase();
+        let (port, authority) = match origin.split_once("://") {
+            Some(("http", authority)) => (":80", authority),
+            Some(("https", authority)) => (":443", authority),
+            _ => ("", ""),
+        };
+        let (host, number) = match authority.rsplit_once(':').filter(|(_, number)| !number.ends_with(']')) {
+            Some((host, number)) => (host, Some(number)),
+            None => (authority, None),
+        };
+        let has_host = is_host_name(host)
+            || host.parse::<Ipv4Addr>().is_ok()
+            || (host.starts_with('[') && ip_address(host).is_some());
+        let has_port = number.is_none_or(|number| number.parse::<u16>().is_ok_and(|port| port > 0));
+        match has_host && has_port {
+            true => Ok(origin.strip_suffix(port).map_or(origin.clone(), str::to_owned)),
+            false => Err(format!("holds {}, which is no origin: write http://HOST:PORT", shown(element))),
+        }
+    };
+    elements(text).map(read).collect()
+}
+
 /// Places of other nodes.
 pub(super) fn endpoints(text: &str) -> Parsed<Vec<Endpoint>> {
     let read = |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", shown(element)));
@@ -270,6 +307,16 @@ mod tests {
         }
         for text in ["", "+", "0x98", "1 000", "1.0", "+-1", "\u{664}"] {
             assert!(integer(text, 0, 9).unwrap_err().contains("decimal"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_one_that_other_nodes_work_with() {
+        for text in ["0.6.102", " 0.6.103 ", "0.7.0", "0.6.102-BETA"] {
+            assert_eq!(version(text).map(|version| version.to_string()), Ok(text.trim().to_owned()));
+        }
+        for text in ["", "0.6", "1.0.0", "0.8.1", "v0.6.102", "0.5.9"] {
+            assert!(version(text).is_err(), "{text}");
         }
     }
 
@@ -332,6 +379,28 @@ mod tests {
         assert_eq!(read, ["node.example", "2001:db8::1", "10.0.0.1"]);
         for text in ["node.example:7890", "http://node.example", "a b", "*.example", "a||b", "1.2.3"] {
             assert!(host_names(text).unwrap_err().contains("no host name"), "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_are_those_that_browsers_send() {
+        let read =
+            origins("http://127.0.0.1:22080|HTTPS://Wallet.Example:443|http://[::1]:80|http://[::1]|http://localhost");
+        let expected =
+            ["http://127.0.0.1:22080", "https://wallet.example", "http://[::1]", "http://[::1]", "http://localhost"];
+        assert_eq!(read.unwrap(), expected);
+        for text in [
+            "localhost:3000",
+            "null",
+            "http://",
+            "http://a/",
+            "http://a:0",
+            "http://a:b",
+            "ftp://a",
+            "http://*",
+            "http://::1",
+        ] {
+            assert!(origins(text).unwrap_err().contains("no origin"), "{text}");
         }
     }
 

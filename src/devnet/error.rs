@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::config::ConfigError;
+use crate::store::folder_fault;
 use crate::wallet::key_file::KeyFileError;
 
 /// Why there is no private network. `Display` says what to do.
@@ -12,7 +13,9 @@ use crate::wallet::key_file::KeyFileError;
 pub enum DevnetError {
     /// The settings are wrong.
     Settings(ConfigError),
-    /// This file or folder cannot be used.
+    /// This folder cannot be made.
+    Folder(PathBuf, io::Error),
+    /// This file cannot be read or written.
     File(PathBuf, io::Error),
     /// This key file cannot be read or written.
     KeyFile(PathBuf, KeyFileError),
@@ -40,6 +43,9 @@ impl fmt::Display for DevnetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DevnetError::Settings(error) => error.fmt(f),
+            DevnetError::Folder(path, error) => {
+                write!(f, "the folder {} cannot be used: {}", path.display(), folder_fault(error))
+            }
             DevnetError::File(path, error) => write!(f, "{}: {error}", path.display()),
             DevnetError::KeyFile(path, error) => write!(f, "the key file {}: {error}", path.display()),
             DevnetError::Randomness(error) => write!(f, "the system gives no randomness for keys: {error}"),

@@ -36,7 +36,11 @@ const NODE_HEADER: &str = "
 # This node. Its key is that of the harvester, and also the node's identity.
 ";
 
-/// What the private network is before it has keys, and the defaults of what can be chosen. The identity only stands in for the one that comes with the keys.
+/// The rewrite limit of a private network, which is everybody's, where blocks are not too rare for it.
+const REWRITE_LIMIT: u64 = 360;
+
+/// What the private network is before it has keys, and the defaults of what can be chosen. The identity only stands in for
+/// the one that comes with the keys.
 const TEMPLATE: &str = "\
 nem.network = devnet
 nem.network.version = 152
@@ -46,7 +50,6 @@ nem.network.nemesisSignerAddress = TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35
 nem.network.totalAmount = 8999999999
 nem.network.nemesisFilePath = nemesis.bin
 nis.blockGenerationTargetTime = 10
-nis.blockChainRewriteLimit = 10
 nis.maxTransactions = 1200
 nis.blockChainFeatures = PROOF_OF_STAKE|WB_IMMEDIATE_VESTING|STABILIZE_BLOCK_TIMES
 nis.treasuryReissuanceForkHeight = 1
@@ -132,7 +135,17 @@ fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, DevnetError
         return Err(DevnetError::Identity(flag.key.clone()));
     }
     let template = Path::new("(the private network that nisd makes)");
-    Ok(config::build(Some((template, TEMPLATE.as_bytes())), flags.to_vec(), home)?)
+    let text = format!("{TEMPLATE}nis.blockChainRewriteLimit = {}\n", default_rewrite_limit(flags));
+    Ok(config::build(Some((template, text.as_bytes())), flags.to_vec(), home)?)
+}
+
+/// [`REWRITE_LIMIT`], or the blocks of half a day if these are fewer, but at least the 10 that settings allow.
+fn default_rewrite_limit(flags: &[Override]) -> u64 {
+    const HALF_A_DAY: u64 = 43_200;
+    let chosen = flags.iter().rfind(|flag| flag.key == "nis.blockGenerationTargetTime");
+    let seconds = chosen.and_then(|flag| flag.value.trim().parse().ok());
+    let blocks = seconds.and_then(|seconds| HALF_A_DAY.checked_div(seconds));
+    blocks.unwrap_or(REWRITE_LIMIT).clamp(10, REWRITE_LIMIT)
 }
 
 fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), DevnetError> {
@@ -168,7 +181,7 @@ fn make(planned: &Settings, fresh_keys: bool, outside: Outside) -> Result<(), De
     if store::exists(folder) {
         return Err(DevnetError::ForeignStore(folder.clone()));
     }
-    fs::create_dir_all(folder).map_err(|error| DevnetError::File(folder.clone(), error))?;
+    fs::create_dir_all(folder).map_err(|error| DevnetError::Folder(folder.clone(), error))?;
     let mut network = planned.network.clone();
     let mut grants = Vec::new();
     for role in Role::OWNERS {

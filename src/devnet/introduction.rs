@@ -22,7 +22,7 @@ pub fn introduction(devnet: &Devnet, settings: &Settings, ports: Ports, program:
     let mut text = String::new();
     // Writing into a text does not fail.
     let _ = writeln!(text, "\n{}\n\n{}", summary(devnet, settings), accounts(devnet));
-    let _ = writeln!(text, "In another terminal:\n\n{}", commands(devnet, ports, program));
+    let _ = writeln!(text, "In another terminal:\n\n{}", commands(devnet, settings, ports, program));
     text
 }
 
@@ -73,18 +73,23 @@ fn accounts(devnet: &Devnet) -> String {
     devnet.accounts.iter().map(line).collect()
 }
 
-fn commands(devnet: &Devnet, ports: Ports, program: &str) -> String {
+fn commands(devnet: &Devnet, settings: &Settings, ports: Ports, program: &str) -> String {
     /// Where `nisd send` looks unless told otherwise.
     const USUAL_PORT: u16 = 7890;
     let Ports { http, websocket } = ports;
     let url = format!("http://127.0.0.1:{http}");
-    let mut text = format!("  curl {url}/chain/height\n");
+    let mut text = String::new();
+    if settings.http.explorer {
+        let _ = writeln!(text, "  {url}/explorer in a browser");
+    }
+    let at = if http == USUAL_PORT { String::new() } else { format!(" --node {url}") };
+    let _ = writeln!(text, "  {program} status{at}");
+    let _ = writeln!(text, "  curl {url}/chain/height");
     let (Some(alice), Some(bob)) = (devnet.account(Role::Alice), devnet.account(Role::Bob)) else { return text };
     let (key_file, bob) = (alice.key_file.display(), &bob.address);
-    let node = if http == USUAL_PORT { String::new() } else { format!(" --node {url}") };
     let _ = writeln!(
         text,
-        "  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{node} --wait"
+        "  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait"
     );
     let _ = writeln!(text, "  curl '{url}/account/get?address={bob}'");
     let _ = writeln!(

@@ -75,7 +75,7 @@ impl Join {
 
     /// Writes the files; none of them may exist. Their paths.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, DevnetError> {
-        fs::create_dir_all(folder).map_err(|error| DevnetError::File(folder.to_owned(), error))?;
+        fs::create_dir_all(folder).map_err(|error| DevnetError::Folder(folder.to_owned(), error))?;
         let paths: Vec<_> = self.files.iter().map(|(name, _)| folder.join(name)).collect();
         if let Some(path) = paths.iter().find(|path| path.exists()) {
             return Err(DevnetError::Exists(path.clone()));

@@ -1,6 +1,8 @@
 //! The loop around the machine: sockets, clocks, names, randomness and signals on one side, the node on the other.
 
 mod descriptors;
+mod disk_helper;
+mod kept_peers;
 mod listening;
 mod process;
 mod reload;
@@ -17,6 +19,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
 use zeroize::Zeroizing;
 
+pub use self::disk_helper::serve_if_asked;
+pub use self::process::forbid_core_dumps;
+
+use self::disk_helper::DiskHelper;
+use self::kept_peers::KeptPeersFile;
 use self::listening::Addresses;
 use self::reload::{Current, Reread};
 use self::slices::Slices;
@@ -60,17 +67,27 @@ impl fmt::Display for NodeError {
         match self {
             NodeError::Command(error) => error.fmt(f),
             NodeError::Intake(error) => error.fmt(f),
-            NodeError::Listen(address, error) => write!(
-                f,
-                "cannot listen on {address}: {error}; is another node running? \
-                 Choose other ports with --http-port and --websocket-port"
-            ),
+            NodeError::Listen(address, error) => {
+                write!(f, "cannot listen on {address}: {error}; {}", listening_advice(error))
+            }
             NodeError::System(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for NodeError {}
+
+/// What an operator can do about a port that cannot be opened.
+fn listening_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 are for root, or for a program with the capability CAP_NET_BIND_SERVICE. Choose others with \
+             --http-port and --websocket-port, and let a proxy listen on that port"
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address; choose one that it has with --bind",
+        _ => "is another node running? Choose other ports with --http-port and --websocket-port",
+    }
+}
 
 impl<E: Into<CommandError>> From<E> for NodeError {
     fn from(error: E) -> Self {
@@ -83,6 +100,9 @@ struct Operation<'a> {
     signals: Signals,
     supervisor: Supervisor,
     current: Current<'a>,
+    /// Waits for the disk, once there is a chain.
+    disk: Option<DiskHelper<'a>>,
+    kept_peers: KeptPeersFile,
 }
 
 /// A machine as it is seen by an operator.
@@ -95,6 +115,11 @@ trait Operated: Machine {
 
     /// Has the figures written to the log, if there are any.
     fn log_figures_soon(&mut self) {}
+
+    /// What is known of other nodes, if it is to be kept now.
+    fn peers_to_keep(&mut self, _now: Moment) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 impl Operated for Node<'_> {
@@ -108,6 +133,10 @@ impl Operated for Node<'_> {
 
     fn log_figures_soon(&mut self) {
         Node::log_figures_soon(self);
+    }
+
+    fn peers_to_keep(&mut self, now: Moment) -> Option<Vec<u8>> {
+        Node::peers_to_keep(self, now, false)
     }
 }
 
@@ -150,6 +179,8 @@ pub fn run(
         signals: signals(&reactor)?,
         supervisor: Supervisor::of_environment(),
         current: Current::new(&settings, known, reread),
+        disk: None,
+        kept_peers: KeptPeersFile::of(&settings.data),
     };
     if nemesis.is_none() && !commands::has_chain(&store)? {
         let told = begin(&settings, &store, &addresses, &mut reactor, &mut operation)?;
@@ -158,6 +189,8 @@ pub fn run(
         }
     }
     let intake = intake(&store, &settings, nemesis.unwrap_or_default(), files, &reactor)?;
+    let helper = DiskHelper::start(&store, reactor.registry(), reactor.moment().running);
+    operation.disk = Some(helper.map_err(NodeError::System)?);
     let start = Start {
         now: reactor.moment(),
         seed: &seed,
@@ -165,6 +198,7 @@ pub fn run(
         shared: reactor.shared_pool(),
         import: Some(Import::new(intake, commands::style(), commands::show)),
         known: operation.current.known.clone(),
+        kept: operation.kept_peers.read(),
     };
     let mut node = Node::new(&store, &settings, start)?;
     node.watch_memory(process::memory);
@@ -172,6 +206,10 @@ pub fn run(
     go_round(&mut reactor, &mut node, &mut operation, |node, now| node.is_to_end(now))?;
     log::info!("stopping");
     operation.supervisor.stopping();
+    operation.disk = None;
+    if let Some(text) = node.peers_to_keep(reactor.moment(), true) {
+        operation.kept_peers.write(&text, true);
+    }
     node.stop()?;
     say_farewell(&mut reactor, &mut node)
 }
@@ -248,9 +286,16 @@ fn go_round<M: Operated>(
         operation.supervisor.ready();
         operation.supervisor.alive(reactor.moment().running, || machine.occupation());
         let turn = reactor.turn(patience, machine).map_err(NodeError::System)?;
+        if turn.is_ready(disk_helper::TOKEN) {
+            operation.disk.iter_mut().for_each(DiskHelper::hear);
+        }
         took = reactor.work(machine, slices.units(), took);
+        operation.disk.iter_mut().for_each(|disk| disk.ask(reactor.moment().running));
         if reactor.has_work() {
             slices.took(took);
+        }
+        if let Some(text) = machine.peers_to_keep(reactor.moment()) {
+            operation.kept_peers.write(&text, false);
         }
         logging::flush();
         if turn.is_ready(SIGNALS) && operation.heed_signals(reactor, machine) {
@@ -305,7 +350,12 @@ fn greet(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, no
     match devnet {
         // Where standard output is gone, nobody reads it.
         Some(devnet) => drop(commands::introduce(devnet, settings, addresses.ports())),
-        None => log::info!("try: curl http://127.0.0.1:{}/chain/height", addresses.http.port()),
+        None => {
+            let port = addresses.http.port();
+            let page =
+                if settings.http.explorer { format!("http://127.0.0.1:{port}/explorer, ") } else { String::new() };
+            log::info!("look at it: {page}nisd status --node http://127.0.0.1:{port}");
+        }
     }
 }
 

@@ -15,6 +15,16 @@ pub fn running() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
+/// Keeps private keys out of core dumps: none is written of this process, and no other program of the same user can look
+/// into its memory. Where the system refuses that, it is as it was.
+pub fn forbid_core_dumps() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    // A dump that is piped into a program knows no limit.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
+
 /// How much memory the process has.
 pub fn memory() -> Memory {
     let status = fs::read_to_string(STATUS).unwrap_or_default();

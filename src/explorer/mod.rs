@@ -7,8 +7,8 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use self::files::{File, INDEX, PARTS};
-use crate::net::http::{Reply, Request, accepts_gzip};
+use self::files::{HTML, INDEX, PARTS, ready};
+use crate::net::http::{Reply, Request, StaticText};
 
 /// Where the page is. Its other files are below.
 const PATH: &str = "/explorer";
@@ -35,15 +35,18 @@ pub struct Settings {
 /// The page, ready to be sent.
 pub struct Explorer {
     settings: Settings,
-    index: File,
+    /// The page for everybody, and for those to whom the node tells more.
+    index: [StaticText; 2],
 }
 
 /// What a path leads to.
 enum Found<'a> {
-    Index(&'a File),
-    Part(&'a File),
+    Index(&'a StaticText),
+    Part(&'a StaticText),
     /// The page, with a slash behind its path: what it names is relative to the path without.
     Slash,
+    /// The root of the interface, asked for by a browser.
+    Root,
 }
 
 impl Explorer {
@@ -55,19 +58,26 @@ impl Explorer {
             .replace("{websocket-port}", &settings.websocket_port.to_string())
             .replace("{network-byte}", &settings.network_byte.to_string())
             .replace("{target-seconds}", &settings.target_seconds.to_string());
-        Explorer { settings, index: File::index(index) }
+        let index = ["false", "true"].map(|is_local| ready(HTML, index.replace("{is-local}", is_local).into()));
+        Explorer { settings, index }
     }
 
-    /// Answers a request for the page or a part of it; whether it is for one.
-    pub fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> bool {
-        let Some(found) = self.find(request.path) else { return false };
+    /// Answers a request for the page or a part of it; whether it is for one. The page asks for what the node tells local
+    /// clients only if this one is local.
+    pub fn answer(&self, request: &Request<'_>, is_local: bool, reply: &mut Reply) -> bool {
+        let Some(found) = self.find(request, is_local) else { return false };
         reply.reset();
         match (request.method, found) {
-            ("GET" | "HEAD", Found::Index(file)) => self.send(file, "no-cache", request, reply),
-            ("GET" | "HEAD", Found::Part(file)) => self.send(file, FOR_EVER, request, reply),
+            ("GET" | "HEAD", Found::Index(text)) => self.send(text, "no-cache", request, reply),
+            ("GET" | "HEAD", Found::Part(text)) => self.send(text, FOR_EVER, request, reply),
             ("GET" | "HEAD", Found::Slash) => {
                 reply.status = 308;
                 reply.header("Location", "../explorer");
+            }
+            ("GET" | "HEAD", Found::Root) => {
+                reply.status = 302;
+                reply.header("Location", format!("{}{PATH}", self.settings.context_path));
+                reply.header("Vary", "Accept");
             }
             _ => {
                 reply.status = 405;
@@ -77,37 +87,27 @@ impl Explorer {
         true
     }
 
-    fn find(&self, path: &str) -> Option<Found<'_>> {
-        let below = path.strip_prefix(self.settings.context_path.as_str())?.strip_prefix(PATH)?;
-        match below {
-            "" => Some(Found::Index(&self.index)),
+    fn find(&self, request: &Request<'_>, is_local: bool) -> Option<Found<'_>> {
+        let inner = request.path.strip_prefix(self.settings.context_path.as_str())?;
+        if inner == "/" && wants_page(request) {
+            return Some(Found::Root);
+        }
+        match inner.strip_prefix(PATH)? {
+            "" => Some(Found::Index(&self.index[usize::from(is_local)])),
             "/" => Some(Found::Slash),
-            _ => {
+            below => {
                 let name = below.strip_prefix('/')?.strip_prefix(&PARTS.folder)?.strip_prefix('/')?;
-                PARTS.files.iter().find(|part| part.name == name).map(Found::Part)
+                PARTS.files.iter().find(|part| part.name == name).map(|part| Found::Part(&part.text))
             }
         }
     }
 
-    fn send(&self, file: &File, caching: &'static str, request: &Request<'_>, reply: &mut Reply) {
-        reply.header("ETag", file.tag.clone());
-        reply.header("Cache-Control", caching);
-        reply.header("Vary", "Accept-Encoding");
+    fn send(&self, text: &StaticText, caching: &'static str, request: &Request<'_>, reply: &mut Reply) {
+        text.send(caching, true, request, reply);
         reply.header("Content-Security-Policy", self.policy(request));
         reply.header("X-Content-Type-Options", "nosniff");
-        reply.header("Referrer-Policy", "no-referrer");
+        reply.header("Referrer-Policy", "same-origin");
         reply.header("Cross-Origin-Resource-Policy", "same-origin");
-        if file.is_known_to(request) {
-            reply.status = 304;
-            return;
-        }
-        reply.header("Content-Type", file.media_type);
-        if accepts_gzip(request.header_values("Accept-Encoding")) {
-            reply.header("Content-Encoding", "gzip");
-            reply.body.extend_from_slice(file.packed());
-        } else {
-            reply.body.extend_from_slice(file.plain.as_bytes());
-        }
     }
 
     /// The page's own files and nothing else, no text that becomes a program, and no other servers than this node.
@@ -121,6 +121,13 @@ impl Explorer {
              frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
         )
     }
+}
+
+/// Whether a browser asks for a page to show.
+fn wants_page(request: &Request<'_>) -> bool {
+    let mut types = request.header_values("Accept").flat_map(|value| value.split(','));
+    matches!(request.method, "GET" | "HEAD")
+        && types.any(|value| value.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("text/html")))
 }
 
 /// The name or IPv4 address in `host:port`.

@@ -25,7 +25,7 @@ fn answer(explorer: &Explorer, lines: &str) -> Option<Reply> {
     reader.receive(format!("{first} HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes());
     let request = reader.next_request().unwrap().unwrap();
     let mut reply = Reply::new();
-    explorer.answer(&request, &mut reply).then_some(reply)
+    explorer.answer(&request, false, &mut reply).then_some(reply)
 }
 
 fn header<'r>(reply: &'r Reply, name: &str) -> Option<&'r str> {
@@ -45,6 +45,40 @@ fn named_paths(page: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_local_client_gets_a_page_that_asks_for_more() {
+    let explorer = Explorer::new(settings());
+    let mut reader = RequestReader::new(0);
+    reader.receive(b"GET /explorer HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let request = reader.next_request().unwrap().unwrap();
+    let pages = [false, true].map(|is_local| {
+        let mut reply = Reply::new();
+        assert!(explorer.answer(&request, is_local, &mut reply));
+        (String::from_utf8(reply.body.clone()).unwrap(), header(&reply, "ETag").unwrap().to_owned())
+    });
+    assert!(pages[0].0.contains("data-is-local=\"false\"") && pages[1].0.contains("data-is-local=\"true\""));
+    assert_ne!(pages[0].1, pages[1].1, "one is never taken for the other");
+}
+
+#[test]
+fn a_browser_that_asks_for_the_root_is_led_to_the_page_and_nobody_else_is() {
+    let context = Settings { context_path: "/nis".to_owned(), ..settings() };
+    let browser = "Host: localhost\nAccept: text/html,application/xhtml+xml,*/*;q=0.8";
+    for (settings, path, location) in [(settings(), "/", "/explorer"), (context, "/nis/", "/nis/explorer")] {
+        let explorer = Explorer::new(settings);
+        let led = answer(&explorer, &format!("GET {path}\n{browser}")).unwrap();
+        assert_eq!((led.status, header(&led, "Location")), (302, Some(location)));
+        for lines in [
+            format!("GET {path}"),
+            format!("GET {path}\nHost: localhost\nAccept: */*"),
+            format!("GET {path}\nHost: localhost\nAccept: application/json"),
+            format!("POST {path}\n{browser}\nContent-Length: 0"),
+        ] {
+            assert!(answer(&explorer, &lines).is_none(), "{lines}");
+        }
+    }
+}
+
+#[test]
 fn the_page_comes_compressed_to_whoever_takes_that() {
     let explorer = Explorer::new(settings());
     let plain = answer(&explorer, "GET /explorer").unwrap();
@@ -57,7 +91,7 @@ fn the_page_comes_compressed_to_whoever_takes_that() {
     for reply in [&plain, &packed] {
         assert_eq!(header(reply, "Vary"), Some("Accept-Encoding"));
         assert_eq!(header(reply, "X-Content-Type-Options"), Some("nosniff"));
-        assert_eq!(header(reply, "Referrer-Policy"), Some("no-referrer"));
+        assert_eq!(header(reply, "Referrer-Policy"), Some("same-origin"));
     }
 }
 
@@ -67,7 +101,7 @@ fn who_has_the_page_is_not_sent_it_again() {
     let page = answer(&explorer, "GET /explorer").unwrap();
     assert_eq!(header(&page, "Cache-Control"), Some("no-cache"));
     let tag = header(&page, "ETag").unwrap();
-    for known in [tag, &format!("\"other\", {tag}"), tag.trim_start_matches("W/"), "*"] {
+    for known in [tag, &format!("\"other\", {tag}"), &format!("W/{tag}"), "*"] {
         let again = answer(&explorer, &format!("GET /explorer\nHost: a\nIf-None-Match: {known}")).unwrap();
         assert_eq!((again.status, again.body.len(), header(&again, "ETag")), (304, 0, Some(tag)), "{known}");
         assert!(header(&again, "Content-Security-Policy").is_some());

@@ -15,18 +15,25 @@ use slab::Slab;
 use super::figures::{COSTLIEST, Cost};
 use super::limits::Limits;
 use super::machine::ListenerId;
-use crate::figures::Recent;
+use crate::figures::{Recent, take_off};
 
 /// Callers that have an account of their own at a time. When so many have connections or have lately sent something,
 /// further ones share the accounts of strangers.
 pub const MAX_ACCOUNTS: usize = 8192;
 /// Accounts that strangers share; which of them is by chance.
-const STRANGER_ACCOUNTS: u64 = 64;
+const STRANGER_ACCOUNTS: u64 = 1024;
 /// The time over which requests are counted, and after which a silent caller is forgotten.
 pub const WINDOW: Duration = Duration::from_secs(1);
 /// Units of work that a caller may cause in a second, and at once: a quarter of the processor. One that has caused
 /// more is served again when it has paid.
 pub const WORK_PER_SECOND: i64 = 250_000;
+/// Units of work that a connection costs, from its beginning to its end, if nothing is said on it: what the system does
+/// is paid for as well.
+pub(super) const UNITS_PER_CONNECTION: u32 = 40;
+/// The same of a connection that is closed as it comes, because its caller has caused too much.
+const UNITS_PER_DECLINED: u32 = 8;
+/// A caller is let in again when it can have paid for what it has caused within this time.
+const MOST_OWED: Duration = Duration::from_millis(500);
 /// A caller whose requests are refused this many times as often as they are allowed is disconnected.
 const FAR_OVER: usize = 10;
 /// How long the connections of such a caller are closed as soon as they come.
@@ -91,7 +98,7 @@ impl Credit {
         let passed = i64::try_from(now.saturating_sub(self.since).as_micros()).unwrap_or(i64::MAX);
         let regained = passed.saturating_mul(per_second) / 1_000_000;
         self.since = now;
-        self.units = self.units.saturating_add(regained).min(per_second) - i64::from(units);
+        self.units = self.units.saturating_add(regained).min(per_second).saturating_sub(i64::from(units));
     }
 
     /// When it is regained, if it is overdrawn.
@@ -245,32 +252,42 @@ impl Callers {
 
     /// Whether a caller may have one more connection.
     pub fn may_connect(&self, account: AccountId) -> bool {
-        let account = &self.accounts[account];
-        account.is_exempt() || account.connections < self.connections_per_caller
+        let most = self.connections_per_caller;
+        self.accounts.get(account).is_some_and(|account| account.is_exempt() || account.connections < most)
     }
 
     /// Whether a caller has lately been disconnected for its rate.
     pub fn is_banned(&self, account: AccountId, now: Duration) -> bool {
-        now < self.accounts[account].banned_until
+        self.accounts.get(account).is_some_and(|account| now < account.banned_until)
+    }
+
+    /// Charges a caller for a connection that has come. Whether it is let in: whoever owes too much is not.
+    pub fn charge_connection(&mut self, account: AccountId, now: Duration) -> bool {
+        let owes = self.accounts.get(account).and_then(|account| account.credit.regained(WORK_PER_SECOND));
+        let is_let_in = owes.is_none_or(|regained| regained <= now + MOST_OWED);
+        self.charge(account, if is_let_in { UNITS_PER_CONNECTION } else { UNITS_PER_DECLINED }, now);
+        is_let_in
     }
 
     /// A connection is the caller's now.
     pub fn connected(&mut self, account: AccountId, now: Duration) {
-        self.accounts[account].connections += 1;
-        self.accounts[account].latest = now;
+        if let Some(account) = self.accounts.get_mut(account) {
+            account.connections += 1;
+            account.latest = now;
+        }
     }
 
     /// A connection that held so many bytes is the caller's no more.
     pub fn disconnected(&mut self, account: AccountId, held_bytes: usize, now: Duration) {
-        let account = &mut self.accounts[account];
-        account.connections -= 1;
-        account.held_bytes -= held_bytes;
+        let Some(account) = self.accounts.get_mut(account) else { return };
+        take_off(&mut account.connections, 1);
+        take_off(&mut account.held_bytes, held_bytes);
         account.latest = now;
     }
 
     /// Counts a request.
     pub fn note_request(&mut self, account: AccountId, listener: ListenerId, now: Duration) -> Rate {
-        let account = &mut self.accounts[account];
+        let Some(account) = self.accounts.get_mut(account) else { return Rate::Within };
         account.latest = now;
         let Some(limit) = self.requests_per_second.filter(|_| !account.is_exempt()) else { return Rate::Within };
         if account.rings.len() <= listener.0 {
@@ -292,14 +309,15 @@ impl Callers {
 
     /// Takes note of bytes that are held for a caller instead of those before.
     pub fn hold(&mut self, account: AccountId, before: usize, held: usize) {
-        let account = &mut self.accounts[account];
-        account.held_bytes = account.held_bytes + held - before;
+        let Some(account) = self.accounts.get_mut(account) else { return };
+        account.held_bytes = account.held_bytes.saturating_add(held);
+        take_off(&mut account.held_bytes, before);
     }
 
     /// Whether more is held for a caller than may be.
     pub fn holds_too_much(&self, account: AccountId) -> bool {
-        let account = &self.accounts[account];
-        !account.is_exempt() && account.held_bytes > self.bytes_per_caller
+        let most = self.bytes_per_caller;
+        self.accounts.get(account).is_some_and(|account| !account.is_exempt() && account.held_bytes > most)
     }
 
     /// The caller for whom most is held.
@@ -325,7 +343,7 @@ impl Callers {
 
     /// Charges work.
     pub fn charge(&mut self, account: AccountId, units: u32, now: Duration) {
-        let account = &mut self.accounts[account];
+        let Some(account) = self.accounts.get_mut(account) else { return };
         *account.work.at(now) += u64::from(units);
         if !account.is_exempt() {
             account.credit.charge(units, WORK_PER_SECOND, now);
@@ -334,7 +352,9 @@ impl Callers {
 
     /// There is something to be done for a connection.
     pub fn ready(&mut self, account: AccountId, slot: usize, task: Task) {
-        let connections = &mut self.accounts[account].ready[task as usize];
+        let Some(connections) = self.accounts.get_mut(account).map(|account| &mut account.ready[task as usize]) else {
+            return;
+        };
         if connections.is_empty() {
             self.ready[task as usize].push_back(account);
         }
@@ -348,7 +368,7 @@ impl Callers {
             self.ready[task as usize].push_back(account);
         }
         while let Some((id, task)) = self.next_caller() {
-            let account = &mut self.accounts[id];
+            let Some(account) = self.accounts.get_mut(id) else { continue };
             if let Some(regained) = account.credit.regained(WORK_PER_SECOND).filter(|regained| *regained > now) {
                 self.resting.insert((regained, id, task));
                 continue;
@@ -486,7 +506,7 @@ mod tests {
         assert!(callers.accounts.len() <= MAX_ACCOUNTS + STRANGER_ACCOUNTS as usize);
         assert_eq!(callers.account(address(0), false, at(5001)), known);
         // Many strangers at once are limited together: nobody is let through unwatched.
-        let refused = (0..64 * 60).filter(|number| {
+        let refused = (0..STRANGER_ACCOUNTS as u32 * 60).filter(|number| {
             let account = callers.account(address(1_000_000 + number), false, at(5001));
             callers.note_request(account, HTTP, at(5001)) != Rate::Within
         });

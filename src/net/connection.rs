@@ -2,15 +2,16 @@
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::callers::{AccountId, Credit};
 use super::http::{HttpError, Reply};
 use super::limits::Limits;
 use super::machine::{Caller, ConnectionId, ListenerId, Message};
 use super::output::Output;
-use super::socket::Socket;
-use super::websocket::{write_close, write_text_head};
+use super::places::Place;
+use super::socket::{MOST_UNSENT, Socket};
+use super::websocket::{write_close, write_ping, write_text_head};
 
 /// Whether a read or write that moves fewer bytes than asked for means that the socket has no more for now, so that
 /// the call that would only say so can be saved. epoll(7) promises it for edge-triggered stream sockets; elsewhere
@@ -63,6 +64,8 @@ pub(super) enum Due {
     IdleWebSocket,
     /// The websocket's client does not take its messages.
     SlowConsumer,
+    /// Nothing has come from the websocket's client for so long that it is asked whether it is there.
+    Ping,
 }
 
 #[derive(Debug)]
@@ -81,14 +84,20 @@ pub(super) struct Connection<S> {
     pub work: Work,
     /// It has been a websocket, and its end has not been reported.
     pub is_websocket: bool,
-    /// It was turned away when it came, and is not counted among its listener's.
-    pub is_turned_away: bool,
+    /// Its place among those of its listener; none if it was turned away when it came.
+    pub place: Option<Place>,
     /// In the queue of connections to be served.
     pub is_ready: bool,
     /// In the queue of connections with fresh output.
     pub is_dirty: bool,
     /// Bytes of memory that have been counted for it.
     pub counted_bytes: usize,
+    /// Bytes that the system may hold for it which have been counted.
+    pub counted_kernel_bytes: usize,
+    /// Bytes that were handed to the system since its socket was last seen to have sent all, as many as it can hold.
+    unsent_bytes: usize,
+    /// Bytes that the system holds as they could not be read for long.
+    unread_bytes: usize,
     /// Work that a websocket may cause.
     pub credit: Credit,
     /// Since when there has been a request that is not answered.
@@ -105,6 +114,12 @@ pub(super) struct Connection<S> {
     /// Both sides are closed, or the connection is broken: nothing can be sent any more.
     is_broken: bool,
     last_active: Instant,
+    /// When something has last come from the client.
+    heard: Instant,
+    /// When the client of a websocket was asked whether it is there, if nothing has come from it since.
+    pinged: Option<Instant>,
+    /// Bytes that were thrown away since the last answer.
+    wasted_bytes: usize,
     stalled_since: Option<Instant>,
     lingering_since: Option<Instant>,
 }
@@ -149,16 +164,19 @@ impl<S: Socket> Connection<S> {
             listener,
             peer,
             account,
-            caller: Caller { listener, address: peer, is_forwarded: false },
+            caller: Caller { listener, address: peer, is_forwarded: false, is_unnamed: false },
             socket,
             output: Output::default(),
             closing: Closing::Open,
             work: Work::None,
             is_websocket: false,
-            is_turned_away: false,
+            place: None,
             is_ready: false,
             is_dirty: false,
             counted_bytes: 0,
+            counted_kernel_bytes: 0,
+            unsent_bytes: 0,
+            unread_bytes: 0,
             credit,
             request_since: None,
             received_bytes: 0,
@@ -169,6 +187,9 @@ impl<S: Socket> Connection<S> {
             at_end: false,
             is_broken: false,
             last_active: now,
+            heard: now,
+            pinged: None,
+            wasted_bytes: 0,
             stalled_since: None,
             lingering_since: None,
         }
@@ -192,6 +213,58 @@ impl<S: Socket> Connection<S> {
     /// Whether a part of an answer is out, or on its way.
     pub fn is_amid_answer(&self) -> bool {
         self.work == Work::Unfinished || !self.output.is_empty()
+    }
+
+    /// Whether nothing is lost if it is closed now: it is in the middle of nothing, and no websocket.
+    pub fn is_idle(&self) -> bool {
+        !self.is_websocket && !self.is_busy()
+    }
+
+    /// Whether a request or message is worked on, or what was sent has not been taken.
+    pub fn is_busy(&self) -> bool {
+        self.work != Work::None || !self.output.is_empty()
+    }
+
+    /// How long it has done nothing.
+    pub fn idle_time(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.last_active)
+    }
+
+    /// Bytes that the system may hold for it: what was handed over and may not have been taken by the other end, and
+    /// what came and could not be read.
+    pub fn kernel_bytes(&self) -> usize {
+        self.unsent_bytes + self.unread_bytes
+    }
+
+    /// Looks whether the other end has taken what was sent.
+    pub fn look_at_unsent(&mut self) {
+        if self.unsent_bytes > 0 && self.socket.is_drained() {
+            self.unsent_bytes = 0;
+        }
+    }
+
+    /// Looks what has come and could not be read.
+    pub fn look_at_unread(&mut self) {
+        self.unread_bytes = if self.may_read && !self.at_end { self.socket.unread_bytes() } else { 0 };
+    }
+
+    /// Has the system forget what the other end does not take, as the connection is about to be closed.
+    pub fn discard_unsent(&mut self) {
+        if !self.output.is_empty() || self.unsent_bytes > 0 && !self.socket.has_sent() {
+            self.socket.discard_unsent();
+        }
+    }
+
+    /// Whether the last answer of a connection that is to be closed is still on its way to a client that takes it, however
+    /// slowly.
+    pub fn is_still_sending(&mut self, now: Instant, limits: &Limits) -> bool {
+        let lingers = |since| now.saturating_duration_since(since) < limits.write_stall;
+        self.lingering_since.is_some_and(lingers) && self.unsent_bytes > 0 && !self.socket.has_sent()
+    }
+
+    /// Whether so much was thrown away since its last answer that no more is read.
+    pub fn has_wasted(&self, limit: usize) -> bool {
+        self.wasted_bytes > limit
     }
 
     /// Whether the client has sent all that it will send.
@@ -235,8 +308,16 @@ impl<S: Socket> Connection<S> {
         if count < buffer.len() && SHORT_IS_EXHAUSTED && !self.read_closed {
             self.may_read = false;
         }
-        self.last_active = now;
+        // An answer to a ping says that the client is there, and not that it does anything.
+        if self.pinged.take().is_none() {
+            self.last_active = now;
+        }
+        self.heard = now;
+        self.unread_bytes = 0;
         self.received_bytes += count as u64;
+        if self.closing != Closing::Open {
+            self.wasted_bytes = self.wasted_bytes.saturating_add(count);
+        }
         Ok(count)
     }
 
@@ -247,8 +328,21 @@ impl<S: Socket> Connection<S> {
         self.closing = Closing::Linger;
     }
 
+    /// A message has come from the client of a websocket.
+    pub fn heard_message(&mut self, now: Instant) {
+        self.last_active = now;
+    }
+
+    /// Asks the client of an open websocket whether it is there.
+    pub fn ping(&mut self, now: Instant) {
+        write_ping(self.output.queue());
+        self.output.mark(now);
+        self.pinged = Some(now);
+    }
+
     /// Queues a text message for an open websocket.
     pub fn queue_text(&mut self, message: Message<'_>, now: Instant) {
+        self.last_active = now;
         let out = self.output.queue();
         write_text_head(message.len(), out);
         out.extend_from_slice(message.head);
@@ -279,11 +373,18 @@ impl<S: Socket> Connection<S> {
             self.may_write = !written.blocked;
             self.sent_bytes += written.bytes as u64;
             if written.bytes > 0 {
-                self.last_active = now;
+                if self.pinged.is_none() {
+                    self.last_active = now;
+                }
                 self.stalled_since = None;
+                self.unsent_bytes = self.unsent_bytes.saturating_add(written.bytes).min(MOST_UNSENT);
             }
         }
         if self.output.is_empty() {
+            // What a closed socket has not sent would be the system's for minutes, and nobody's.
+            if self.closing == Closing::AfterOutput && self.unsent_bytes > 0 && !self.socket.has_sent() {
+                self.closing = Closing::Linger;
+            }
             if self.closing == Closing::Linger && self.lingering_since.is_none() {
                 self.lingering_since = Some(now);
                 self.socket.end_writing()?;
@@ -304,7 +405,13 @@ impl<S: Socket> Connection<S> {
             if self.output.age(now) >= limits.send_age {
                 return Some(Due::SlowConsumer);
             }
-            return exceeds(self.last_active, limits.websocket_idle).then_some(Due::IdleWebSocket);
+            if exceeds(self.last_active, limits.websocket_idle) {
+                return Some(Due::IdleWebSocket);
+            }
+            return match self.pinged {
+                Some(pinged) => exceeds(pinged, limits.websocket_silence).then_some(Due::Drop),
+                None => exceeds(self.heard, limits.websocket_silence).then_some(Due::Ping),
+            };
         }
         if let Some(since) = self.stalled_since {
             return exceeds(since, limits.write_stall).then_some(Due::Drop);

@@ -1,6 +1,6 @@
 //! All accepted connections but for their input, and what a machine can do with them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,11 @@ use super::figures::{Counts, Figures};
 use super::http::HttpError;
 use super::limits::Limits;
 use super::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Moment};
+use super::places::{Gates, Place};
 use super::server::Stats;
 use super::shared::SharedPool;
 use super::socket::Socket;
+use crate::figures::take_off;
 
 /// Units of work that one websocket may cause in a second, and at once: a tenth of the processor, also if its caller
 /// is exempt.
@@ -30,6 +32,7 @@ pub(super) struct Connections<S> {
     pub callers: Callers,
     pub fetcher: Fetcher,
     pub slab: Slab<Connection<S>>,
+    pub gates: Gates,
     /// Slots with fresh output.
     pub dirty: VecDeque<usize>,
     /// Websockets, and connections of unfinished requests, whose end has not been reported.
@@ -56,6 +59,7 @@ impl<S: Socket> Connections<S> {
             limits,
             fetcher,
             slab: Slab::new(),
+            gates: Gates::default(),
             dirty: VecDeque::new(),
             gone: Vec::new(),
             resting: BTreeSet::new(),
@@ -86,12 +90,15 @@ impl<S: Socket> Connections<S> {
     /// Takes a connection out.
     pub fn remove(&mut self, slot: usize) -> Option<Connection<S>> {
         let mut connection = self.slab.try_remove(slot)?;
-        connection.output.give_back(&mut self.spare_output);
         count_traffic(&mut connection, &mut self.counts);
-        self.stats.buffered_bytes -= connection.counted_bytes;
+        connection.discard_unsent();
+        connection.output.give_back(&mut self.spare_output);
+        connection.place.into_iter().for_each(|place| self.gates.remove(place));
+        take_off(&mut self.stats.buffered_bytes, connection.counted_bytes);
+        take_off(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
         self.callers.disconnected(connection.account, connection.counted_bytes, self.moment.running);
         let is_left = std::mem::take(&mut connection.is_websocket);
-        self.stats.websockets -= usize::from(is_left);
+        take_off(&mut self.stats.websockets, usize::from(is_left));
         if is_left || connection.work != Work::None {
             self.gone.push(connection.id);
         }
@@ -111,6 +118,11 @@ impl<S: Socket> Connections<S> {
                 self.callers.connected(account, now);
                 self.callers.hold(account, 0, held);
                 connection.account = account;
+                if let Some(place) = &mut connection.place {
+                    self.gates.remove(*place);
+                    place.client = account;
+                    self.gates.add(*place);
+                }
             }
         }
         self.callers.note_request(connection.account, caller.listener, now)
@@ -131,7 +143,11 @@ impl<S: Socket> Connections<S> {
     pub fn count(&mut self, slot: usize, input_bytes: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         let held = input_bytes + connection.output.held_bytes();
-        self.stats.buffered_bytes = self.stats.buffered_bytes + held - connection.counted_bytes;
+        self.stats.buffered_bytes = self.stats.buffered_bytes.saturating_add(held);
+        take_off(&mut self.stats.buffered_bytes, connection.counted_bytes);
+        self.stats.kernel_bytes = self.stats.kernel_bytes.saturating_add(connection.kernel_bytes());
+        take_off(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
+        connection.counted_kernel_bytes = connection.kernel_bytes();
         self.callers.hold(connection.account, connection.counted_bytes, held);
         connection.counted_bytes = held;
         count_traffic(connection, &mut self.counts);
@@ -149,6 +165,65 @@ impl<S: Socket> Connections<S> {
         let of_hog = self.slab.iter().filter(|(_, connection)| connection.account == hog);
         let largest = of_hog.max_by_key(|(_, connection)| connection.counted_bytes);
         largest.filter(|(_, connection)| connection.counted_bytes > 0).map(|(slot, _)| slot)
+    }
+
+    /// Gives a connection a place.
+    pub fn place(&mut self, slot: usize, is_local: bool) {
+        let seen = self.moment.running;
+        if let Some(connection) = self.slab.get_mut(slot) {
+            let place = Place { listener: connection.listener, is_local, client: connection.account, seen, slot };
+            connection.place = Some(place);
+            self.gates.add(place);
+        }
+    }
+
+    /// Takes note of when a connection that has a place was last seen to do something.
+    pub fn seen(&mut self, mut place: Place, seen: Duration) {
+        self.gates.remove(place);
+        place.seen = seen;
+        self.gates.add(place);
+        self.slab.get_mut(place.slot).into_iter().for_each(|connection| connection.place = Some(place));
+    }
+
+    /// Counts what the system holds as it came from clients and could not be read.
+    pub fn count_unread(&mut self) {
+        for (_, connection) in &mut self.slab {
+            connection.look_at_unread();
+            self.stats.kernel_bytes = self.stats.kernel_bytes.saturating_add(connection.kernel_bytes());
+            take_off(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
+            connection.counted_kernel_bytes = connection.kernel_bytes();
+        }
+    }
+
+    /// Looks what the system holds for all connections. Those that are to be closed because it is too much, which were
+    /// the largest of the callers for whom most is held: so many that a quarter becomes free.
+    pub fn kernel_excess(&mut self) -> Vec<usize> {
+        let mut by_caller: HashMap<AccountId, (usize, BinaryHeap<(usize, usize)>)> = HashMap::new();
+        let mut held = 0;
+        for (slot, connection) in &mut self.slab {
+            connection.look_at_unsent();
+            connection.look_at_unread();
+            let bytes = connection.kernel_bytes();
+            connection.counted_kernel_bytes = bytes;
+            held += bytes;
+            if bytes > 0 {
+                let (sum, connections) = by_caller.entry(connection.account).or_default();
+                *sum += bytes;
+                connections.push((bytes, slot));
+            }
+        }
+        self.stats.kernel_bytes = held;
+        let mut callers: BinaryHeap<_> = by_caller.iter().map(|(account, (sum, _))| (*sum, *account)).collect();
+        let mut excess = Vec::new();
+        while held > self.limits.kernel_bytes / 4 * 3
+            && let Some((sum, account)) = callers.pop()
+            && let Some((bytes, slot)) = by_caller.get_mut(&account).and_then(|(_, connections)| connections.pop())
+        {
+            excess.push(slot);
+            held -= bytes;
+            callers.push((sum - bytes, account));
+        }
+        excess
     }
 
     /// Drops the websocket for which most of the messages that wait for many is waiting, if these are too many.
@@ -187,7 +262,7 @@ impl<S: Socket> Connections<S> {
         let Some(connection) = self.slab.get_mut(id.slot()) else { return };
         if std::mem::take(&mut connection.is_websocket) {
             connection.work = Work::None;
-            self.stats.websockets -= 1;
+            take_off(&mut self.stats.websockets, 1);
             self.gone.push(id);
         }
         self.touch(id.slot());

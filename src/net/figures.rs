@@ -75,6 +75,8 @@ pub struct Counts {
     pub received_bytes: u64,
     /// Bytes written to them.
     pub sent_bytes: u64,
+    /// Websockets that were dropped as nothing came from their clients, not even answers to pings.
+    pub silent_websockets: u64,
     /// Websockets that were dropped as their clients did not take their messages.
     pub dropped_websockets: u64,
     /// How long rounds of the loop took, from one look at the sockets to the next, the waiting left out.
@@ -89,6 +91,7 @@ impl Default for Counts {
             requests: Vec::new(),
             received_bytes: 0,
             sent_bytes: 0,
+            silent_websockets: 0,
             dropped_websockets: 0,
             rounds: Histogram::new(ROUND_TIMES),
             longest_round: Recent::default(),

@@ -35,10 +35,10 @@ impl Trust {
         };
         // Most requests have no such header, and end here.
         if !request.headers().any(|header| names_somebody(&header)) {
-            return Caller { listener, address: peer, is_forwarded: false };
+            return Caller { listener, address: peer, is_forwarded: false, is_unnamed: false };
         }
-        let address = if (self.0)(peer) { self.last_unknown(request).unwrap_or(peer) } else { peer };
-        Caller { listener, address, is_forwarded: true }
+        let named = if (self.0)(peer) { self.last_unknown(request) } else { None };
+        Caller { listener, address: named.unwrap_or(peer), is_forwarded: true, is_unnamed: named.is_none() }
     }
 
     /// The last address of the list that is none of a trusted proxy, or the first one if all are. What is no address
@@ -88,11 +88,15 @@ mod tests {
     }
 
     fn caller(headers: &str, peer: &str) -> (String, bool) {
+        let caller = whole(headers, peer);
+        (caller.address.to_string(), caller.is_forwarded)
+    }
+
+    fn whole(headers: &str, peer: &str) -> Caller {
         let trust = Trust(Box::new(|address| [ip("127.0.0.1"), ip("10.0.0.9")].contains(&address)));
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        let caller = trust.caller(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer));
-        (caller.address.to_string(), caller.is_forwarded)
+        trust.caller(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer))
     }
 
     #[test]
@@ -113,6 +117,23 @@ mod tests {
             ("X-Forwarded-For:\r\n", "127.0.0.1"),
         ] {
             assert_eq!(caller(headers, "127.0.0.1"), (address.to_owned(), true), "{headers}");
+        }
+    }
+
+    #[test]
+    fn who_asks_is_known_only_where_a_trusted_proxy_says_it_or_nobody_passes_it_on() {
+        for (headers, peer, is_unnamed) in [
+            ("", "127.0.0.1", false),
+            ("", "8.8.8.8", false),
+            ("X-Forwarded-For: 1.2.3.4\r\n", "127.0.0.1", false),
+            ("X-Forwarded-For: 10.0.0.9\r\n", "127.0.0.1", false),
+            ("X-Forwarded-For: unknown\r\n", "127.0.0.1", true),
+            ("Forwarded: by=1.2.3.4\r\n", "10.0.0.9", true),
+            ("X-Forwarded-For: 1.2.3.4\r\n", "::1", true),
+            ("X-Forwarded-For: 1.2.3.4\r\n", "10.0.0.8", true),
+            ("forwarded: for=127.0.0.1\r\n", "8.8.8.8", true),
+        ] {
+            assert_eq!(whole(headers, peer).is_unnamed, is_unnamed, "{headers} {peer}");
         }
     }
 

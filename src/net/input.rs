@@ -10,9 +10,10 @@ use super::machine::{Effects, Event, Exchange, Machine, Taken};
 use super::socket::Socket;
 use super::websocket::{WsConnection, WsEvent};
 
-/// Units of work that taking in one request or message costs by itself, and bytes that cost one more.
+/// Units of work that taking in one request or message costs by itself, and bytes that cost one more: those of an answer,
+/// and those that are received, whatever becomes of them.
 const UNITS_PER_INPUT: u32 = 2;
-const BYTES_PER_UNIT: usize = 1024;
+pub(super) const BYTES_PER_UNIT: usize = 1024;
 
 /// Frames of a websocket that cost a unit, whether they bring a message or not.
 const FRAMES_PER_UNIT: u32 = 8;
@@ -192,7 +193,8 @@ impl Input {
                     return Step::Waiting;
                 }
                 Some(WsEvent::Message { data, is_text }) => {
-                    connections.charge(socket, UNITS_PER_INPUT + (data.len() / BYTES_PER_UNIT) as u32);
+                    connection.heard_message(now);
+                    connections.charge(socket, UNITS_PER_INPUT);
                     machine.handle(Event::Heard { socket, message: data, is_text }, moment, *connections)
                 }
                 Some(WsEvent::Closed { code, reason, by_client }) => {
@@ -323,8 +325,7 @@ fn exchange<M: Machine, S: Socket>(
     let exchange = Exchange { connection: id, caller, request, reply, is_resumed, is_refused };
     let moment = connections.moment;
     let taken = machine.handle(Event::Request(exchange), moment, *connections);
-    let size = request.body.len() + reply.body.len();
-    connections.charge(id, UNITS_PER_INPUT + (size / BYTES_PER_UNIT) as u32);
+    connections.charge(id, UNITS_PER_INPUT + (reply.body.len() / BYTES_PER_UNIT) as u32);
     reply.close |= *is_draining || rate == Rate::FarOver;
     taken
 }

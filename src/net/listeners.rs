@@ -2,11 +2,16 @@
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
+use socket2::SockRef;
 
 use super::machine::ListenerId;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::socket::SENT_AHEAD;
+use super::socket::{RECEIVE_BUFFER, SEND_BUFFER};
 
 /// Connections that the system keeps until they are accepted, as far as its own limit allows. Beyond it a client must
 /// try again after a second; the usual 128 are exceeded by clients that reconnect all at once.
@@ -35,15 +40,26 @@ impl Listeners {
         self.all.len()
     }
 
-    /// Opens one more. The address it is bound to, with the port that the system chose if it was 0.
+    /// Opens one more, whose clients may take nothing for so long before the system gives up on them. The address it is bound to, with the port that the system chose if it was 0.
     pub fn open(
         &mut self,
         id: ListenerId,
         address: SocketAddr,
         registry: &Registry,
         token: Token,
+        write_stall: Duration,
     ) -> io::Result<SocketAddr> {
         let mut socket = TcpListener::bind(address)?;
+        // Connections get these from their listener.
+        let options = SockRef::from(&socket);
+        options.set_tcp_nodelay(true)?;
+        options.set_send_buffer_size(SEND_BUFFER)?;
+        options.set_recv_buffer_size(RECEIVE_BUFFER)?;
+        if let Err(error) = bound_unsent(&options, write_stall) {
+            log::info!(
+                "the system does not let what it buffers for a connection be bounded by more than its size: {error}"
+            );
+        }
         // Listening again changes nothing but the length of the queue.
         rustix::net::listen(&socket, ACCEPT_QUEUE)?;
         registry.register(&mut socket, token, Interest::READABLE)?;
@@ -102,6 +118,20 @@ impl Listeners {
         }
         None
     }
+}
+
+/// Has the system take no more than it can send, and keep for no longer than a time what the other end does not take, even
+/// when the socket is closed.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn bound_unsent(options: &SockRef<'_>, write_stall: Duration) -> io::Result<()> {
+    options.set_tcp_notsent_lowat(SENT_AHEAD)?;
+    options.set_tcp_user_timeout(Some(write_stall))
+}
+
+/// Elsewhere the size of the buffer is the bound.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn bound_unsent(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
+    Ok(())
 }
 
 /// Whether accepting failed because of the one connection that was to be accepted.

@@ -54,6 +54,9 @@ pub struct Caller {
     pub address: IpAddr,
     /// The request says that it was passed on, truly or not: it has none of the rights of a local caller.
     pub is_forwarded: bool,
+    /// It says so, and is passed on by somebody whose word does not count, or who does not say for whom: `address` is where
+    /// that one is, and nobody knows who asks. Nobody is called back there.
+    pub is_unnamed: bool,
 }
 
 /// A request and its answer in the making.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroize;
 
 use super::shared::Shared;
+use crate::figures::take_off;
 
 /// Slices handed to the system in one call.
 const SLICES_PER_WRITE: usize = 32;
@@ -140,7 +141,8 @@ impl Output {
         };
         self.splices.truncate(kept);
         self.shared_pending = self.splices.iter().map(|splice| splice.bytes.len()).sum::<usize>();
-        self.shared_pending -= if kept > 0 { self.splice_sent } else { mem::take(&mut self.splice_sent) };
+        let sent = if kept > 0 { self.splice_sent } else { mem::take(&mut self.splice_sent) };
+        take_off(&mut self.shared_pending, sent);
     }
 
     /// Writes as much as `socket` takes.
@@ -212,7 +214,7 @@ impl Output {
             let left = splice.bytes.len() - self.splice_sent;
             let shared = count.min(left);
             self.splice_sent += shared;
-            self.shared_pending -= shared;
+            take_off(&mut self.shared_pending, shared);
             count -= shared;
             if shared == left {
                 self.splices.pop_front();

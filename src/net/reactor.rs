@@ -30,8 +30,9 @@ const FIRST_FETCH: usize = EXTERNAL_TOKENS + MAX_LISTENERS;
 /// Events taken from one poll; the rest comes with the next.
 const EVENTS_PER_TURN: usize = 1024;
 
-/// Connections accepted in a turn.
+/// Connections let in in a turn, and the time for which others are closed as they come.
 const ACCEPTS_PER_TURN: usize = 64;
+const ACCEPTING_TIME: Duration = Duration::from_millis(1);
 
 /// Time for which connections are served between two looks at the sockets, and for which output is written.
 const SERVING_TIME: Duration = Duration::from_millis(2);
@@ -96,7 +97,8 @@ impl Reactor {
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
         self.server.set_most(id, most);
-        self.listeners.open(id, address, self.poll.registry(), Token(EXTERNAL_TOKENS + index))
+        let token = Token(EXTERNAL_TOKENS + index);
+        self.listeners.open(id, address, self.poll.registry(), token, self.server.write_stall())
     }
 
     /// Other limits count from now on, and other proxies are trusted; by how much of its address a caller is known stays.
@@ -221,15 +223,20 @@ impl Reactor {
     }
 
     fn accept(&mut self) {
-        for _ in 0..ACCEPTS_PER_TURN {
+        let mut let_in = 0;
+        for looked in 1.. {
+            let is_time_over = looked % ACCEPTS_PER_TURN == 0 && self.now.elapsed() >= ACCEPTING_TIME;
+            if let_in == ACCEPTS_PER_TURN || is_time_over {
+                return;
+            }
             let Some((id, socket, peer)) = self.listeners.accept() else { return };
+            // Closing those that are not let in costs little, and those behind them wait for it.
             let Some(slot) = self.server.admit(socket, id, peer.ip()) else { continue };
+            let_in += 1;
             let Some(socket) = self.server.socket(slot) else { continue };
             let token = Token(self.first_connection + slot);
             let interest = Interest::READABLE | Interest::WRITABLE;
-            let registered =
-                socket.set_nodelay(true).and_then(|()| self.poll.registry().register(socket, token, interest));
-            if let Err(error) = registered {
+            if let Err(error) = self.poll.registry().register(socket, token, interest) {
                 log::warn!("cannot serve {peer}: {error}");
                 self.server.remove(slot);
             }

@@ -1,25 +1,38 @@
 //! The server without its sockets: all connections with their input, handed time and readiness.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use zeroize::Zeroize;
 
-use super::callers::Task;
-use super::connection::{Closing, Connection, Due, Readiness, Work};
+use super::callers::{AccountId, Task};
+use super::connection::{Closing, Due, Readiness, Work};
 use super::connections::{Connections, trim};
 use super::fetch::Fetcher;
 use super::forwarded::Trust;
 use super::http::{Gzip, HttpError, Reply};
-use super::input::{Input, Step, Tools};
+use super::input::{BYTES_PER_UNIT, Input, Step, Tools};
 use super::limits::{IsTrusted, Limits};
 use super::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment};
+use super::places::Candidate;
 use super::shared::SharedPool;
 use super::socket::Socket;
 
 /// Units of work for which one connection is served before the others have their turn.
 const SHARE: u32 = 100;
+
+/// Units of work that reading once costs, besides those of the bytes.
+const UNITS_PER_READ: u32 = 1;
+
+/// Connections that are looked at for one to give way to a newcomer.
+const LOOKS: usize = 256;
+
+/// One that is in the middle of an answer is not looked at again for this long, unless its client has no other.
+const LET_ALONE: Duration = Duration::from_secs(1);
+
+/// A client that has one connection loses it to a newcomer only after it did nothing for this long.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Reads from one connection in a turn.
 const READS_PER_TURN: usize = 2;
@@ -46,17 +59,20 @@ pub struct Stats {
     pub callers: usize,
     /// Connections accepted so far.
     pub accepted: u64,
+    /// Bytes that the system may hold for them.
+    pub kernel_bytes: usize,
     /// Connections turned away for lack of room so far.
     pub refused: u64,
+    /// Connections that gave way to newcomers as places were short, those of the callers that had most, so far.
+    pub displaced: u64,
+    /// Connections that were looked at for that so far.
+    pub looks: u64,
+    /// Connections that were cut as the system held too much for them so far.
+    pub cut: u64,
+    /// Connections that were closed as they came so far, because their callers had caused too much work.
+    pub declined: u64,
     /// Requests and websocket messages handled so far.
     pub answered: u64,
-}
-
-/// Connections that came in by one listener.
-#[derive(Clone, Copy, Debug, Default)]
-struct Gate {
-    open: usize,
-    most: usize,
 }
 
 /// Connections, their input and their timers.
@@ -64,10 +80,6 @@ pub struct Server<S> {
     pub(super) connections: Connections<S>,
     /// By slot of the connection.
     inputs: Vec<Option<Input>>,
-    /// By number of the listener.
-    gates: Vec<Gate>,
-    /// Connections that were let in, by all of them.
-    let_in: usize,
     /// Connections that were turned away, the oldest first; some of them may be gone.
     turned_away: VecDeque<ConnectionId>,
     trust: Trust,
@@ -85,8 +97,6 @@ impl<S: Socket> Server<S> {
         Self {
             connections: Connections::new(limits, fetcher, SharedPool::default(), now),
             inputs: Vec::new(),
-            gates: Vec::new(),
-            let_in: 0,
             turned_away: VecDeque::new(),
             trust: Trust(trusted),
             is_draining: false,
@@ -99,10 +109,7 @@ impl<S: Socket> Server<S> {
 
     /// Sets how many connections that came in by a listener may be open at a time; by default none.
     pub fn set_most(&mut self, id: ListenerId, connections: usize) {
-        if self.gates.len() <= id.0 {
-            self.gates.resize(id.0 + 1, Gate::default());
-        }
-        self.gates[id.0].most = connections;
+        self.connections.gates.set_most(id, connections);
     }
 
     /// Takes note of the present.
@@ -122,23 +129,34 @@ impl<S: Socket> Server<S> {
         self.connections.shared.clone()
     }
 
+    /// How long a client may take nothing.
+    pub(super) fn write_stall(&self) -> Duration {
+        self.connections.limits.write_stall
+    }
+
     /// Figures at this moment.
     pub fn stats(&self) -> Stats {
         self.connections.stats()
     }
 
-    /// Lets a connection in, or has it told that there is no room for it. Its slot; `None` if it is just to be closed.
-    pub fn admit(&mut self, socket: S, id: ListenerId, peer: IpAddr) -> Option<usize> {
+    /// Lets a connection in, for which another may have to give way, or has it told that there is no room for it. Its
+    /// slot; `None` if it was closed at once.
+    pub fn admit(&mut self, mut socket: S, id: ListenerId, peer: IpAddr) -> Option<usize> {
         let connections = &mut self.connections;
         let (peer, now) = (peer.to_canonical(), connections.moment.running);
         let account = connections.callers.account(peer, false, now);
-        if connections.callers.is_banned(account, now) {
+        let is_paid = connections.callers.charge_connection(account, now) || self.trust.is_trusted(peer);
+        if !is_paid || connections.callers.is_banned(account, now) || !connections.gates.has(id) {
+            // Nothing is read or said, and the system has nothing to remember.
+            socket.discard_unsent();
+            connections.stats.declined += 1;
             return None;
         }
-        let gate = *self.gates.get(id.0)?;
-        let has_room = gate.open < gate.most && self.let_in < connections.limits.connections;
+        let is_local = matches!(peer, IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST));
         // A proxy has the connections of many.
-        let is_let_in = has_room && (connections.callers.may_connect(account) || self.trust.is_trusted(peer));
+        let may_connect = connections.callers.may_connect(account) || self.trust.is_trusted(peer);
+        let is_let_in = may_connect && self.make_room(id, is_local, account);
+        let connections = &mut self.connections;
         if !is_let_in {
             connections.stats.refused += 1;
             self.make_room_to_turn_away();
@@ -146,12 +164,10 @@ impl<S: Socket> Server<S> {
         let connections = &mut self.connections;
         let slot = connections.insert(socket, id, peer, account);
         if is_let_in {
-            self.gates[id.0].open += 1;
-            self.let_in += 1;
+            connections.place(slot, is_local);
             connections.stats.accepted += 1;
         } else {
-            self.turned_away.push_back(connections.slab[slot].id);
-            connections.slab[slot].is_turned_away = true;
+            self.turned_away.extend(connections.slab.get(slot).map(|connection| connection.id));
             connections.refuse(slot, HttpError::Overloaded);
         }
         if self.inputs.len() <= slot {
@@ -159,6 +175,42 @@ impl<S: Socket> Server<S> {
         }
         self.inputs[slot] = Some(Input::new());
         Some(slot)
+    }
+
+    /// Has a connection give way to a newcomer where places are short: that of the client that has most which did nothing
+    /// for longest, in the middle of an answer only if that client has no other. Whether there is room.
+    fn make_room(&mut self, id: ListenerId, is_local: bool, account: AccountId) -> bool {
+        let connections = &mut self.connections;
+        let (now, running, most) = (connections.now, connections.moment.running, connections.limits.connections);
+        let mut idlest = None;
+        for look in 1..=LOOKS {
+            let Some(Candidate { place, is_equal }) = connections.gates.candidate(id, is_local, account, most) else {
+                break;
+            };
+            let Some(connection) = connections.slab.get(place.slot) else {
+                connections.gates.remove(place);
+                continue;
+            };
+            connections.stats.looks += 1;
+            let (idle_time, is_busy) = (connection.idle_time(now), connection.is_busy());
+            let is_kept = is_equal && (!connection.is_idle() || place.client != account && idle_time < IDLE);
+            if !is_busy && !is_kept {
+                idlest = idlest.max(Some((idle_time, place.slot)));
+            }
+            let is_let_alone = is_busy || is_kept;
+            let seen = if is_let_alone { running + LET_ALONE } else { running.saturating_sub(idle_time) };
+            if seen > place.seen && place.seen <= running && look < LOOKS {
+                connections.seen(place, seen);
+                continue;
+            }
+            let way = idlest.map(|(_, slot)| slot).or_else(|| (!is_equal).then_some(place.slot));
+            if let Some(slot) = way {
+                connections.stats.displaced += 1;
+                self.remove(slot);
+            }
+            break;
+        }
+        self.connections.gates.has_room(id, is_local, most)
     }
 
     /// Drops the connection that was turned away first, if there are as many as may be.
@@ -181,6 +233,10 @@ impl<S: Socket> Server<S> {
     pub fn notice(&mut self, slot: usize, ready: Readiness) {
         if let Some(connection) = self.connections.slab.get_mut(slot) {
             connection.notice(ready);
+            let has_room = Readiness { writable: true, ..Readiness::default() };
+            if ready == has_room && connection.output.is_empty() {
+                return;
+            }
             let task = if connection.is_amid_answer() { Task::GoOn } else { Task::Begin };
             self.connections.ready(slot, task);
         }
@@ -302,10 +358,16 @@ impl<S: Socket> Server<S> {
                 _ => reads_left -= 1,
             }
             let Ok(count) = connection.read(&mut self.read_buffer, now) else { return false };
+            let is_wasted = connection.has_wasted(self.connections.limits.wasted_bytes);
             if connection.closing == Closing::Open {
                 input.receive(&self.read_buffer[..count]);
             }
             self.read_buffer[..count].zeroize();
+            let id = connection.id;
+            self.connections.charge(id, UNITS_PER_READ + (count / BYTES_PER_UNIT) as u32);
+            if is_wasted {
+                return false;
+            }
         }
     }
 
@@ -340,10 +402,24 @@ impl<S: Socket> Server<S> {
         self.connections.give_back_output(slot);
         let input_bytes = self.inputs.get(slot).and_then(Option::as_ref).map_or(0, Input::held_bytes);
         self.connections.count(slot, input_bytes);
+        self.cut_excess();
         for _ in 0..EVICTED_AT_ONCE {
             let Some(excess) = self.connections.excess(slot, |peer| self.trust.is_trusted(peer)) else { return };
             self.evict(excess);
         }
+    }
+
+    /// Cuts connections if the system may hold too much.
+    fn cut_excess(&mut self) {
+        if self.connections.stats.kernel_bytes <= self.connections.limits.kernel_bytes {
+            return;
+        }
+        let excess = self.connections.kernel_excess();
+        if !excess.is_empty() {
+            log::info!("{} connections cut: the system holds too much that their clients do not take", excess.len());
+        }
+        self.connections.stats.cut += excess.len() as u64;
+        excess.into_iter().for_each(|slot| self.remove(slot));
     }
 
     /// Closes a connection whose caller holds too much.
@@ -379,13 +455,25 @@ impl<S: Socket> Server<S> {
         for (slot, due) in due {
             self.act(slot, due);
         }
+        self.connections.count_unread();
+        self.cut_excess();
     }
 
     fn act(&mut self, slot: usize, due: Due) {
-        let Some(connection) = self.connections.slab.get(slot) else { return };
+        let Connections { now, limits, slab, .. } = &mut self.connections;
+        let Some(connection) = slab.get_mut(slot) else { return };
         let id = connection.id;
         match due {
-            Due::Drop => self.remove(slot),
+            Due::Drop if connection.is_still_sending(*now, limits) => {}
+            Due::Drop => {
+                self.connections.counts.silent_websockets += u64::from(connection.is_open_websocket());
+                self.remove(slot);
+            }
+            Due::Ping => {
+                let now = self.connections.now;
+                self.connections.slab.get_mut(slot).into_iter().for_each(|connection| connection.ping(now));
+                self.connections.touch(slot);
+            }
             Due::SlowRequest => self.refuse(slot, HttpError::TooSlow),
             Due::SlowAnswer if connection.output.is_empty() => self.refuse(slot, HttpError::Overloaded),
             Due::SlowAnswer => self.remove(slot),
@@ -408,13 +496,7 @@ impl<S: Socket> Server<S> {
 
     /// Drops a connection.
     pub fn remove(&mut self, slot: usize) {
-        match self.connections.remove(slot) {
-            None | Some(Connection { is_turned_away: true, .. }) => {}
-            Some(Connection { listener, .. }) => {
-                self.let_in -= 1;
-                self.gates.get_mut(listener.0).into_iter().for_each(|gate| gate.open -= 1);
-            }
-        }
+        drop(self.connections.remove(slot));
         if let Some(Some(mut input)) = self.inputs.get_mut(slot).map(Option::take) {
             input.give_back(&mut self.spare_input);
         }

@@ -1,5 +1,7 @@
 //! Requests, handed to the interfaces.
 
+use std::net::IpAddr;
+
 use super::figures::{EXPLORER_KIND, Sources, WEBSOCKET_KIND};
 use super::{Desk, FAREWELL, HTTP, Node, UNITS_PER_SHARE, WEBSOCKET};
 use crate::api::budget::cost;
@@ -27,7 +29,8 @@ impl Node<'_> {
     /// Sends the page for people, or a part of it; whether that was asked for.
     fn send_page(&self, exchange: &mut Exchange<'_>, effects: &mut dyn Effects) -> bool {
         let Some(explorer) = self.explorer.as_ref().filter(|_| !exchange.is_refused) else { return false };
-        let is_sent = explorer.answer(exchange.request, exchange.reply);
+        let is_local = self.api.is_local(&exchange.caller, exchange.request);
+        let is_sent = explorer.answer(exchange.request, is_local, exchange.reply);
         if is_sent {
             exchange.reply.kind = EXPLORER_KIND;
             effects.charge(exchange.connection, cost::REQUEST + cost::bytes(exchange.reply.body.len()));
@@ -41,7 +44,7 @@ impl Node<'_> {
             && !exchange.is_refused
             && self.api.fills_pool(exchange.request.method, exchange.request.path)
         {
-            self.waiting.push(exchange.connection);
+            self.waiting.insert(exchange.connection);
             return Taken::Parked;
         }
         let status = self.status();
@@ -55,14 +58,15 @@ impl Node<'_> {
     }
 
     fn ask_interface(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
-        let connection = exchange.connection;
+        let (connection, from) = (exchange.connection, exchange.caller.address);
         let mut budget = Budget::new(UNITS_PER_SHARE);
         let answer = |api: &mut Api, desk: &mut Desk<'_, '_>, moment| {
             let view = desk.view;
             let taken = api.answer(&mut exchange, &view, desk, moment, &mut budget);
             (taken, desk.meeting, desk.inquiry, desk.is_to_end)
         };
-        let Ok((taken, meeting, inquiry, is_to_end)) = self.at_desk(Some(connection), now, effects, answer) else {
+        let Ok((taken, meeting, inquiry, is_to_end)) = self.at_desk(Some((connection, from)), now, effects, answer)
+        else {
             let moment = self.api_now(now);
             self.api.fail(moment, exchange.reply);
             return Taken::Done;
@@ -76,7 +80,13 @@ impl Node<'_> {
             self.ends_at = Some(now.running + FAREWELL);
         }
         effects.charge(connection, budget.used());
+        self.resume_due(effects);
         taken
+    }
+
+    /// Has requests resumed whose turn it is.
+    fn resume_due(&mut self, effects: &mut dyn Effects) {
+        self.api.take_due().into_iter().for_each(|connection| effects.resume(connection));
     }
 
     /// The present as the interface tells it.
@@ -89,7 +99,7 @@ impl Node<'_> {
     /// which is noted.
     fn at_desk<T>(
         &mut self,
-        connection: Option<ConnectionId>,
+        asked_by: Option<(ConnectionId, IpAddr)>,
         now: Moment,
         effects: &mut dyn Effects,
         act: impl FnOnce(&mut Api, &mut Desk<'_, '_>, Now) -> T,
@@ -107,14 +117,18 @@ impl Node<'_> {
             partners,
             identity,
             randomness,
+            reorgs,
             reading,
             broker,
             memory,
+            verification,
             ..
         } = self;
+        let (connection, from) = asked_by.unzip();
         let snapshot = reader.snapshot().inspect_err(|error| reading.note(error, now.running))?;
         let view = ChainView { snapshot, network, height: *height, status };
-        let sources = Sources { store: reader.store(), broker, clock: moment.clock, is_in_trouble, memory: *memory };
+        let (store, clock, memory) = (reader.store(), moment.clock, *memory);
+        let sources = Sources { store, verification, broker, clock, is_in_trouble, memory };
         let mut desk = Desk {
             unconfirmed,
             harvester,
@@ -122,9 +136,11 @@ impl Node<'_> {
             identity,
             randomness,
             partners,
+            reorgs,
             effects: Some(effects),
             now: present,
             connection,
+            from,
             meeting: None,
             inquiry: None,
             is_to_end: false,
@@ -146,8 +162,9 @@ impl Node<'_> {
 
     /// A connection is gone.
     pub(super) fn gone(&mut self, connection: ConnectionId, now: Moment, effects: &mut dyn Effects) {
-        self.waiting.retain(|waiting| *waiting != connection);
+        self.waiting.remove(&connection);
         self.api.gone(connection);
+        self.resume_due(effects);
         self.partners.gone(connection);
         self.broker.gone(connection, now.running, effects);
     }

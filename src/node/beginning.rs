@@ -83,7 +83,10 @@ impl<'s> Beginning<'s> {
     fn answer(&mut self, exchange: &mut Exchange<'_>, now: Moment) {
         let is_page = exchange.caller.listener == HTTP
             && !exchange.is_refused
-            && self.explorer.as_ref().is_some_and(|explorer| explorer.answer(exchange.request, exchange.reply));
+            && self.explorer.as_ref().is_some_and(|explorer| {
+                let is_local = self.api.is_local(&exchange.caller, exchange.request);
+                explorer.answer(exchange.request, is_local, exchange.reply)
+            });
         if !is_page {
             let time = self.time(now);
             self.api.answer(exchange, time);

@@ -100,10 +100,11 @@ impl<'s> Node<'s> {
             }
             Some(Ahead::Waiting) => {
                 let since = *self.catching_up.waits_since.get_or_insert(now.running);
-                if now.running >= since + COMMIT_AFTER {
+                let is_due = now.running >= since + COMMIT_AFTER;
+                if is_due {
                     self.commit_ahead(now)?;
                 }
-                return Ok(false);
+                return Ok(is_due && !self.catching_up.store.waits_for_disk());
             }
             Some(Ahead::Over) | None => match &mut self.catching_up.import {
                 Some(import) => import.finish(),
@@ -161,27 +162,14 @@ impl<'s> Node<'s> {
         Ok(false)
     }
 
-    /// Commits what was taken in, while nothing comes.
+    /// Has what was taken in committed, while nothing comes, and then made durable.
     fn commit_ahead(&mut self, now: Moment) -> Result<(), StoreError> {
         let Some(import) = &mut self.catching_up.import else { return Ok(()) };
-        match import.commit() {
-            Ok(Some((first, last))) => self.committed(first, last),
-            Ok(None) => {
-                self.catching_up.waits_since = Some(now.running);
-                Ok(())
-            }
-            Err(error) => {
-                self.catching_up.import = None;
-                self.partners.caught_up(self.peer_now(now));
-                match error {
-                    BlockError::Store(error) => Err(error),
-                    error => {
-                        log::error!("blocks that were taken in cannot be committed: {error}");
-                        Ok(())
-                    }
-                }
-            }
+        self.catching_up.waits_since = Some(now.running);
+        if !import.commit_soon() {
+            self.catching_up.store.settle_soon()?;
         }
+        Ok(())
     }
 
     /// Blocks have become visible.

@@ -1,7 +1,7 @@
 //! Pool, harvester and chain as the interfaces use them, on top of one commit.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use super::figures::{self, Sources};
@@ -13,14 +13,15 @@ use super::randomness::Randomness;
 use super::unconfirmed::Unconfirmed;
 use crate::api::views::UnlockedInfo;
 use crate::api::{Actions, BootRequest, ChainView, NodeDescription};
+use crate::chain::Reorgs;
 use crate::chain::harvest::UnlockResult;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::figures::Page;
-use crate::model::{Address, Block, Hash256, Height, Timestamp, Transaction};
+use crate::model::{Address, Block, Height, Timestamp, Transaction};
 use crate::net::machine::{ConnectionId, Effects};
 use crate::peer::outside::{InquiryId, MeetingId};
 use crate::peer::wire::{Challenge, NodeExperiences, NodeInfo, NodeList};
-use crate::peer::{self, Largest, Meeting, Peers};
+use crate::peer::{self, Largest, Meeting, Peers, Pusher};
 use crate::pool::{Confirmed, ShortId};
 use crate::rules::{ValidationResult, Verdict};
 use crate::store::StoreError;
@@ -33,12 +34,15 @@ pub struct Desk<'a, 's> {
     pub identity: &'a mut Identity,
     pub randomness: &'a mut Randomness,
     pub partners: &'a mut Partners,
+    pub reorgs: &'a Reorgs,
     /// What sends requests to other nodes, if that can be done now.
     pub effects: Option<&'a mut dyn Effects>,
     /// The present, as other nodes are concerned.
     pub now: peer::outside::Now,
     /// The connection of the request in hand, if there is one.
     pub connection: Option<ConnectionId>,
+    /// The address of whoever makes it.
+    pub from: Option<IpAddr>,
     /// A node that gives a sign of life waits.
     pub meeting: Option<MeetingId>,
     /// Somebody waits for the largest height of partners.
@@ -56,9 +60,18 @@ impl<'a> Desk<'a, '_> {
         let ChainView { snapshot, network, height, .. } = self.view;
         Confirmed { snapshot, network, height, now: self.time }
     }
+
+    /// Whoever makes the request, and pushes something that is signed with a key.
+    fn pusher(&self, key: PublicKey) -> Pusher {
+        Pusher { key, from: self.from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) }
+    }
 }
 
 impl Actions for Desk<'_, '_> {
+    fn reorgs(&self) -> Option<&Reorgs> {
+        Some(self.reorgs)
+    }
+
     fn announce(&mut self, transaction: Transaction) -> Verdict {
         let confirmed = self.confirmed();
         let passed_on = self.partners.have_joined().then(|| transaction.clone());
@@ -68,7 +81,7 @@ impl Actions for Desk<'_, '_> {
     }
 
     fn push_block(&mut self, block: Block, by: PublicKey) -> Result<bool, StoreError> {
-        let confirmed = self.confirmed();
+        let (confirmed, by) = (self.confirmed(), self.pusher(by));
         let pushed = self.judge.push(block, by, &confirmed, self.partners.have_joined())?;
         if let Pushed::Ended(result) = pushed {
             self.partners.pushed(&by, result, self.now);
@@ -124,11 +137,11 @@ impl Actions for Desk<'_, '_> {
     }
 
     fn pushed(&mut self, by: &PublicKey, result: ValidationResult) {
-        self.partners.pushed(by, result, self.now);
+        self.partners.pushed(&self.pusher(*by), result, self.now);
     }
 
-    fn note_early(&mut self, hash: &Hash256) -> Option<ValidationResult> {
-        self.unconfirmed.pool.note_early(hash, self.time)
+    fn note_early(&mut self, transaction: &Transaction) -> Option<ValidationResult> {
+        self.unconfirmed.pool.note_early(transaction, self.time)
     }
 
     fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {

@@ -1,6 +1,9 @@
 //! The figures of a node, put down in one place: `nisd help metrics` tells what each means.
 
+use std::time::Duration;
+
 use super::desk::Desk;
+use super::verification::Verification;
 use crate::api::route::Method;
 use crate::api::views::ClockState;
 use crate::api::{FIRST_KIND, ROUTES};
@@ -26,6 +29,8 @@ const RANKS: [&str; COSTLIEST] = ["1", "2", "3", "4", "5"];
 pub struct Sources<'a> {
     /// The store.
     pub store: &'a Store,
+    /// What comparing it with its checksums has found.
+    pub verification: &'a Verification,
     /// Sessions.
     pub broker: &'a Broker,
     /// What the node thinks of its clock.
@@ -56,7 +61,7 @@ pub fn page(desk: &Desk<'_, '_>, sources: &Sources<'_>) -> Page {
     let status = desk.view.status.code();
     page.gauge("nisd_status", "State of the node, as /status tells it: 6 is in step with others.", status);
     chain(&mut page, desk, sources);
-    peers(&mut page, desk.partners.peers());
+    peers(&mut page, desk.partners.peers(), desk.now.running);
     requests(&mut page, &network.counts.requests);
     connections(&mut page, &network);
     callers(&mut page, &network);
@@ -66,6 +71,16 @@ pub fn page(desk: &Desk<'_, '_>, sources: &Sources<'_>) -> Page {
         store(&mut page, &figures);
     }
     page.gauge("nisd_store_failing", "1 while the store cannot be read or written.", sources.is_in_trouble);
+    page.gauge(
+        "nisd_store_damaged_ranges",
+        "Ranges of rows that are not as they were written; what needs them is not answered.",
+        sources.verification.damaged_ranges(),
+    );
+    page.counter(
+        "nisd_store_verifications_total",
+        "How often all of the store was compared with its checksums.",
+        sources.verification.passes(),
+    );
     let memory = (sources.memory)();
     page.gauge("nisd_memory_resident_bytes", "Memory that the process has, mapped files included.", memory.resident);
     page.gauge("nisd_memory_private_bytes", "The part of it that is its own.", memory.private);
@@ -89,11 +104,22 @@ fn chain(page: &mut Page, desk: &Desk<'_, '_>, sources: &Sources<'_>) {
     let harvester = &desk.harvester;
     page.gauge("nisd_harvesting_accounts", "Accounts that harvest on this node.", harvester.unlocked.count());
     page.counter("nisd_harvested_blocks_total", "Blocks that they have put onto the chain.", harvester.harvested());
+    let reorgs = desk.reorgs;
+    page.counter("nisd_reorgs_total", "Changes of the chain that have replaced blocks.", reorgs.count());
+    page.counter("nisd_replaced_blocks_total", "Blocks that they have replaced.", reorgs.replaced());
+    page.counter("nisd_harvested_blocks_lost_total", "Those of them that were harvested here.", reorgs.own());
     let offset = desk.partners.peers().map(|peers| peers.time().clock_difference().unwrap_or(0) as f64 / 1000.0);
     page.gauge(
         "nisd_clock_offset_seconds",
         "How far clocks of other nodes are ahead of this machine's; 0 if not worth a word.",
         offset,
+    );
+    let refused = desk.partners.peers().map(|peers| peers.time().refused().unwrap_or(0) as f64 / 1000.0);
+    page.gauge(
+        "nisd_clock_refused_offset_seconds",
+        "How far other nodes would put network time ahead of this machine's clock, though too few listed nodes agree; 0 if \
+         they do not.",
+        refused,
     );
     page.counter("nisd_clock_jumps_total", "How often the system's clock has jumped.", sources.clock.jumps);
 }
@@ -112,7 +138,7 @@ fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
     heights.get(heights.len() / 2).copied()
 }
 
-fn peers(page: &mut Page, peers: Option<&Peers>) {
+fn peers(page: &mut Page, peers: Option<&Peers>, now: Duration) {
     const STATES: [(State, &str); 5] = [
         (State::Active, "active"),
         (State::Busy, "busy"),
@@ -125,6 +151,11 @@ fn peers(page: &mut Page, peers: Option<&Peers>) {
     let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned().len()));
     let counts = STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]);
     page.gauges("nisd_peers", "Other nodes that are known, by what became of the last contact.", counts);
+    page.gauge(
+        "nisd_peers_apart",
+        "Active ones on a chain that neither they nor this node can leave: the network is split for good.",
+        peers.map(|peers| peers.apart(now).nodes.len()),
+    );
 }
 
 /// Method and path of a kind of requests.
@@ -171,6 +202,26 @@ fn connections(page: &mut Page, figures: &Figures) {
         "nisd_connections_refused_total",
         "Connections that were turned away for lack of room.",
         stats.refused,
+    );
+    page.counter(
+        "nisd_connections_displaced_total",
+        "Connections that gave way to newcomers as places were short: those of the callers that had most.",
+        stats.displaced,
+    );
+    page.counter(
+        "nisd_connections_declined_total",
+        "Connections that were closed as they came, because their callers had caused too much work.",
+        stats.declined,
+    );
+    page.counter(
+        "nisd_connections_cut_total",
+        "Connections that were cut as the system held too much that their clients did not take.",
+        stats.cut,
+    );
+    page.gauge(
+        "nisd_kernel_bytes",
+        "Memory that the system may hold for connections: what was sent and not taken, or came and was not read.",
+        stats.kernel_bytes,
     );
     page.gauge("nisd_buffered_bytes", "Memory in buffers of connections.", stats.buffered_bytes);
     let sides = |incoming: u64, outgoing: u64| {
@@ -225,10 +276,11 @@ fn sessions(page: &mut Page, figures: &Figures, broker: &Broker) {
     );
     page.gauge("nisd_websocket_accounts", "Accounts that they have registered.", sessions.addresses);
     page.counter("nisd_websocket_messages_sent_total", "Messages that were sent to subscribers.", counts.messages);
-    let dropped = figures.counts.dropped_websockets + counts.dropped;
+    let net = &figures.counts;
+    let dropped = net.dropped_websockets + net.silent_websockets + counts.dropped;
     page.counter(
         "nisd_websocket_sessions_dropped_total",
-        "Sessions that were dropped as their clients did not take their messages.",
+        "Sessions that were dropped as their clients did not take their messages, or were not there any more.",
         dropped,
     );
 }

@@ -87,10 +87,13 @@ impl<'s> Harvester<'s> {
         self.next
     }
 
-    /// Puts the next tick off. A block in the making is dropped, as its time is not to be believed.
+    /// Puts the next tick off. A block in the making is dropped, as its time is not to be believed, unless it is in the
+    /// chain already.
     pub fn put_off(&mut self, until: Duration) {
         self.next = self.next.max(until);
-        self.work = Work::Nothing;
+        if !matches!(&self.work, Work::Block(part, _) if part.is_committed()) {
+            self.work = Work::Nothing;
+        }
     }
 
     /// Whether there is work that does not wait for anybody.

@@ -7,7 +7,7 @@ use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{Address, Timestamp};
 use crate::peer::Peers;
-use crate::peer::wire::{self, Challenge, MetaData, NodeInfo, Version};
+use crate::peer::wire::{self, Challenge, MetaData, NodeInfo};
 
 /// A node's key, what it tells of itself, and whether it has joined its network.
 pub struct Identity {
@@ -30,7 +30,7 @@ impl Identity {
             },
             endpoint: settings.endpoint.clone(),
             meta_data: MetaData {
-                version: Version::OWN,
+                version: settings.announced_version.clone(),
                 platform: Some(platform),
                 application: None,
                 features: settings.features.bits() as i32,

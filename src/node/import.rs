@@ -95,8 +95,8 @@ impl<'s> Import<'s> {
         self.intake.set_batch_rows(self.size.rows);
     }
 
-    /// Works on blocks for one slice, or until another one is to be handed over. A commit ends it, and so does a long step on
-    /// the way to the disk.
+    /// Works on blocks for one slice, or until another one is to be handed over. A commit ends it, and so does waiting for the
+    /// disk.
     pub fn work(&mut self, time: Timestamp, running: Duration, budget: &mut Budget) -> Imported {
         if self.has_failed {
             if let Err(error) = self.intake.retry() {
@@ -138,6 +138,11 @@ impl<'s> Import<'s> {
         let (now, progress) = (running.as_millis() as u64, commands::progress_of(&self.intake, self.target));
         let line = if is_done { Some(self.meter.finish(now, &progress)) } else { self.meter.report(now, &progress) };
         line.iter().for_each(|line| (self.show)(line));
+    }
+
+    /// Has what was taken in so far committed by the next slices. Whether there is any of it.
+    pub fn commit_soon(&mut self) -> bool {
+        self.intake.commit_soon()
     }
 
     /// Commits what was taken in so far. Returns the first and the last block that have become visible with it.

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 
 use crate::chain::{ChainPart, PartOutcome, PartProgress, RollbackError, Switch, check_pushed, pushed_part};
 use crate::codec::{Context, Form, ReadError};
-use crate::crypto::{PublicKey, Verifier};
+use crate::crypto::Verifier;
 use crate::model::{Address, Block, Height, Network, Timestamp};
-use crate::peer::Load;
 use crate::peer::outside::Pulled;
-use crate::pool::{Confirmed, MAX_ANSWERS, PushMemory};
+use crate::peer::{Load, Pusher};
+use crate::pool::{Confirmed, ContentHash, MAX_ANSWERS, PushMemory};
 use crate::rules::{Exception, Refusal, ValidationResult};
 use crate::store::{Store, StoreError, stored_header, tip};
 
@@ -29,8 +29,8 @@ const MEMORY: i32 = 6_000;
 pub enum Sender {
     /// A node that was asked for them.
     Pulled(Address),
-    /// A node with this key that has pushed one.
-    Pushed(PublicKey),
+    /// A node that has pushed one.
+    Pushed(Pusher),
 }
 
 /// What becomes of a block that is pushed.
@@ -53,6 +53,8 @@ pub enum Outcome {
     Result(ValidationResult),
     /// They are wrong in a way for which NIS1 has a text instead of a result.
     Exception(Exception),
+    /// They would undo more of our blocks than may be undone, of which nobody is blamed.
+    TooDeep,
     /// They cannot be read, of which nobody is blamed: an answer may have been cut short.
     Unreadable(ReadError),
 }
@@ -85,9 +87,15 @@ pub struct Judge<'s> {
 
 /// A pushed block that waits.
 struct Waiting {
-    block: Box<Block>,
-    by: PublicKey,
+    block: PushedBlock,
+    by: Pusher,
     bytes: usize,
+}
+
+/// A pushed block, and what its result is remembered by.
+struct PushedBlock {
+    block: Box<Block>,
+    hash: ContentHash,
 }
 
 enum Work<'s> {
@@ -95,7 +103,7 @@ enum Work<'s> {
     /// Blocks that were pulled are read, and those that were.
     Reading(Box<Pulled>, Vec<Block>),
     /// They are judged; a block that was pushed.
-    Judging(Box<ChainPart<'s>>, Sender, Option<Box<Block>>),
+    Judging(Box<ChainPart<'s>>, Sender, Option<PushedBlock>),
 }
 
 impl<'s> Judge<'s> {
@@ -145,17 +153,20 @@ impl<'s> Judge<'s> {
         }
     }
 
-    /// Takes a block of this network that a node with this key has pushed. One that has come before, or does not follow the
+    /// Takes a block of this network that a node has pushed. One that has come before, or does not follow the
     /// end of our chain, is not judged. A node that has not joined its network takes none, but remembers that it has come.
     pub fn push(
         &mut self,
         block: Block,
-        by: PublicKey,
+        by: Pusher,
         confirmed: &Confirmed<'_>,
         is_booted: bool,
     ) -> Result<Pushed, StoreError> {
-        let hash = block.hash();
-        if self.memory.answer(&hash, confirmed.now).is_some() {
+        let bytes = block.to_bytes(Form::Verifiable);
+        let (hash, bytes) = (ContentHash::of(&bytes), bytes.len());
+        let has_room = self.waiting.len() < MAX_WAITING && self.waiting_bytes + bytes <= MAX_WAITING_BYTES;
+        // One for which there is no room is not remembered: it may come again.
+        if self.memory.answer(&hash, confirmed.now).is_some() || is_booted && !has_room {
             return Ok(Pushed::Passed);
         }
         self.memory.remember(hash, confirmed.now);
@@ -171,12 +182,8 @@ impl<'s> Judge<'s> {
             }
             Err(Refusal::Exception(_)) => return Ok(Pushed::Ended(ValidationResult::FailureChainInvalid)),
         }
-        let bytes = block.to_bytes(Form::Verifiable).len();
-        if self.waiting.len() == MAX_WAITING || self.waiting_bytes + bytes > MAX_WAITING_BYTES {
-            return Ok(Pushed::Passed);
-        }
         self.waiting_bytes += bytes;
-        self.waiting.push_back(Waiting { block: Box::new(block), by, bytes });
+        self.waiting.push_back(Waiting { block: PushedBlock { block: Box::new(block), hash }, by, bytes });
         Ok(Pushed::Waits)
     }
 
@@ -209,14 +216,14 @@ impl<'s> Judge<'s> {
         let Some(Waiting { block, by, bytes }) = self.waiting.pop_front() else { return Ok(None) };
         self.waiting_bytes -= bytes;
         let sender = Sender::Pushed(by);
-        match pushed_part(self.store, self.network, (*block).clone()) {
+        match pushed_part(self.store, self.network, (*block.block).clone()) {
             Ok(part) => {
                 self.work = Work::Judging(part, sender, Some(block));
                 Ok(None)
             }
             Err(Refusal::Store(error)) => Err(error),
-            Err(Refusal::Result(result)) => Ok(Some(self.pushed_ended(sender, &block, Ok(result)))),
-            Err(Refusal::Exception(exception)) => Ok(Some(self.pushed_ended(sender, &block, Err(&exception)))),
+            Err(Refusal::Result(result)) => Ok(Some(self.pushed_ended(sender, block.hash, Ok(result)))),
+            Err(Refusal::Exception(exception)) => Ok(Some(self.pushed_ended(sender, block.hash, Err(&exception)))),
         }
     }
 
@@ -250,9 +257,10 @@ impl<'s> Judge<'s> {
             }
             Err(RollbackError::Store(error)) => Err(error),
             // The other chain is too different to be followed, of which nobody is blamed.
-            Err(RollbackError::NotBelow { .. } | RollbackError::TooDeep { .. }) => {
+            Err(RollbackError::NotBelow { .. }) => {
                 Ok(Some(Judged::of(sender, Outcome::Result(ValidationResult::Neutral))))
             }
+            Err(RollbackError::TooDeep { .. }) => Ok(Some(Judged::of(sender, Outcome::TooDeep))),
         }
     }
 
@@ -266,7 +274,7 @@ impl<'s> Judge<'s> {
         &mut self,
         part: Box<ChainPart<'s>>,
         sender: Sender,
-        pushed: Option<Box<Block>>,
+        pushed: Option<PushedBlock>,
         now: Timestamp,
     ) -> Result<Option<Judged>, StoreError> {
         let outcome = match part.step(now)? {
@@ -277,18 +285,23 @@ impl<'s> Judge<'s> {
             PartProgress::Done(outcome) => outcome,
         };
         let mut judged = match &pushed {
-            Some(block) => self.pushed_ended(sender, block, outcome.of_push()),
+            Some(block) => self.pushed_ended(sender, block.hash, outcome.of_push()),
             None => Judged::of(sender, Outcome::of(outcome.of_synchronisation())),
         };
         let PartOutcome { switch, .. } = outcome;
-        judged.accepted = pushed.filter(|_| switch.is_some());
+        judged.accepted = pushed.filter(|_| switch.is_some()).map(|pushed| pushed.block);
         judged.switch = switch;
         Ok(Some(judged))
     }
 
-    fn pushed_ended(&mut self, sender: Sender, block: &Block, result: Result<ValidationResult, &Exception>) -> Judged {
+    fn pushed_ended(
+        &mut self,
+        sender: Sender,
+        hash: ContentHash,
+        result: Result<ValidationResult, &Exception>,
+    ) -> Judged {
         if let Ok(result) = result {
-            self.memory.set(&block.hash(), result);
+            self.memory.set(&hash, result);
         }
         Judged::of(sender, Outcome::of(result))
     }

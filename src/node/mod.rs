@@ -11,6 +11,7 @@
 //! | `judge` | blocks of other nodes on their way into the chain |
 //! | `partners` | other nodes: what their room wants done |
 //! | `desk` | pool and harvester as the interfaces use them |
+//! | `reorgs` | what is said of blocks that were replaced |
 //! | `clock_watch`, `trouble` | clocks that jump, stores that fail |
 //! | `figures` | what those see who watch the node |
 //! | `loads` | how much is held of what others can make grow |
@@ -32,17 +33,21 @@ mod loads;
 mod others;
 mod partners;
 mod randomness;
+mod reorgs;
 mod teller;
 mod trouble;
 mod turn;
 mod unconfirmed;
+mod verification;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub use self::beginning::Beginning;
 pub use self::figures::Memory;
 pub use self::import::{BATCH, Import};
 pub use crate::peer::KnownPeer;
+pub use crate::peer::kept_peers::MAX_BYTES as MAX_KEPT_BYTES;
 
 use self::catching_up::CatchingUp;
 use self::clock_watch::ClockWatch;
@@ -54,7 +59,9 @@ use self::partners::{Means, Partners};
 use self::randomness::Randomness;
 use self::trouble::Trouble;
 use self::unconfirmed::Unconfirmed;
+use self::verification::Verification;
 use crate::api::{self, Api, NodeStatus};
+use crate::chain::Reorgs;
 use crate::clock::NetworkClock;
 use crate::codec::{Context, Format};
 use crate::config;
@@ -65,7 +72,7 @@ use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedPool;
 use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
 use crate::peer::attempt::far_ahead;
-use crate::peer::{IpDetection, PeerSettings, wire};
+use crate::peer::{IpDetection, KeptPeers, PeerSettings, wire};
 use crate::pool::Confirmed;
 use crate::push::{self, Broker, Present};
 use crate::store::{Reader, Store, StoreError, tip};
@@ -104,6 +111,9 @@ pub struct Start<'a, 's> {
     pub import: Option<Import<'s>>,
     /// Nodes of the operator's list.
     pub known: Vec<KnownPeer>,
+    /// What [`Node::peers_to_keep`] has handed out last before the node was started; nothing if there is none. It may be
+    /// damaged.
+    pub kept: Vec<u8>,
 }
 
 /// The machine.
@@ -124,12 +134,16 @@ pub struct Node<'s> {
     settings: &'s Settings,
     /// Nodes of the operator's list, until this one joins its network.
     known: Vec<KnownPeer>,
+    /// Changes of the chain that have replaced blocks.
+    reorgs: Reorgs,
+    /// What of other nodes is to be kept over a restart, and when it was handed out.
+    kept: KeptPeers,
     /// Blocks that have come into the chain here, and are to be passed on.
     passed_on: Vec<Block>,
     import: Option<Import<'s>>,
     catching_up: CatchingUp<'s>,
     /// Announcements that wait for the pool.
-    waiting: Vec<ConnectionId>,
+    waiting: BTreeSet<ConnectionId>,
     /// When a client last asked something of this node.
     asked_at: Duration,
     clock_watch: ClockWatch,
@@ -137,10 +151,15 @@ pub struct Node<'s> {
     tell_ahead_at: Duration,
     /// When the operator is told again that other nodes have another time.
     tell_difference_at: Duration,
+    /// When the operator is told again that listed nodes do not agree on a time that others tell.
+    tell_refused_at: Duration,
+    /// When the operator is told again of nodes whose chain cannot be followed.
+    tell_apart_at: Duration,
     /// The store fails to show what is committed.
     reading: Trouble,
     /// It fails to take more.
     writing: Trouble,
+    verification: Verification,
     /// Bytes of any body at most, by the settings.
     most_body_bytes: usize,
     /// Fresh each time it is asked for.
@@ -159,7 +178,7 @@ pub struct Node<'s> {
 impl<'s> Node<'s> {
     /// A node on a store that holds at least the nemesis block.
     pub fn new(store: &'s Store, settings: &'s Settings, start: Start<'_, 's>) -> Result<Node<'s>, StoreError> {
-        let Start { now, seed, local, shared, import, known } = start;
+        let Start { now, seed, local, shared, import, known, kept } = start;
         let clock = NetworkClock::new(settings.clock, now.running.as_millis() as u64);
         let time = clock.now(now.unix_millis, now.running.as_millis() as u64);
         let mut randomness = Randomness::new(seed);
@@ -190,16 +209,21 @@ impl<'s> Node<'s> {
             partners: Partners::default(),
             settings,
             known,
+            reorgs: Reorgs::default(),
+            kept: KeptPeers::read(&kept),
             passed_on: Vec::new(),
             import,
             catching_up: CatchingUp::new(store),
-            waiting: Vec::new(),
+            waiting: BTreeSet::new(),
             asked_at: now.running,
             clock_watch: ClockWatch::new(now),
             tell_ahead_at: Duration::ZERO,
             tell_difference_at: Duration::ZERO,
+            tell_refused_at: Duration::ZERO,
+            tell_apart_at: Duration::ZERO,
             reading: Trouble::default(),
             writing: Trouble::default(),
+            verification: Verification::new(now.running),
             most_body_bytes: settings.limits.body_size,
             entropy,
             randomness,
@@ -258,6 +282,13 @@ impl<'s> Node<'s> {
     pub fn stop(&mut self) -> Result<(), crate::chain::BlockError> {
         self.catching_up.commit()?;
         self.import.take().map_or(Ok(()), |mut import| import.commit().map(drop))
+    }
+
+    /// What is known of other nodes, if it is to be kept now: the next start is handed the last that was handed out, and
+    /// asks these nodes before it harvests. `is_last` when the node is about to end.
+    pub fn peers_to_keep(&mut self, now: Moment, is_last: bool) -> Option<Vec<u8>> {
+        let present = self.peer_now(now);
+        self.kept.to_write(self.partners.peers()?, present, is_last)
     }
 
     /// Whether somebody has asked the node to end, and has been answered.
@@ -377,10 +408,12 @@ fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
         features: settings.features,
         is_local: Box::new(move |caller| local.contains(caller)),
         host_names: settings.host_names.clone(),
+        local_origins: settings.local_origins.clone(),
         allowed_harvesters: settings.allowed_harvesters.clone(),
         forgets_hashes: settings.forgets_hashes,
         unaudited_paths: settings.peers.unaudited_paths.clone(),
         pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
+        ipv6_prefix: settings.limits.ipv6_prefix_length,
         metrics_listener: METRICS,
     }
 }

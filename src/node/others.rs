@@ -25,7 +25,8 @@ impl Node<'_> {
         }
         let known = std::mem::take(&mut self.known);
         let (local, present) = (self.identity.description.info.clone(), self.peer_now(now));
-        self.partners.join(local, self.identity.keys(), peer_settings(self.settings, known), present);
+        let settings = peer_settings(self.settings, known);
+        self.partners.join(local, self.identity.keys(), settings, self.kept.nodes(), present);
         let done = self.with_partners(now, effects, |partners, now, means| partners.turn(now, means));
         self.note_reading(done, now);
     }

@@ -8,16 +8,17 @@ use super::judge::{Judge, Judged, Outcome, Sender};
 use super::randomness::Randomness;
 use crate::codec::block::read_without_transactions;
 use crate::codec::{Context, Format};
-use crate::crypto::{KeyPair, PublicKey};
+use crate::crypto::KeyPair;
 use crate::model::{Address, Block, Hash256, Height, Network, Transaction};
 use crate::net::fetch::{self, Answer, Fetch, FetchError, FetchId, Method, Response};
 use crate::net::machine::{ConnectionId, Effects};
 use crate::peer::catch_up::Ahead;
+use crate::peer::kept_peers::KeptPeer;
 use crate::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
 use crate::peer::wire::{Endpoint, NodeInfo, Outgoing, TransactionList};
-use crate::peer::{KnownPeer, Largest, Meeting, Outlook, PeerSettings, Peers, PushResult};
+use crate::peer::{KnownPeer, Largest, Meeting, Outlook, PeerSettings, Peers, PushResult, Pusher};
 use crate::pool::{Pool, ShortId};
 use crate::rules::ValidationResult;
 use crate::state;
@@ -67,9 +68,11 @@ struct Waiting {
 
 impl Partners {
     /// Joins the network as this node.
-    pub fn join(&mut self, local: NodeInfo, keys: Rc<KeyPair>, settings: PeerSettings, now: Now) {
+    pub fn join(&mut self, local: NodeInfo, keys: Rc<KeyPair>, settings: PeerSettings, kept: &[KeptPeer], now: Now) {
         self.format = Some(settings.format);
-        self.peers = Some(Peers::new(local, keys, settings, now));
+        let mut peers = Peers::new(local, keys, settings, now);
+        peers.know_again(kept);
+        self.peers = Some(peers);
     }
 
     /// Whether this node has begun to join its network.
@@ -90,6 +93,11 @@ impl Partners {
     /// Whether this node has joined its network.
     pub fn have_joined(&self) -> bool {
         self.peers.as_ref().is_some_and(Peers::is_booted)
+    }
+
+    /// Before this moment no block is to be made; see [`Peers::waits_until`].
+    pub fn waits_until(&self, now: Duration) -> Duration {
+        self.peers.as_ref().map_or(Duration::ZERO, |peers| peers.waits_until(now))
     }
 
     /// When there is something to do.
@@ -161,8 +169,8 @@ impl Partners {
         }
     }
 
-    /// Takes note of what became of something that a node with this key has pushed.
-    pub fn pushed(&mut self, by: &PublicKey, result: ValidationResult, now: Now) {
+    /// Takes note of what became of something that a node has pushed.
+    pub fn pushed(&mut self, by: &Pusher, result: ValidationResult, now: Now) {
         if let Some(peers) = &mut self.peers {
             peers.pushed(by, push_result(result), now);
         }
@@ -173,8 +181,9 @@ impl Partners {
         let Some(peers) = &mut self.peers else { return };
         match (&judged.sender, &judged.outcome) {
             (Sender::Pulled(node), outcome) => peers.judged(node, verdict(outcome), now),
-            (Sender::Pushed(key), Outcome::Result(result)) => peers.pushed(key, push_result(*result), now),
-            (Sender::Pushed(key), _) => peers.pushed(key, PushResult::Harmful, now),
+            (Sender::Pushed(by), Outcome::Result(result)) => peers.pushed(by, push_result(*result), now),
+            (Sender::Pushed(by), Outcome::TooDeep) => peers.pushed(by, PushResult::Neutral, now),
+            (Sender::Pushed(by), _) => peers.pushed(by, PushResult::Harmful, now),
         }
     }
 
@@ -258,6 +267,13 @@ impl Outside for Outer<'_, '_> {
         let call = CallId(fetch.0);
         self.partners.calls.insert(fetch, call);
         call
+    }
+
+    fn give_up(&mut self, call: CallId) {
+        let fetch = FetchId(call.0);
+        if self.partners.calls.remove(&fetch).is_some() {
+            self.means.effects.cancel(fetch);
+        }
     }
 
     fn random(&mut self) -> u64 {
@@ -386,6 +402,7 @@ fn push_result(result: ValidationResult) -> PushResult {
 fn verdict(outcome: &Outcome) -> Verdict {
     match outcome {
         Outcome::Result(ValidationResult::Success) => Verdict::Better,
+        Outcome::TooDeep => Verdict::TooDeep,
         Outcome::Result(ValidationResult::Neutral) | Outcome::Unreadable(_) => Verdict::Neutral,
         Outcome::Result(_) | Outcome::Exception(_) => Verdict::Bad,
     }

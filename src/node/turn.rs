@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::import::Imported;
 use super::teller::Teller;
 use super::{Desk, Node, UNITS_PER_STEP};
-use crate::api::views::ClockState;
+use crate::api::views::{ClockState, date_and_time};
 use crate::api::{Budget, ChainView};
 use crate::chain::Switch;
 use crate::clock::ClockMode;
@@ -22,7 +22,10 @@ const TELL_OF_CLOCK_EVERY: Duration = Duration::from_secs(600);
 impl Node<'_> {
     /// Works on what waits for nobody, and on what is due. `took` is how long the last turn took.
     pub(super) fn turn(&mut self, budget: u32, took: Duration, now: Moment, effects: &mut dyn Effects) {
-        self.reader.release();
+        // While a block that was committed is on its way to the disk everybody sees the state before it.
+        if !self.reader.store().is_awaited() {
+            self.reader.release();
+        }
         self.watch_clock(now);
         let is_alone = self.is_alone(now);
         self.import.iter_mut().for_each(|import| import.took(took, is_alone));
@@ -40,8 +43,12 @@ impl Node<'_> {
                 }
                 (Ok(()), Ok(())) => self.reading.is_well(now.running),
             }
+            if let Err(error) = self.verification.work(&self.reader, now.running) {
+                self.reading.note(&error, now.running);
+            }
         }
         self.work_with_others(now, effects);
+        self.tell_of_splits(now);
         self.log_figures(now, effects);
         self.broker.due(now.running, effects);
         effects.wake_at(self.next_turn(now));
@@ -61,7 +68,7 @@ impl Node<'_> {
         }
         self.publish(budget, now, effects)?;
         if self.may_announce() {
-            self.waiting.drain(..).for_each(|connection| effects.resume(connection));
+            std::mem::take(&mut self.waiting).into_iter().for_each(|connection| effects.resume(connection));
         }
         Ok(())
     }
@@ -73,8 +80,13 @@ impl Node<'_> {
     }
 
     /// Takes blocks in, harvests, or judges blocks of other nodes; one of them has the right to change the chain at a
-    /// time.
+    /// time. While it waits for the disk nothing is done.
     fn change_chain(&mut self, mut budget: Budget, now: Moment) -> Result<(), StoreError> {
+        if self.reader.store().waits_for_disk() {
+            return Ok(());
+        }
+        // The state that everybody sees until what is committed below is durable.
+        self.reader.snapshot()?;
         let time = self.time(now);
         let Some(import) = &mut self.import else {
             if self.may_catch_up() {
@@ -100,15 +112,21 @@ impl Node<'_> {
         Ok(())
     }
 
+    /// Whether the node has joined its network, and does not wait for a node that it knew to answer.
+    fn may_harvest(&self, now: Moment) -> bool {
+        self.partners.have_joined() && self.partners.waits_until(now.running) <= now.running
+    }
+
     /// Works on the next block of this node.
     fn harvest(&mut self, budget: &mut Budget, now: Moment) -> Result<(), StoreError> {
         let time = self.time(now);
-        while self.partners.have_joined() && !budget.is_spent() {
+        // What was begun is ended all the same: others wait for the chain, and for what is told of it.
+        while (self.harvester.has_work() || self.may_harvest(now)) && !budget.is_spent() {
             budget.spend(UNITS_PER_STEP);
             let Node { reader, network, height, unconfirmed, harvester, .. } = self;
             let confirmed = confirmed(reader, network, *height, time)?;
             if let Some((switch, block)) = harvester.step(now.running, &confirmed, || unconfirmed.in_fee_order())? {
-                self.switched(switch)?;
+                self.switched(switch, time)?;
                 self.passed_on.push(*block);
             }
             if !self.harvester.has_work() {
@@ -130,7 +148,7 @@ impl Node<'_> {
             let Some(judged) = step? else { continue };
             self.partners.judged(&judged, self.peer_now(now));
             if let Some(switch) = judged.switch {
-                self.switched(switch)?;
+                self.switched(switch, time)?;
             }
             self.passed_on.extend(judged.accepted.map(|block| *block));
         }
@@ -138,8 +156,9 @@ impl Node<'_> {
     }
 
     /// Takes note of a change of the chain that has become visible and durable.
-    fn switched(&mut self, switch: Switch) -> Result<(), StoreError> {
+    fn switched(&mut self, switch: Switch, time: Timestamp) -> Result<(), StoreError> {
         self.writing.is_over();
+        self.note_reorg(&switch, time);
         self.rise(switch.common, switch.last)?;
         self.unconfirmed.chain_changed(switch.confirmed, switch.returned);
         Ok(())
@@ -184,7 +203,18 @@ impl Node<'_> {
         }
         let present = self.peer_now(now);
         let Node {
-            reader, network, height, broker, unconfirmed, harvester, judge, partners, identity, randomness, ..
+            reader,
+            network,
+            height,
+            broker,
+            unconfirmed,
+            harvester,
+            judge,
+            partners,
+            identity,
+            randomness,
+            reorgs,
+            ..
         } = self;
         let view = ChainView { snapshot: reader.snapshot()?, network, height: *height, status };
         let desk = Desk {
@@ -194,9 +224,11 @@ impl Node<'_> {
             identity,
             randomness,
             partners,
+            reorgs,
             effects: None,
             now: present,
             connection: None,
+            from: None,
             meeting: None,
             inquiry: None,
             is_to_end: false,
@@ -212,9 +244,14 @@ impl Node<'_> {
     /// When the node wants its next turn.
     fn next_turn(&self, now: Moment) -> Duration {
         let tells_blocks = !self.unconfirmed.has_work();
-        let tick = if self.partners.have_joined() { self.harvester.due() } else { Duration::MAX };
+        let tick = match self.partners.have_joined() {
+            true => self.harvester.due().max(self.partners.waits_until(now.running)),
+            false => Duration::MAX,
+        };
         let changes_chain = self.import.is_some() || self.harvester.has_work() || self.judge.has_work();
         let for_chain = match changes_chain {
+            // Its answer is followed by a turn.
+            _ if self.reader.store().waits_for_disk() => Duration::MAX,
             _ if self.may_catch_up() => self.catching_up.due(),
             true => now.running,
             false => tick,
@@ -226,6 +263,7 @@ impl Node<'_> {
             || self.partners.has_work();
         let of_others = self.partners.next_due().unwrap_or(Duration::MAX);
         let due = self.unconfirmed.due().min(self.broker.next_due().unwrap_or(Duration::MAX)).min(of_others);
+        let due = due.min(self.verification.due());
         let for_rest = if is_busy { now.running } else { due };
         for_chain.min(for_rest).max(self.reading.until()).min(self.ends_at.unwrap_or(Duration::MAX))
     }
@@ -255,6 +293,23 @@ impl Node<'_> {
             let seconds = millis as f64 / 1000.0;
             log::warn!("the clocks of other nodes are ahead of this machine's by {seconds:+.1} s; is the clock right?");
         }
+        if follows {
+            self.tell_of_refused_time(now);
+        }
+    }
+
+    /// Says that listed nodes do not agree on a time that others tell.
+    fn tell_of_refused_time(&mut self, now: Moment) {
+        let refused = self.partners.peers().and_then(|peers| peers.time().refused());
+        let Some(offset) = refused.filter(|_| now.running >= self.tell_refused_at) else { return };
+        self.tell_refused_at = now.running + TELL_OF_CLOCK_EVERY;
+        let [theirs, own] = [offset, 0]
+            .map(|offset| date_and_time(Timestamp::from_unix_millis(now.unix_millis.saturating_add(offset))));
+        log::warn!(
+            "other nodes say that it is {theirs} (UTC), and this machine's clock that it is {own}: network time does not \
+             follow them, as too few nodes of the operator's list agree. If the clock is wrong, set it; if it is right, \
+             somebody tells a wrong time, and nothing is to be done"
+        );
     }
 
     /// What the node thinks of its clock.

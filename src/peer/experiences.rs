@@ -203,6 +203,15 @@ impl Experiences {
         selection
     }
 
+    /// Forgets all that was experienced with a node, and all that it has reported.
+    pub fn forget(&mut self, node: &Address) {
+        self.own.0.remove(node);
+        self.reports.remove(node);
+        for report in self.reports.values_mut() {
+            report.pairs.0.remove(node);
+        }
+    }
+
     /// Forgets what is older than a day.
     pub fn prune(&mut self, now: Timestamp) {
         let before = now.0.saturating_sub(LIFE);

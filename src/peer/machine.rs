@@ -12,6 +12,8 @@
 //! | `synchronisation` | compares the chain with that of one partner |
 //! | `catching_up` | fetches the blocks of a chain that is far ahead |
 //! | [`broadcast`] | passes on blocks, transactions, and that this node is there |
+//! | [`returning`] | asks nodes that were known before the start |
+//! | [`splits`] | notices chains that cannot come together any more |
 //! | [`own_address`] | finds out where others see this node, and joins the network |
 //! | `inquiries` | asks for heights, clocks and experiences |
 //! | `views` | what people and other nodes are told |
@@ -27,8 +29,10 @@ pub mod meetings;
 pub(super) mod mishap;
 pub mod own_address;
 pub mod refresh;
+pub mod returning;
 mod round;
 mod settings;
+pub mod splits;
 mod synchronisation;
 mod unpinned;
 mod views;
@@ -36,6 +40,7 @@ mod views;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -44,7 +49,7 @@ pub use self::catching_up::Outlook;
 pub use self::inquiries::{LEAST_IMPORTANCE, Largest};
 pub use self::settings::{IpDetection, KnownPeer, PeerSettings};
 pub use self::unpinned::Unpinned;
-pub use self::views::{Joined, PeerView, PushResult};
+pub use self::views::{Joined, PeerView, PushResult, Pusher};
 
 use self::broadcast::Buffer;
 use self::calls::{Calls, Proof, Purpose, Request};
@@ -55,7 +60,9 @@ use self::meetings::Meetings;
 use self::mishap::{Mishap, words};
 use self::own_address::Joining;
 use self::refresh::Refresh;
+use self::returning::Returning;
 use self::round::Round;
+use self::splits::Splits;
 use self::synchronisation::Synchronisation;
 use super::experiences::Experiences;
 use super::height_check::HeightCheck;
@@ -63,7 +70,7 @@ use super::nodes::{Limits, Nodes};
 use super::outside::{CallId, Now, Outside, Reply};
 use super::random::RandomSource;
 use super::schedule::{Schedule, Task};
-use super::time_sync::{Sample, TimeSync};
+use super::time_sync::{TimeSync, Witness};
 use super::trust::{MAX_MEMBERS, Members, Selector, Trust};
 use super::wire::{CHALLENGE_BYTES, Challenge, NodeInfo, Query, read_answer};
 use crate::codec::Readable;
@@ -121,6 +128,8 @@ pub struct Peers {
     contacts: Contacts,
     refresh: Option<Refresh>,
     meetings: Meetings,
+    returning: Returning,
+    splits: Splits,
     synchronisation: Option<Synchronisation>,
     /// Transactions that the next answer with blocks may have.
     most_transactions: u32,
@@ -133,7 +142,9 @@ pub struct Peers {
     signs: Round<()>,
     addresses: Round<String>,
     heights: Round<Height>,
-    times: Round<Sample>,
+    times: Round<Witness>,
+    /// Nodes that were drawn to follow their time.
+    drawn_for_time: BTreeSet<Address>,
     inquiry: Option<Inquiry>,
     time_sync: TimeSync,
     height_check: HeightCheck,
@@ -158,6 +169,8 @@ impl Peers {
             contacts: Contacts::default(),
             refresh: None,
             meetings: Meetings::default(),
+            returning: Returning::default(),
+            splits: Splits::default(),
             synchronisation: None,
             most_transactions: settings.chain.max_transactions,
             unconfirmed: None,
@@ -168,6 +181,7 @@ impl Peers {
             addresses: Round::default(),
             heights: Round::default(),
             times: Round::default(),
+            drawn_for_time: BTreeSet::new(),
             inquiry: None,
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
@@ -189,8 +203,7 @@ impl Peers {
                 KnownPeer::Endpoint(endpoint) => self.unpinned.push(Unpinned::new(endpoint)),
                 KnownPeer::Node(info) => {
                     let node = self.address_of(&info);
-                    let about = About { info, height: None, score: None };
-                    if let Err(refused) = self.nodes.add_pre_trusted(node, about) {
+                    if let Err(refused) = self.list(info) {
                         log::warn!("{node} of the list of peers is left out: {refused:?}");
                     }
                 }
@@ -237,6 +250,7 @@ impl Peers {
             Purpose::Time(node) => self.time_ended(node, ended, reply, now, outside),
             Purpose::Experiences(node) => self.experiences_ended(node, ended, reply, now),
             Purpose::Synchronisation => self.synchronisation_ended(ended, reply, now, outside),
+            Purpose::LowestHash(node, height) => self.lowest_hash_ended(node, height, ended, reply, now, outside),
             Purpose::Unconfirmed => self.unconfirmed_ended(ended, reply, now, outside),
             Purpose::Ahead(id, question) => self.ahead_ended(id, question, ended, reply, now),
             Purpose::Push => {}
@@ -283,11 +297,11 @@ impl Peers {
     fn calculate_trust(&mut self, rows: usize, now: Now, outside: &mut impl Outside) {
         if !self.trust.is_calculating() {
             // Trust is calculated for some of the known nodes, or all: most turns need not look which.
-            if !self.trust.is_due(self.nodes.len(), now.time) {
+            if !self.trust.may_be_due(self.nodes.len(), now.time) {
                 return;
             }
             let others = self.nodes.for_trust();
-            if !self.trust.is_due(others.len(), now.time) {
+            if !self.trust.is_due(&others, now.time) {
                 return;
             }
             let mut random = || outside.random();

@@ -5,6 +5,7 @@
 //! | [`nodes`] | the nodes that are known, and what became of the last contact with each |
 //! | [`experiences`] | how often nodes were of use to each other |
 //! | [`trust`] | how far each node is trusted, and who is drawn as a partner |
+//! | [`kept_peers`] | what is kept of other nodes over a restart |
 //! | [`schedule`] | the tasks that recur, and when each is due |
 //! | [`time_sync`] | network time, brought nearer to that of the others |
 //! | [`height_check`] | whether this node has the chain that the others have |
@@ -22,6 +23,7 @@ pub mod attempt;
 pub mod catch_up;
 pub mod experiences;
 pub mod height_check;
+pub mod kept_peers;
 mod load;
 pub mod machine;
 pub mod nemesis_search;
@@ -38,10 +40,12 @@ mod samples;
 #[cfg(test)]
 mod testing;
 
+pub use kept_peers::KeptPeers;
 pub use load::Load;
 pub use machine::calls::AuditEntry;
 pub use machine::meetings::Meeting;
 pub use machine::{
-    About, IpDetection, Joined, KnownPeer, Largest, Outlook, PeerSettings, PeerView, Peers, PushResult, Unpinned,
+    About, IpDetection, Joined, KnownPeer, Largest, Outlook, PeerSettings, PeerView, Peers, PushResult, Pusher,
+    Unpinned,
 };
 pub use nemesis_search::NemesisSearch;

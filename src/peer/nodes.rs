@@ -3,6 +3,11 @@
 //! A node becomes known when it has answered, never by hearsay. Nodes of the operator's list are known from the start,
 //! stay whatever happens, and are active only once they have answered.
 //!
+//! **A node stays where it is known.** An answer is signed, but the signature covers only what the node was challenged with:
+//! whoever passes challenges on to a node can give its answers as his own, with another endpoint in them. So an answer
+//! proves that the owner of the key lives, not where. A node of the operator's list is where the operator says, for good.
+//! Any other one moves only after it has been out of reach for [`BEFORE_A_MOVE`], and is a stranger where it turns up.
+//!
 //! **Limits.** A stranger fills an entry only by answering at an address of its own. So many nodes fit into the table
 //! in all, from one address and from one network ([`Limits`]); where there is no more room, a node that cannot be
 //! reached makes room for one that answers, and one that answers never does. Addresses of private networks share a
@@ -27,6 +32,8 @@ pub const FIRST_REST: Duration = Duration::from_secs(60);
 pub const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
 /// Between two contacts that a shunned node brings about by a sign of life.
 pub const BETWEEN_SIGNS: Duration = Duration::from_secs(60);
+/// How long a node has been out of reach before it may be elsewhere.
+pub const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
 /// Most nodes that were dropped and are still told of.
 pub const MAX_DROPPED: usize = 50;
 /// Most characters of a reason that are kept.
@@ -112,6 +119,8 @@ pub struct Node<T> {
     pub last_trouble: Option<LastTrouble>,
     /// Failures since it last answered.
     pub failures: u32,
+    /// When the first of these failures was.
+    fails_since: Option<Duration>,
     /// Attempts to synchronise with it.
     pub synchronisations: u32,
     /// When one that has failed is looked at again.
@@ -132,6 +141,7 @@ impl<T> Node<T> {
             last_contact: None,
             last_trouble: None,
             failures: 0,
+            fails_since: None,
             synchronisations: 0,
             look_again: Duration::ZERO,
             looked: None,
@@ -148,6 +158,7 @@ impl<T> Node<T> {
         self.state = State::Active;
         self.last_contact = Some(now);
         self.failures = 0;
+        self.fails_since = None;
     }
 
     fn has_failed(&mut self, trouble: Trouble, reason: &str, now: Duration) {
@@ -159,6 +170,7 @@ impl<T> Node<T> {
         self.last_trouble = Some(LastTrouble { at: now, trouble, reason: reason.chars().take(MAX_REASON).collect() });
         self.look_again = now + rest(self.failures);
         self.failures = self.failures.saturating_add(1);
+        self.fails_since.get_or_insert(now);
         self.looked = Some(now);
     }
 }
@@ -189,6 +201,8 @@ pub enum Why {
     Silent,
     /// It was not to be reached, and another took its place.
     Displaced,
+    /// It was not to be reached, and is elsewhere now.
+    Moved,
 }
 
 /// Why a node is not taken into the table.
@@ -308,8 +322,9 @@ impl<T> Nodes<T> {
         Ok(())
     }
 
-    /// A node answered at `ip`: it is active from now on, and `about` is what is known about it. One that is known
-    /// already and moves where there is no room becomes active all the same; what was known about it stays.
+    /// A node answered at `ip`, where it is known or was not known before: it is active from now on, and `about` is what is
+    /// known about it. One whose name stands for another address, where there is no room, becomes active all the same; what
+    /// was known about it stays.
     pub fn answered(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), Refused> {
         let ip = ip.to_canonical();
         self.candidates.remove(&node);
@@ -327,16 +342,33 @@ impl<T> Nodes<T> {
         Ok(())
     }
 
-    /// A node of which others told answered at `ip`. It becomes active; if it is so already, what is known about it
-    /// stays.
-    pub fn introduced(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), Refused> {
-        match self.nodes.get_mut(&node) {
-            Some(known) if known.state == State::Active => {
-                known.has_answered(now);
-                Ok(())
-            }
-            _ => self.answered(node, ip, about, now),
+    /// A node that is out of reach where it was known answered elsewhere, at `ip`. Nothing of what was known stays.
+    pub fn moved(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), Refused> {
+        let ip = ip.to_canonical();
+        self.settle(node, ip, now)?;
+        self.candidates.remove(&node);
+        let new = Node { ip: Some(ip), last_contact: Some(now), ..Node::new(about, State::Active) };
+        if let Some(former) = self.nodes.insert(node, new) {
+            self.note_dropped(Dropped { address: node, node: former, at: now, why: Why::Moved });
         }
+        Ok(())
+    }
+
+    /// Whether a node may be asked elsewhere if it does not answer where it is known: it is not of the operator's list, and
+    /// has been out of reach for [`BEFORE_A_MOVE`].
+    pub fn may_move(&self, node: &Address, now: Duration) -> bool {
+        let is_gone = |since: Duration| now.saturating_sub(since) >= BEFORE_A_MOVE;
+        self.nodes.get(node).is_some_and(|node| !node.is_pre_trusted && node.fails_since.is_some_and(is_gone))
+    }
+
+    /// Something of a node was just accepted: an answer, or what it has sent. It is active, if it has ever said where it is known
+    /// who it is. Says whether it was not.
+    pub fn is_alive(&mut self, node: &Address, now: Duration) -> bool {
+        let Some(known) = self.nodes.get_mut(node).filter(|known| known.last_contact.is_some()) else { return false };
+        let is_back = known.state != State::Active;
+        known.has_answered(now);
+        self.candidates.remove(node);
+        is_back
     }
 
     /// A contact with a node failed. One that is not known stays so.
@@ -386,10 +418,10 @@ impl<T> Nodes<T> {
         waiting.into_iter().map(|(_, address)| address).collect()
     }
 
-    /// Whether a sign of life of this node leads to a look at it although it is left alone, which then counts as
-    /// taken: at most once in [`BETWEEN_SIGNS`].
+    /// Whether a sign of life of this node leads to a look at it, although it may be left alone otherwise, which then counts
+    /// as taken: at most once in [`BETWEEN_SIGNS`].
     pub fn look_after_sign(&mut self, node: &Address, now: Duration) -> bool {
-        let Some(node) = self.nodes.get_mut(node).filter(|node| node.state.is_shunned()) else { return false };
+        let Some(node) = self.nodes.get_mut(node) else { return false };
         let may = node.looked.is_none_or(|looked| now.saturating_sub(looked) >= BETWEEN_SIGNS);
         if may {
             node.looked = Some(now);
@@ -521,16 +553,26 @@ impl<T> Nodes<T> {
         Some(())
     }
 
-    fn forget(&mut self, address: Address, why: Why, at: Duration) {
-        let Some(node) = self.nodes.remove(&address) else { return };
-        self.candidates.remove(&address);
-        if !node.is_pre_trusted {
-            self.leave_groups(node.ip);
+    /// Takes a node out of the table.
+    pub fn remove(&mut self, node: &Address) -> Option<Node<T>> {
+        let known = self.nodes.remove(node)?;
+        self.candidates.remove(node);
+        if !known.is_pre_trusted {
+            self.leave_groups(known.ip);
         }
+        Some(known)
+    }
+
+    fn forget(&mut self, address: Address, why: Why, at: Duration) {
+        let Some(node) = self.remove(&address) else { return };
+        self.note_dropped(Dropped { address, node, at, why });
+    }
+
+    fn note_dropped(&mut self, dropped: Dropped<T>) {
         if self.dropped.len() == MAX_DROPPED {
             self.dropped.pop_front();
         }
-        self.dropped.push_back(Dropped { address, node, at, why });
+        self.dropped.push_back(dropped);
     }
 
     fn leave_groups(&mut self, ip: Option<IpAddr>) {

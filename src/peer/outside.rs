@@ -67,6 +67,8 @@ pub enum Verdict {
     Better,
     /// They say nothing about the node: our chain has changed meanwhile, or this node could not judge them.
     Neutral,
+    /// They say nothing about the node either: they would undo more of our blocks than may be undone.
+    TooDeep,
     /// They are not valid, or no better than ours.
     Bad,
 }
@@ -121,6 +123,9 @@ pub struct Importance {
 pub trait Outside {
     /// Sends a request to another node. What came of it is told once, whatever that is, and never from within this call.
     fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId;
+
+    /// Nobody wants to know any more what comes of a request, and nobody is told.
+    fn give_up(&mut self, call: CallId);
 
     /// 64 random bits that nobody can foresee.
     fn random(&mut self) -> u64;

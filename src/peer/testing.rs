@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::machine::{IpDetection, KnownPeer, PeerSettings, Peers};
+use super::machine::{IpDetection, KnownPeer, PeerSettings, Peers, Pusher};
 use super::outside::{CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable};
 use super::samples::seeded;
 use super::wire::{
-    AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody, ExperiencePair, Identity, List,
-    MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
+    AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody, ExperiencePair, HashChain,
+    Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
 };
 use crate::codec::{Context, Format, Writable};
 use crate::crypto::{KeyPair, PrivateKey};
@@ -75,6 +75,10 @@ impl Outside for Fake {
         self.history.push((self.now, to.to_string(), request.path));
         self.waiting.push_back(Sent { call, to: to.clone(), request, at: self.now });
         call
+    }
+
+    fn give_up(&mut self, call: CallId) {
+        self.waiting.retain(|sent| sent.call != call);
     }
 
     fn random(&mut self) -> u64 {
@@ -152,10 +156,34 @@ pub struct Other {
     pub speaks_for: Option<NodeInfo>,
     pub height: u64,
     pub score: i128,
+    /// Hashes of its blocks, whatever it is asked.
+    pub hashes: Vec<Hash256>,
     /// By how many milliseconds its clock is ahead.
     pub ahead: i64,
     /// Where it sees this node.
     pub sees: &'static str,
+    /// What it says of itself instead of what it is.
+    pub says: Option<NodeInfo>,
+}
+
+impl Other {
+    /// A good node of a number.
+    fn good(number: usize) -> Other {
+        Other {
+            pair: pair(number),
+            info: info(number),
+            behaviour: Behaviour::Good,
+            list: Vec::new(),
+            experiences: Vec::new(),
+            speaks_for: None,
+            height: 1,
+            score: 0,
+            hashes: Vec::new(),
+            ahead: 0,
+            sees: "30.0.0.1",
+            says: None,
+        }
+    }
 }
 
 pub fn pair(number: usize) -> KeyPair {
@@ -184,6 +212,11 @@ pub fn address_of(number: usize) -> Address {
 
 pub fn ip_of(number: usize) -> IpAddr {
     info(number).endpoint.address().expect("an address")
+}
+
+/// The node of a number pushes something, from where it is.
+pub fn pusher(number: usize) -> Pusher {
+    Pusher { key: pair(number).public(), from: ip_of(number) }
 }
 
 pub fn settings(known: &[usize]) -> PeerSettings {
@@ -220,18 +253,7 @@ impl Scene {
 
     pub fn seeded(settings: PeerSettings, others: usize, seed: u64) -> Scene {
         let start = at(Duration::ZERO);
-        let others = (0..others).map(|number| Other {
-            pair: pair(number),
-            info: info(number),
-            behaviour: Behaviour::Good,
-            list: Vec::new(),
-            experiences: Vec::new(),
-            speaks_for: None,
-            height: 1,
-            score: 0,
-            ahead: 0,
-            sees: "30.0.0.1",
-        });
+        let others = (0..others).map(Other::good);
         Scene {
             peers: Peers::new(info(LOCAL), Rc::new(pair(LOCAL)), settings, start),
             fake: Fake::new(seed),
@@ -307,8 +329,27 @@ impl Scene {
             .collect()
     }
 
+    /// Where a node is known.
+    pub fn place(&self, number: usize) -> Option<Endpoint> {
+        let known = self.peers.known();
+        known.iter().find(|view| view.address == address_of(number)).map(|view| view.info.endpoint.clone())
+    }
+
+    /// Somebody at another endpoint who passes all that he is asked on to a node, and its answers back as if they were his.
+    pub fn relay(&mut self, number: usize, endpoint: Endpoint) -> usize {
+        let info = NodeInfo { endpoint, ..info(number) };
+        self.others.push(Other { pair: pair(number), info, ..Other::good(number) });
+        self.others.len() - 1
+    }
+
     pub fn state(&self, number: usize) -> Option<super::nodes::State> {
         self.peers.known().iter().find(|view| view.address == address_of(number)).map(|view| view.state)
+    }
+
+    /// How far a node is trusted, if it is.
+    pub fn trust(&self, number: usize) -> Option<f64> {
+        let known = self.peers.known();
+        known.iter().find(|view| view.address == address_of(number)).and_then(|view| view.trust)
     }
 
     pub fn experience(&self, number: usize) -> (u64, u64) {
@@ -342,7 +383,7 @@ impl Scene {
         let info = match other.behaviour {
             Behaviour::OtherIdentity => info(5_555),
             Behaviour::KnowsNoAddress => NodeInfo { endpoint: Endpoint::http("127.0.0.1", 7890), ..other.info.clone() },
-            _ => other.info.clone(),
+            _ => other.says.clone().unwrap_or_else(|| other.info.clone()),
         };
         let remote = at(self.now).millis + other.ahead;
         match request.path {
@@ -354,6 +395,7 @@ impl Scene {
                 signed(other, request, NodeExperiences { node, experiences: other.experiences.clone() })
             }
             "/chain/height" => signed(other, request, Height(other.height)),
+            "/chain/hashes-from" => signed(other, request, HashChain(other.hashes.clone())),
             "/chain/score" => signed(other, request, Score(other.score)),
             "/time-sync/network-time" => {
                 signed(other, request, CommunicationTimeStamps { send: remote, receive: remote })

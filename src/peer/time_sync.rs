@@ -3,15 +3,30 @@
 //! Each round takes samples of the time of other nodes, weighs them by the importance of their accounts, and moves the
 //! offset by which network time differs from the system's clock. The longer the node runs, the less it lets itself be
 //! moved. A round costs little more than sorting its samples; of rounds the last [`MAX_ROUNDS`] are kept.
+//!
+//! **Answers about time are not signed**, so whoever stands at an endpoint can tell any time in the name of a node. So a
+//! place counts once, however many nodes are there: one /24 of IPv4 or /64 of IPv6. On a private network each address
+//! counts, as one person runs all of it; all addresses of the loopback are this machine, which has one clock, and count
+//! once. And network time leaves the system's clock by more than [`FREE_OFFSET`] only towards what more than half of the
+//! operator's listed nodes agree on, whatever all others say ([`TimeSync::round`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::model::Timestamp;
+use super::nodes;
+use crate::model::{Address, Timestamp};
 
 /// Most rounds that are told of.
 pub const MAX_ROUNDS: usize = 100;
 /// Difference between the clocks of this machine and of the others from which on it is told of, in milliseconds.
 pub const CLOCK_TOLERANCE: u64 = 5_000;
+
+/// Milliseconds by which network time may differ from the system's clock without the consent of listed nodes.
+pub const FREE_OFFSET: i64 = 10_000;
+/// Milliseconds between the clocks of listed nodes that agree.
+pub const AGREEMENT: i64 = 10_000;
+/// Listed nodes that have to agree at least, if there are as many.
+pub const LEAST_AGREEING: usize = 3;
 
 /// Longest time in milliseconds between question and answer.
 const MAX_DURATION: i64 = 1_000;
@@ -59,6 +74,21 @@ impl Sample {
     }
 }
 
+/// What a node has answered to the question for its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Witness {
+    /// The node.
+    pub node: Address,
+    /// The address that has answered.
+    pub ip: IpAddr,
+    /// Whether the node is on the operator's list.
+    pub is_listed: bool,
+    /// Whether it was drawn for the calculation. Others only say whether they agree with what comes of it.
+    pub is_drawn: bool,
+    /// Its time.
+    pub sample: Sample,
+}
+
 /// A round that had samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
@@ -70,9 +100,14 @@ pub struct Round {
     pub change: i64,
 }
 
-/// There were no samples, or none that could be used.
+/// Why a round changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoSamples;
+pub enum Unchanged {
+    /// There were no samples, or none that could be used.
+    NoSamples,
+    /// The listed nodes that would have to agree do not.
+    NotAgreed,
+}
 
 /// The offset of network time, and how it came about.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +117,7 @@ pub struct TimeSync {
     age: u64,
     rounds: VecDeque<Round>,
     clock_difference: Option<i64>,
+    refused: Option<i64>,
 }
 
 impl TimeSync {
@@ -102,20 +138,47 @@ impl TimeSync {
         self.clock_difference.filter(|difference| difference.unsigned_abs() > CLOCK_TOLERANCE)
     }
 
-    /// Ends a round with the samples it has brought. `accounts` is the number of accounts in the last calculation of
-    /// importances.
-    pub fn round(&mut self, samples: &[Sample], accounts: u64, time: Timestamp) -> Result<Round, NoSamples> {
-        let fast: Vec<_> = samples.iter().filter(|sample| sample.duration() <= MAX_DURATION).copied().collect();
-        if let Some(difference) = clock_difference(&fast, self.offset) {
+    /// Milliseconds by which network time would be ahead of the system's clock, had listed nodes agreed in the last round
+    /// that came to a change; `None` if that was made.
+    pub fn refused(&self) -> Option<i64> {
+        self.refused
+    }
+
+    /// Ends a round with the answers it has brought. `listed` is the number of nodes on the operator's list, without this
+    /// one; `accounts` that of accounts in the last calculation of importances.
+    ///
+    /// Where network time differs from the system's clock by more than [`FREE_OFFSET`], before or after the change, the
+    /// change is made only if it brings network time nearer to what the listed nodes that have to agree
+    /// ([`LEAST_AGREEING`], and more than half) agree on, within [`AGREEMENT`]. Else the round fails, and the node is no
+    /// older for it.
+    pub fn round(
+        &mut self,
+        answers: &[Witness],
+        listed: usize,
+        accounts: u64,
+        time: Timestamp,
+    ) -> Result<Round, Unchanged> {
+        let answers = once_each(answers);
+        let is_fast = |answer: &&Witness| answer.sample.duration() <= MAX_DURATION;
+        let fast: Vec<_> = answers.iter().filter(is_fast).copied().collect();
+        let drawn: Vec<_> = fast.iter().filter(|answer| answer.is_drawn).map(|answer| answer.sample).collect();
+        if let Some(difference) = clock_difference(&drawn, self.offset) {
             self.clock_difference = Some(difference);
         }
-        let used = usable(&fast, self.age);
+        let used = usable(&drawn, self.age);
         if used.is_empty() {
-            return Err(NoSamples);
+            return Err(Unchanged::NoSamples);
         }
         let change = change(&used, accounts, self.age);
         let change = if change.unsigned_abs() <= LEAST_CHANGE { 0 } else { change };
-        self.offset = self.offset.saturating_add(change);
+        let offset = self.offset.saturating_add(change);
+        let differs = [self.offset, offset].into_iter().any(|offset| offset.unsigned_abs() > FREE_OFFSET as u64);
+        if change != 0 && differs && !self.is_agreed(offset, &fast, listed) {
+            self.refused = Some(offset);
+            return Err(Unchanged::NotAgreed);
+        }
+        self.refused = None;
+        self.offset = offset;
         self.age += 1;
         let round = Round { time, offset: self.offset, change };
         if self.rounds.len() == MAX_ROUNDS {
@@ -124,6 +187,43 @@ impl TimeSync {
         self.rounds.push_back(round);
         Ok(round)
     }
+
+    /// Whether as many listed nodes as have to agree on a time towards which an offset leads.
+    fn is_agreed(&self, offset: i64, answers: &[Witness], listed: usize) -> bool {
+        let needed = (listed / 2 + 1).max(LEAST_AGREEING.min(listed));
+        let listed = answers.iter().filter(|answer| answer.is_listed);
+        let mut told: Vec<_> = listed.map(|answer| answer.sample.offset().saturating_add(self.offset)).collect();
+        told.sort_unstable();
+        told.windows(needed).any(|told| {
+            let (Some(least), Some(most)) = (told.first(), told.last()) else { return false };
+            most.saturating_sub(*least) <= AGREEMENT
+                && ((*least).min(self.offset)..=(*most).max(self.offset)).contains(&offset)
+        })
+    }
+}
+
+/// Where an answer comes from; what is at one place counts once.
+fn place(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        ip if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ip if nodes::is_private(ip) => ip,
+        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & !0xff)),
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+    }
+}
+
+/// One answer of each node, and of each place: of a listed node before others, then of one that was drawn, then of the
+/// more important account, then the first. In the order in which they came.
+fn once_each(answers: &[Witness]) -> Vec<Witness> {
+    let mut best: Vec<_> = answers.iter().enumerate().collect();
+    best.sort_by(|(_, one), (_, other)| {
+        let rank = |answer: &Witness| (answer.is_listed, answer.is_drawn);
+        rank(other).cmp(&rank(one)).then(other.sample.importance.total_cmp(&one.sample.importance))
+    });
+    let (mut nodes, mut places) = (BTreeSet::new(), BTreeSet::new());
+    best.retain(|(_, answer)| nodes.insert(answer.node) && places.insert(place(answer.ip)));
+    best.sort_by_key(|(number, _)| *number);
+    best.into_iter().map(|(_, answer)| *answer).collect()
 }
 
 /// By how many milliseconds others are ahead of the system's clock, of which network time is ahead by `offset`: the one
@@ -191,6 +291,8 @@ fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
+    use crate::peer::samples::{address, seeded};
+
     /// The sample of a node whose time is ahead by so much.
     fn sample(offset: i64) -> Sample {
         let sent = 1_000_000;
@@ -198,15 +300,32 @@ mod tests {
         Sample { sent, remote_received: remote, remote_sent: remote, received: sent + 20, importance: 0.01 }
     }
 
+    fn witness(number: usize, sample: Sample) -> Witness {
+        let ip = IpAddr::V4(Ipv4Addr::new(45, (number / 200) as u8, (number % 200) as u8, 1));
+        Witness { node: address(number), ip, is_listed: true, is_drawn: true, sample }
+    }
+
+    /// Answers of different nodes, all of them on the list.
+    fn witnesses(samples: &[Sample]) -> Vec<Witness> {
+        samples.iter().enumerate().map(|(number, sample)| witness(number, *sample)).collect()
+    }
+
     const NOW: Timestamp = Timestamp(1_000);
+
+    impl TimeSync {
+        /// A round with answers of all nodes of a list.
+        fn of(&mut self, samples: &[Sample], accounts: u64) -> Result<Round, Unchanged> {
+            self.round(&witnesses(samples), samples.len(), accounts, NOW)
+        }
+    }
 
     #[test]
     fn a_young_node_takes_over_the_time_of_the_others_and_an_old_one_comes_nearer() {
         let mut time = TimeSync::default();
-        assert_eq!(time.round(&[sample(500)], 1_000, NOW), Ok(Round { time: NOW, offset: 500, change: 500 }));
-        assert!((0..20).all(|_| time.round(&[sample(0)], 1_000, NOW).is_ok()));
-        assert_eq!(time.round(&[sample(1_000)], 1_000, NOW), Ok(Round { time: NOW, offset: 600, change: 100 }));
-        assert_eq!(time.round(&[sample(759)], 1_000, NOW).map(|round| round.change), Ok(0));
+        assert_eq!(time.of(&[sample(500)], 1_000), Ok(Round { time: NOW, offset: 500, change: 500 }));
+        assert!((0..20).all(|_| time.of(&[sample(0)], 1_000).is_ok()));
+        assert_eq!(time.of(&[sample(1_000)], 1_000), Ok(Round { time: NOW, offset: 600, change: 100 }));
+        assert_eq!(time.of(&[sample(759)], 1_000).map(|round| round.change), Ok(0));
         assert_eq!(time.rounds().last(), Some(&Round { time: NOW, offset: 600, change: 0 }));
     }
 
@@ -215,15 +334,18 @@ mod tests {
         let mut time = TimeSync::default();
         let slow = Sample { received: 1_001_001, ..sample(100) };
         for samples in [vec![], vec![slow], vec![sample(7_200_001)], vec![sample(i64::MAX / 2)]] {
-            assert_eq!(time.round(&samples, 100, NOW), Err(NoSamples), "{samples:?}");
+            assert_eq!(time.of(&samples, 100), Err(Unchanged::NoSamples), "{samples:?}");
         }
+        let undrawn = [Witness { is_drawn: false, ..witness(0, sample(100)) }];
+        assert_eq!(time.round(&undrawn, 1, 100, NOW), Err(Unchanged::NoSamples));
         assert_eq!((time.age, time.offset(), time.rounds().count()), (0, 0, 0));
     }
 
     #[test]
     fn the_last_hundred_rounds_are_told_of() {
         let mut time = TimeSync::default();
-        assert!((0..150).all(|second| time.round(&[sample(0)], 100, Timestamp(second)).is_ok()));
+        let still = witnesses(&[sample(0)]);
+        assert!((0..150).all(|second| time.round(&still, 1, 100, Timestamp(second)).is_ok()));
         let times: Vec<_> = time.rounds().map(|round| round.time.0).collect();
         assert_eq!(times, (50..150).collect::<Vec<_>>());
     }
@@ -246,8 +368,8 @@ mod tests {
         for importance in [f64::NAN, f64::INFINITY, 0.0] {
             samples.iter_mut().for_each(|sample| sample.importance = importance);
             for accounts in [0, 1, u64::MAX] {
-                assert_eq!(time.round(&samples, accounts, NOW).map(|round| round.change), Ok(0));
-                assert_eq!(time.round(&[sample(0)], accounts, NOW).map(|round| round.change), Ok(0));
+                assert_eq!(time.of(&samples, accounts).map(|round| round.change), Ok(0));
+                assert_eq!(time.of(&[sample(0)], accounts).map(|round| round.change), Ok(0));
             }
         }
         assert_eq!(time.offset(), 0);
@@ -256,13 +378,13 @@ mod tests {
     #[test]
     fn a_clock_that_is_far_from_the_others_is_told_of_even_if_it_is_too_far_to_follow() {
         let mut time = TimeSync::default();
-        time.round(&[sample(4_900), sample(5_000), sample(900_000)], 100, NOW).expect("samples");
+        let _ = time.of(&[sample(4_900), sample(5_000), sample(900_000)], 100);
         assert_eq!(time.clock_difference(), None);
         let (moved, far) = (time.offset(), 3 * 3_600_000);
-        assert_eq!(time.round(&[sample(-far), sample(-far), sample(-far - 9)], 100, NOW), Err(NoSamples));
+        assert_eq!(time.of(&[sample(-far), sample(-far), sample(-far - 9)], 100), Err(Unchanged::NoSamples));
         assert_eq!(time.clock_difference(), Some(moved - far));
         // Silence changes nothing about it.
-        assert_eq!(time.round(&[], 100, NOW), Err(NoSamples));
+        assert_eq!(time.of(&[], 100), Err(Unchanged::NoSamples));
         assert_eq!(time.clock_difference(), Some(moved - far));
     }
 
@@ -272,19 +394,137 @@ mod tests {
             let mut samples = vec![sample(0); honest];
             samples.push(sample(900_000));
             let mut time = TimeSync::default();
-            time.round(&samples, 1, NOW).expect("samples");
+            let _ = time.of(&samples, 1);
             assert_eq!(time.clock_difference(), None, "{honest}");
         }
         let mut alone = TimeSync::default();
-        alone.round(&[sample(900_000)], 1, NOW).expect("samples");
+        alone.of(&[sample(900_000)], 1).expect("samples");
         assert_eq!(alone.clock_difference(), Some(900_000));
     }
 
     #[test]
     fn a_clock_that_network_time_has_caught_up_with_is_still_wrong() {
         let mut time = TimeSync::default();
-        assert_eq!(time.round(&[sample(8_000)], 1_000, NOW).map(|round| round.offset), Ok(8_000));
-        assert_eq!(time.round(&[sample(0)], 1_000, NOW).map(|round| round.offset), Ok(8_000));
+        assert_eq!(time.of(&[sample(8_000)], 1_000).map(|round| round.offset), Ok(8_000));
+        assert_eq!(time.of(&[sample(0)], 1_000).map(|round| round.offset), Ok(8_000));
         assert_eq!(time.clock_difference(), Some(8_000));
+    }
+
+    #[test]
+    fn what_is_at_one_place_counts_once_and_a_listed_node_before_others() {
+        let at = |ip: &str| Witness { ip: ip.parse().unwrap(), ..witness(1, sample(0)) };
+        let places = |one: &str, other: &str| once_each(&[at(one), Witness { node: address(2), ..at(other) }]).len();
+        for (one, other) in [
+            ("45.1.2.3", "45.1.2.3"),
+            ("45.1.2.3", "45.1.2.200"),
+            ("2a01::1:2:3:4", "2a01::5:6:7:8"),
+            ("127.0.0.1", "127.0.0.2"),
+            ("127.0.0.1", "::1"),
+            ("192.168.1.7", "192.168.1.7"),
+            ("::ffff:45.1.2.9", "45.1.2.3"),
+        ] {
+            assert_eq!(places(one, other), 1, "{one} {other}");
+        }
+        for (one, other) in [("45.1.2.3", "45.1.3.3"), ("192.168.1.7", "192.168.1.8"), ("127.0.0.1", "10.0.0.1")] {
+            assert_eq!(places(one, other), 2, "{one} {other}");
+        }
+        assert_eq!(once_each(&[at("45.1.2.3"), at("46.1.2.3")]).len(), 1, "one node counts once");
+        let other = |number, importance, is_listed| {
+            let sample = Sample { importance, ..sample(number as i64) };
+            Witness { node: address(number), is_listed, sample, ..at("45.1.2.3") }
+        };
+        let kept = once_each(&[other(3, 0.9, false), other(4, 0.1, true), other(5, 0.2, true)]);
+        assert_eq!(kept.iter().map(|kept| kept.node).collect::<Vec<_>>(), [address(5)]);
+    }
+
+    #[test]
+    fn network_time_leaves_the_clock_only_with_most_listed_nodes() {
+        let far = 3_600_000;
+        // Listed nodes, those that answer so, and whether that is enough.
+        for (listed, agree, is_enough) in [
+            (0, 0, false),
+            (1, 0, false),
+            (1, 1, true),
+            (2, 1, false),
+            (2, 2, true),
+            (3, 2, false),
+            (3, 3, true),
+            (4, 3, true),
+            (5, 2, false),
+            (5, 3, true),
+            (7, 3, false),
+            (7, 4, true),
+        ] {
+            let mut answers = witnesses(&vec![sample(far); agree]);
+            // Strangers say what they want.
+            answers.extend((100..105).map(|number| Witness { is_listed: false, ..witness(number, sample(far)) }));
+            let mut time = TimeSync::default();
+            let round = time.round(&answers, listed, 1_000, NOW);
+            assert_eq!(round.is_ok(), is_enough, "{agree} of {listed}");
+            // Rounding may take a millisecond away.
+            let is_far = |offset: i64| (far - 1..=far).contains(&offset);
+            assert!(if is_enough { is_far(time.offset()) } else { time.offset() == 0 }, "{agree} of {listed}");
+            assert_eq!(time.refused().map(is_far), (!is_enough).then_some(true));
+        }
+        // They have to mean the same time.
+        let mut time = TimeSync::default();
+        let spread = [far, far + 5_000, far + 10_001].map(sample);
+        assert_eq!(time.of(&spread, 1_000), Err(Unchanged::NotAgreed));
+        let spread = [far, far + 5_000, far + 10_000].map(sample);
+        assert!(time.of(&spread, 1_000).is_ok());
+        // Back again too only with them.
+        let mut answers = witnesses(&[sample(0)]);
+        answers.extend((100..150).map(|number| Witness { is_listed: false, ..witness(number, sample(-far)) }));
+        let before = time.offset();
+        assert_eq!(time.round(&answers, 3, 1_000, NOW), Err(Unchanged::NotAgreed));
+        assert_eq!(time.offset(), before);
+    }
+
+    #[test]
+    fn listed_nodes_that_were_not_drawn_are_heard_but_not_followed() {
+        let mut answers = witnesses(&[sample(60_000), sample(60_000), sample(60_000)]);
+        answers.iter_mut().take(2).for_each(|answer| {
+            answer.is_drawn = false;
+            answer.sample.importance = 0.0;
+        });
+        let mut time = TimeSync::default();
+        let offset = time.round(&answers, 3, 1_000, NOW).expect("listed nodes that agree").offset;
+        assert!((59_999..=60_000).contains(&offset), "{offset}");
+        let mut time = TimeSync::default();
+        assert_eq!(time.round(&answers[2..], 3, 1_000, NOW), Err(Unchanged::NotAgreed));
+    }
+
+    #[test]
+    fn fewer_than_half_of_the_listed_nodes_move_the_clock_by_ten_seconds_at_most() {
+        for seed in 0..5_000 {
+            let mut random = seeded(seed);
+            let mut below = |bound: u64| random() % bound;
+            let listed = 1 + below(9) as usize;
+            let liars = below(listed.div_ceil(2) as u64) as usize;
+            assert!(2 * liars < listed || liars == 0);
+            let strangers = below(30) as usize;
+            // What honest clocks say: mostly that of this machine.
+            let right = if below(3) == 0 { below(7_000_000) as i64 - 3_500_000 } else { 0 };
+            let mut time = TimeSync::default();
+            for _ in 0..1 + below(40) {
+                let ahead = time.offset();
+                let mut answers: Vec<_> = (0..listed)
+                    .map(|number| witness(number, sample(right - ahead + below(200) as i64 - 100)))
+                    .collect();
+                let aim = [3_600_000, 60_000, 15_000, -20_000, -7_000_000][below(5) as usize] + below(9_000) as i64;
+                let lie = Sample { importance: below(1_000) as f64 / 1e3, ..sample(aim - below(2) as i64 * ahead) };
+                answers.iter_mut().take(liars).for_each(|answer| answer.sample = lie);
+                // Not all that are honest answer each time, nor are all drawn.
+                answers.retain(|answer| answer.node != address(listed - 1) || below(2) == 0);
+                answers.iter_mut().for_each(|answer| answer.is_drawn = below(3) > 0);
+                answers.extend((0..strangers).map(|number| Witness {
+                    is_listed: false,
+                    ..witness(500 + number, Sample { importance: below(1_000) as f64 / 1e2, ..lie })
+                }));
+                let _ = time.round(&answers, listed, 1 + below(1_000), NOW);
+                let range = right.min(0) - AGREEMENT - 200..=right.max(0) + AGREEMENT + 200;
+                assert!(range.contains(&time.offset()), "seed {seed}: {} instead of {right}", time.offset());
+            }
+        }
     }
 }

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::root::Root;
-use super::{Confirmed, Pool, PoolContent};
+use super::{Confirmed, ContentHash, Pool, PoolContent};
+use crate::codec::Form;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
-use crate::model::{Body, Hash256, Height, Timestamp, Transaction};
+use crate::model::{Body, Height, Timestamp, Transaction};
 use crate::rules::{self, Case, Exception, Purpose, Refusal, ValidationResult, Verdict, check_transaction};
 use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::Overlay;
@@ -23,7 +24,7 @@ impl Pool {
     ) -> Verdict {
         let network = wire_network(transaction.version);
         require(network == confirmed.network.byte, ValidationResult::FailureWrongNetwork)?;
-        let hash = transaction.hash();
+        let hash = content_hash(&transaction);
         if let Some(result) = self.memory.answer(&hash, confirmed.now) {
             return Err(result.into());
         }
@@ -40,10 +41,11 @@ impl Pool {
 
     /// What a transaction was answered that comes when none are taken in; if it has never come, it is remembered as
     /// neutral from now on.
-    pub fn note_early(&mut self, hash: &Hash256, now: Timestamp) -> Option<ValidationResult> {
-        let answer = self.memory.answer(hash, now);
+    pub fn note_early(&mut self, transaction: &Transaction, now: Timestamp) -> Option<ValidationResult> {
+        let hash = content_hash(transaction);
+        let answer = self.memory.answer(&hash, now);
         if answer.is_none() {
-            self.memory.remember(*hash, now);
+            self.memory.remember(hash, now);
         }
         answer
     }
@@ -59,6 +61,10 @@ impl Pool {
         check_signatures(&root, confirmed, verifier)?;
         self.content.insert(root, confirmed, &mut self.arrivals)
     }
+}
+
+fn content_hash(transaction: &Transaction) -> ContentHash {
+    ContentHash::of(&transaction.to_bytes(Form::Verifiable))
 }
 
 fn require(condition: bool, otherwise: ValidationResult) -> Verdict {

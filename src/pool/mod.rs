@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-pub use push_memory::{MAX_ANSWERS, PushMemory};
+pub use push_memory::{ContentHash, MAX_ANSWERS, PushMemory};
 pub use queries::{ShortId, short_id};
 pub use root::Root;
 

@@ -1,10 +1,11 @@
-//! What was answered to transactions, or blocks, that came in lately.
+//! Answers that were given lately to announced or pushed transactions, or to pushed blocks.
 //!
-//! The key is the hash, which covers no signature: so a transaction that came in with a wrong signature is answered as
-//! such for a while even if it comes again with the right one. NIS1 answers so too.
+//! An answer is remembered for exactly the bytes that came in, signatures included. NIS1 remembers it for the hash of the
+//! entity, which covers no signature, so that a copy with a wrong signature, sent first, keeps the true one out.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::crypto::hash::keccak256;
 use crate::model::{Hash256, Timestamp};
 use crate::rules::ValidationResult;
 
@@ -16,13 +17,24 @@ pub const MAX_ANSWERS: usize = 100_000;
 /// Answers that are too old and are removed whenever one is asked for.
 const REMOVED_AT_ONCE: usize = 16;
 
-/// Answers by hash.
+/// The hash of all bytes of an entity, its signature and those of what it contains included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContentHash(Hash256);
+
+impl ContentHash {
+    /// Of the verifiable binary form of an entity.
+    pub fn of(bytes: &[u8]) -> ContentHash {
+        ContentHash(Hash256(keccak256(bytes)))
+    }
+}
+
+/// Answers by what came in.
 pub struct PushMemory {
     /// Seconds for which an answer is remembered.
     life: i32,
-    answers: BTreeMap<Hash256, Remembered>,
+    answers: BTreeMap<ContentHash, Remembered>,
     /// Hashes in the order in which they came in, and when they did.
-    order: VecDeque<(Timestamp, Hash256)>,
+    order: VecDeque<(Timestamp, ContentHash)>,
     /// The last look for answers that are too old. They are forgotten then, though they are removed later.
     looked: Timestamp,
 }
@@ -56,7 +68,7 @@ impl PushMemory {
     }
 
     /// The answer that was given, if it is remembered.
-    pub fn answer(&mut self, hash: &Hash256, now: Timestamp) -> Option<ValidationResult> {
+    pub fn answer(&mut self, hash: &ContentHash, now: Timestamp) -> Option<ValidationResult> {
         if now.0.saturating_sub(self.looked.0) > PURGE_INTERVAL {
             self.looked = now;
         }
@@ -73,7 +85,7 @@ impl PushMemory {
     }
 
     /// Remembers that a transaction has come in to which there was no answer; it is neutral until there is one.
-    pub fn remember(&mut self, hash: Hash256, now: Timestamp) {
+    pub fn remember(&mut self, hash: ContentHash, now: Timestamp) {
         if self.order.len() == MAX_ANSWERS {
             self.remove_oldest();
         }
@@ -82,7 +94,7 @@ impl PushMemory {
     }
 
     /// Sets the answer to a transaction that is remembered. To one that was accepted it is neutral from now on.
-    pub fn set(&mut self, hash: &Hash256, result: ValidationResult) {
+    pub fn set(&mut self, hash: &ContentHash, result: ValidationResult) {
         if let Some(answer) = self.answers.get_mut(hash) {
             answer.result = if result.is_success() { ValidationResult::Neutral } else { result };
         }
@@ -102,7 +114,7 @@ impl PushMemory {
 mod tests {
     use super::*;
 
-    const HASH: Hash256 = Hash256([1; 32]);
+    const HASH: ContentHash = ContentHash(Hash256([1; 32]));
 
     #[test]
     fn an_answer_is_remembered_for_ten_minutes() {
@@ -119,7 +131,7 @@ mod tests {
     #[test]
     fn what_comes_again_after_it_was_forgotten_is_remembered_anew() {
         let mut memory = PushMemory::of_seconds(600);
-        let hash = |number: u8| Hash256([number; 32]);
+        let hash = |number: u8| ContentHash(Hash256([number; 32]));
         (0..100).for_each(|number| memory.remember(hash(number), Timestamp(1000)));
         // Not all that is forgotten is removed at once.
         assert_eq!(memory.answer(&hash(99), Timestamp(1700)), None);
@@ -146,7 +158,7 @@ mod tests {
         let hash = |number: usize| {
             let mut hash = Hash256::default();
             hash.0[..8].copy_from_slice(&(number as u64).to_be_bytes());
-            hash
+            ContentHash(hash)
         };
         (0..=MAX_ANSWERS).for_each(|number| memory.remember(hash(number), Timestamp(5)));
         assert_eq!(memory.answers.len(), MAX_ANSWERS);

@@ -48,10 +48,23 @@ fn payment(signer: u8, units: u64) -> Transaction {
     signed(signer, transfer(units))
 }
 
+/// The same with a fee in micro-units.
+fn paying(signer: u8, units: u64, fee: u64) -> Transaction {
+    let mut transaction = payment(signer, units);
+    transaction.fee = Amount(fee);
+    transaction.signature = Some(pair(signer).sign(&transaction.signed_bytes()));
+    transaction
+}
+
 /// A multisig transaction that the first cosignatory begins.
 fn multisig() -> Transaction {
+    multisig_of(1)
+}
+
+/// The same begun by either of them.
+fn multisig_of(initiator: u8) -> Transaction {
     let inner = unsigned(MULTISIG, transfer(1));
-    signed(1, Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() })))
+    signed(initiator, Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() })))
 }
 
 fn cosignature(signer: u8, multisig: &Transaction) -> Transaction {
@@ -96,6 +109,11 @@ impl Scene {
         self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier))
     }
 
+    /// The answer to what another node offers.
+    fn offer(&mut self, transaction: &Transaction) -> Verdict {
+        self.with(|pool, confirmed, verifier| pool.add(transaction.clone(), confirmed, verifier))
+    }
+
     fn work(&mut self) {
         self.with(|pool, confirmed, verifier| pool.work(confirmed, verifier)).unwrap();
     }
@@ -135,26 +153,51 @@ fn what_another_node_offers_is_told_of_like_what_is_announced() {
     let agreed = cosignature(2, &begun);
     let offered = [payment(1, 1), begun, agreed];
     for transaction in offered.clone() {
-        assert!(scene.with(|pool, confirmed, verifier| pool.add(transaction, confirmed, verifier)).is_ok());
+        assert!(scene.offer(&transaction).is_ok());
     }
     assert_eq!(scene.told(), offered);
 }
 
 #[test]
-fn a_forged_copy_keeps_the_true_transaction_out_of_announcements_but_not_out_of_what_other_nodes_offer() {
+fn a_copy_with_a_wrong_signature_does_not_keep_the_true_transaction_out() {
     let mut scene = Scene::new();
     let genuine = payment(1, 1);
     let mut forged = genuine.clone();
     forged.signature = payment(1, 2).signature;
     assert_eq!(forged.hash(), genuine.hash());
-    let is_bad = |verdict| matches!(verdict, Err(Refusal::Result(ValidationResult::FailureSignatureNotVerifiable)));
-    let offer = |scene: &mut Scene, transaction: &Transaction| {
-        scene.with(|pool, confirmed, verifier| pool.add(transaction.clone(), confirmed, verifier))
+    let refused = |verdict| match verdict {
+        Err(Refusal::Result(result)) => Some(result),
+        _ => None,
     };
-    assert!(is_bad(scene.announce(&forged)) && is_bad(scene.announce(&genuine)));
-    assert!(is_bad(offer(&mut scene, &forged)));
-    assert!(offer(&mut scene, &genuine).is_ok());
+    let bad = Some(ValidationResult::FailureSignatureNotVerifiable);
+    assert_eq!(refused(scene.announce(&forged)), bad);
+    assert_eq!(refused(scene.announce(&forged)), bad, "the same bytes are answered from memory");
+    assert!(scene.announce(&genuine).is_ok());
+    assert_eq!(refused(scene.announce(&genuine)), Some(ValidationResult::Neutral));
+    assert_eq!(refused(scene.announce(&forged)), bad);
     assert_eq!(scene.told(), [genuine]);
+}
+
+#[test]
+fn a_wrong_cosignature_attached_to_a_copy_does_not_keep_a_multisig_transaction_out() {
+    let mut scene = Scene::new();
+    let (genuine, mut agreed) = (multisig(), cosignature(2, &multisig()));
+    agreed.signature = cosignature(1, &multisig()).signature;
+    let mut forged = genuine.clone();
+    let Body::Multisig(body) = &mut forged.body else { unreachable!() };
+    body.cosignatures.push(agreed);
+    assert_eq!(forged.hash(), genuine.hash());
+    assert!(scene.announce(&forged).is_err() && scene.announce(&genuine).is_ok());
+}
+
+#[test]
+fn a_wrong_copy_that_comes_before_the_node_has_joined_is_remembered_by_itself() {
+    let mut scene = Scene::new();
+    let genuine = payment(1, 1);
+    let forged = Transaction { signature: payment(1, 2).signature, ..genuine.clone() };
+    let mut note = |one: &Transaction| scene.with(|pool, confirmed, _| pool.note_early(one, confirmed.now));
+    assert_eq!([note(&forged), note(&genuine)], [None, None]);
+    assert_eq!(note(&genuine), Some(ValidationResult::Neutral));
 }
 
 #[test]
@@ -188,4 +231,54 @@ fn what_finds_another_block_before_it_has_come_back_stays_out() {
     scene.pool.on_chain_change(&hashes(&[&gone, &still_out]), Vec::new());
     assert_eq!(scene.told(), [gone, back.clone()]);
     assert_eq!(scene.pool.in_fee_order(), [Rc::new(back)]);
+}
+
+fn is(result: ValidationResult, verdict: &Verdict) -> bool {
+    matches!(verdict, Err(Refusal::Result(found)) if *found == result)
+}
+
+#[test]
+fn a_block_s_worth_is_taken_in_whatever_it_pays_and_after_that_as_many_of_an_account_as_its_fee_allows() {
+    let mut scene = Scene::new();
+    scene.network.chain.max_transactions_per_block = 2;
+    assert!(scene.offer(&payment(1, 1)).is_ok() && scene.offer(&payment(1, 2)).is_ok());
+    // Of two there is room for 0.74 * 1,800 times the fee's share of a thousand units: none, two and three.
+    for refused in [payment(2, 1), payment(1, 3), paying(1, 3, 1_600_000)] {
+        assert!(is(ValidationResult::FailureTransactionCacheTooFull, &scene.offer(&refused)));
+    }
+    assert!(scene.offer(&paying(1, 3, 2_500_000)).is_ok());
+    assert!(scene.offer(&paying(2, 3, 1_600_000)).is_ok());
+    // Multisig transactions are counted by themselves.
+    assert!(scene.offer(&multisig()).is_ok());
+    assert_eq!(scene.pool.len(), 5);
+}
+
+#[test]
+fn what_is_inside_a_transaction_of_the_pool_or_attached_to_it_does_not_come_again() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    let agreed = cosignature(2, &begun);
+    assert!(scene.offer(&begun).is_ok() && scene.offer(&agreed).is_ok());
+    // The same inner transaction, begun by the other cosignatory; and the cosignature once more.
+    for known in [multisig_of(2), agreed] {
+        assert!(is(ValidationResult::Neutral, &scene.offer(&known)));
+    }
+    assert_eq!(scene.pool.len(), 1);
+}
+
+#[test]
+fn a_surplus_cosignature_does_not_come_again() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    let (agreed, dearer) = (cosignature(2, &begun), {
+        let mut dearer = cosignature(2, &begun);
+        dearer.fee = Amount(FEE.0 + 1);
+        dearer.signature = Some(pair(2).sign(&dearer.signed_bytes()));
+        dearer
+    });
+    for transaction in [&begun, &agreed, &dearer] {
+        assert!(scene.offer(transaction).is_ok());
+    }
+    assert!(is(ValidationResult::Neutral, &scene.offer(&dearer)));
+    assert_eq!(scene.pool.in_fee_order()[0].cosignatures(), [agreed]);
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::books::Payer;
 use super::content::Content;
 use super::hub::Hub;
 use super::publication::Audience;
@@ -12,8 +11,8 @@ use super::turns::Turns;
 use super::walk::{Means, Walk};
 use super::{FactsError, Ownership, Query, SessionId};
 use crate::model::{Height, Timestamp};
-use crate::net::SharedPool;
 use crate::net::machine::Effects;
+use crate::net::{ClientKey, SharedPool};
 
 /// Unconfirmed transactions that a session is told at its request.
 const MAX_UNCONFIRMED_TOLD: usize = 10;
@@ -35,22 +34,22 @@ pub struct Answering {
     /// What is told just now, and to whom.
     current: Option<(SessionId, Walk)>,
     /// Answers of which a part was told.
-    paused: BTreeMap<SessionId, (Payer, Walk)>,
+    paused: BTreeMap<SessionId, (ClientKey, Walk)>,
     /// Sessions that have too much to take, and when to look at them again.
-    held_back: BTreeSet<(Payer, SessionId)>,
+    held_back: BTreeSet<(ClientKey, SessionId)>,
     retry_at: Duration,
 }
 
 impl Answering {
     /// A session has asked for something.
-    pub fn enter(&mut self, payer: Payer, session: SessionId) {
+    pub fn enter(&mut self, payer: ClientKey, session: SessionId) {
         if !self.held_back.contains(&(payer, session)) {
             self.turns.enter(payer, session);
         }
     }
 
     /// A session is gone.
-    pub fn leave(&mut self, payer: Payer, session: SessionId) {
+    pub fn leave(&mut self, payer: ClientKey, session: SessionId) {
         self.turns.leave(payer, session);
         self.held_back.remove(&(payer, session));
         self.paused.remove(&session);
@@ -136,13 +135,13 @@ impl Answering {
     }
 
     /// Whether there is room for one more answer that waits.
-    fn may_pause(&self, payer: Payer, bytes: usize) -> bool {
+    fn may_pause(&self, payer: ClientKey, bytes: usize) -> bool {
         let held: usize = self.paused.values().map(|(_, walk)| walk.held_bytes()).sum();
         let of_caller = self.paused.values().filter(|(other, _)| *other == payer).count();
         self.paused.len() < MAX_PAUSED && of_caller < MAX_PAUSED_OF_CALLER && held + bytes <= MAX_PAUSED_BYTES
     }
 
-    fn hold_back(&mut self, payer: Payer, session: SessionId, now: Duration) {
+    fn hold_back(&mut self, payer: ClientKey, session: SessionId, now: Duration) {
         self.turns.leave(payer, session);
         if self.held_back.is_empty() {
             self.retry_at = now + BACKLOG_PAUSE;
@@ -151,7 +150,7 @@ impl Answering {
     }
 
     /// Takes up what a session waits for, or its next query.
-    fn begin(&mut self, payer: Payer, session: SessionId, means: &mut Means<'_>) {
+    fn begin(&mut self, payer: ClientKey, session: SessionId, means: &mut Means<'_>) {
         let Some(state) = means.hub.session_mut(session) else { return self.turns.leave(payer, session) };
         if state.outlet.backlog(means.effects) >= means.settings.limits.query_backlog_bytes {
             return self.hold_back(payer, session, means.now);

@@ -1,27 +1,11 @@
 //! The books: what each session and each caller makes the broker hold.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{Limits, SessionId};
-
-/// Who answers for a session: an IPv4 address, or the network of an IPv6 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Payer(IpAddr);
-
-impl Payer {
-    /// Who answers for a caller, where the first `ipv6_prefix` bits of an IPv6 address stand for one.
-    pub fn of(address: IpAddr, ipv6_prefix: u8) -> Payer {
-        Payer(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let host_bits = 128 - u32::from(ipv6_prefix.min(128));
-                let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
-            }
-            address => address,
-        })
-    }
-}
+use crate::figures::{Ranking, take_off};
+use crate::net::ClientKey;
 
 /// What one session, or all of one caller, make the broker hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,15 +28,29 @@ pub enum NoRoom {
 /// Holdings by caller and session.
 #[derive(Debug, Default)]
 pub struct Books {
-    callers: BTreeMap<Payer, Page>,
+    callers: BTreeMap<ClientKey, Page>,
     total: Holdings,
+    /// Sessions of this machine.
+    local_sessions: usize,
+    /// Sessions of each other client.
+    remote_sessions: Ranking<ClientKey>,
 }
 
 /// The holdings of one caller.
 #[derive(Debug, Default)]
 struct Page {
     held: Holdings,
-    sessions: BTreeMap<SessionId, Holdings>,
+    sessions: BTreeMap<SessionId, Entry>,
+    /// When each session was last heard from.
+    by_silence: BTreeSet<(Duration, SessionId)>,
+}
+
+/// What is known of one session.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    held: Holdings,
+    /// When it was opened, or last heard from, in the node's running time.
+    heard: Duration,
 }
 
 impl Books {
@@ -62,15 +60,15 @@ impl Books {
     }
 
     /// What one session holds.
-    pub fn of(&self, payer: Payer, session: SessionId) -> Holdings {
+    pub fn of(&self, payer: ClientKey, session: SessionId) -> Holdings {
         let page = self.callers.get(&payer);
-        page.and_then(|page| page.sessions.get(&session)).copied().unwrap_or_default()
+        page.and_then(|page| page.sessions.get(&session)).map(|entry| entry.held).unwrap_or_default()
     }
 
     /// Whether a session may hold so many bytes more, of which `common_bytes` count for its caller only.
     pub fn check(
         &self,
-        payer: Payer,
+        payer: ClientKey,
         session: SessionId,
         own_bytes: usize,
         common_bytes: usize,
@@ -83,40 +81,92 @@ impl Books {
         if held + own_bytes + common_bytes > limits.caller_bytes { Err(NoRoom::Caller) } else { Ok(()) }
     }
 
-    /// Enters what a session holds from now on.
-    pub fn add(&mut self, payer: Payer, session: SessionId, more: Holdings) {
+    /// Enters a new session, which holds nothing yet.
+    pub fn open(&mut self, payer: ClientKey, session: SessionId, now: Duration) {
         let page = self.callers.entry(payer).or_default();
-        for held in [page.sessions.entry(session).or_default(), &mut page.held, &mut self.total] {
+        page.sessions.insert(session, Entry { held: Holdings::default(), heard: now });
+        page.by_silence.insert((now, session));
+        self.count(payer);
+    }
+
+    /// Notes that a session was heard from.
+    pub fn heard(&mut self, payer: ClientKey, session: SessionId, now: Duration) {
+        let Some(page) = self.callers.get_mut(&payer) else { return };
+        let Some(entry) = page.sessions.get_mut(&session) else { return };
+        let before = std::mem::replace(&mut entry.heard, now);
+        page.by_silence.remove(&(before, session));
+        page.by_silence.insert((now, session));
+    }
+
+    /// Enters what a session holds from now on.
+    pub fn add(&mut self, payer: ClientKey, session: SessionId, more: Holdings) {
+        let Some(page) = self.callers.get_mut(&payer) else { return };
+        let Some(own) = page.sessions.get_mut(&session) else { return };
+        for held in [&mut own.held, &mut page.held, &mut self.total] {
             held.bytes += more.bytes;
             held.patterns += more.patterns;
         }
     }
 
     /// Strikes out what a session holds no longer.
-    pub fn remove(&mut self, payer: Payer, session: SessionId, less: Holdings) {
+    pub fn remove(&mut self, payer: ClientKey, session: SessionId, less: Holdings) {
         let Some(page) = self.callers.get_mut(&payer) else { return };
         let Some(own) = page.sessions.get_mut(&session) else { return };
-        for held in [own, &mut page.held, &mut self.total] {
-            held.bytes -= less.bytes;
-            held.patterns -= less.patterns;
+        for held in [&mut own.held, &mut page.held, &mut self.total] {
+            take_off(&mut held.bytes, less.bytes);
+            take_off(&mut held.patterns, less.patterns);
         }
     }
 
-    /// Strikes out all that a session holds.
-    pub fn close(&mut self, payer: Payer, session: SessionId) {
+    /// Strikes out a session and all that it holds.
+    pub fn close(&mut self, payer: ClientKey, session: SessionId) {
         self.remove(payer, session, self.of(payer, session));
-        if let Some(page) = self.callers.get_mut(&payer) {
-            page.sessions.remove(&session);
-            if page.sessions.is_empty() {
-                self.callers.remove(&payer);
-            }
+        let Some(page) = self.callers.get_mut(&payer) else { return };
+        if let Some(entry) = page.sessions.remove(&session) {
+            page.by_silence.remove(&(entry.heard, session));
         }
+        if page.sessions.is_empty() {
+            self.callers.remove(&payer);
+        }
+        self.count(payer);
+    }
+
+    /// Takes note of how many sessions a client has.
+    fn count(&mut self, client: ClientKey) {
+        let count = self.callers.get(&client).map_or(0, |page| page.sessions.len());
+        match client.is_local() {
+            true => self.local_sessions = self.local().map(|(_, page)| page.sessions.len()).sum(),
+            false => self.remote_sessions.set(client, count),
+        }
+    }
+
+    /// The clients of this machine: that of IPv4 and that of IPv6.
+    fn local(&self) -> impl Iterator<Item = (&ClientKey, &Page)> {
+        self.callers.iter().rev().take_while(|(client, _)| client.is_local())
+    }
+
+    /// Whether all places are taken for one more session of a client. Some are for this machine alone.
+    pub fn is_full_for(&self, client: ClientKey, limits: &Limits) -> bool {
+        let reserved = if client.is_local() { 0 } else { limits.local_sessions().max(self.local_sessions) };
+        let taken = if client.is_local() { self.local_sessions } else { 0 };
+        self.remote_sessions.total() + taken + reserved >= limits.sessions
+    }
+
+    /// The session that gives way to one more of a client when all places are taken: the longest silent one of the client
+    /// that has most, if that has more than the other would have. Those that this machine has places for do not count.
+    pub fn gives_way_to(&self, client: ClientKey, limits: &Limits) -> Option<SessionId> {
+        let reserved = limits.local_sessions();
+        let local = self.local().map(|(client, page)| (page.sessions.len().saturating_sub(reserved), *client));
+        let (most, largest) = self.remote_sessions.largest().into_iter().chain(local).max()?;
+        let own = self.callers.get(&client).map_or(0, |page| page.sessions.len());
+        let page = self.callers.get(&largest).filter(|_| most > own + 1)?;
+        page.by_silence.first().map(|(_, session)| *session)
     }
 
     /// The session with most of something, of the caller with most of it.
     pub fn hog(&self, most: impl Fn(&Holdings) -> usize) -> Option<SessionId> {
         let page = self.callers.values().max_by_key(|page| most(&page.held))?;
-        page.sessions.iter().max_by_key(|(_, held)| most(held)).map(|(session, _)| *session)
+        page.sessions.iter().max_by_key(|(_, entry)| most(&entry.held)).map(|(session, _)| *session)
     }
 
     /// Whether nobody holds anything.
@@ -129,9 +179,19 @@ impl Books {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::push::testing::caller;
 
-    fn payer(address: &str) -> Payer {
-        Payer::of(address.parse().unwrap(), 64)
+    fn payer(address: &str) -> ClientKey {
+        ClientKey::of(&caller(address), 64)
+    }
+
+    /// Books with a session for each of these, opened one second after the other.
+    fn books(payers: &[ClientKey]) -> Books {
+        let mut books = Books::default();
+        for (second, payer) in (1..).zip(payers) {
+            books.open(*payer, SessionId(second), Duration::from_secs(second));
+        }
+        books
     }
 
     fn bytes(bytes: usize) -> Holdings {
@@ -139,20 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_is_one_payer_and_an_ipv4_address_another() {
-        assert_eq!(payer("2001:db8:1:2::1"), payer("2001:db8:1:2:ffff::9"));
-        assert_ne!(payer("2001:db8:1:2::1"), payer("2001:db8:1:3::1"));
-        assert_ne!(payer("10.0.0.1"), payer("10.0.0.2"));
-        assert_eq!(payer("::ffff:10.0.0.1"), payer("10.0.0.1"));
-        let all = |prefix| [Payer::of("::1".parse().unwrap(), prefix), Payer::of("8000::".parse().unwrap(), prefix)];
-        assert!(
-            all(0)[0] == all(0)[1] && all(1)[0] != all(1)[1] && all(128)[0] != all(128)[1] && all(200)[0] != all(0)[0]
-        );
-    }
-
-    #[test]
     fn the_hog_is_the_largest_session_of_the_largest_caller_and_not_the_largest_session() {
-        let mut books = Books::default();
+        let mut books = books(&[payer("10.0.0.1"), payer("10.0.0.2"), payer("10.0.0.2")]);
         books.add(payer("10.0.0.1"), SessionId(1), bytes(60));
         books.add(payer("10.0.0.2"), SessionId(2), bytes(30));
         books.add(payer("10.0.0.2"), SessionId(3), bytes(40));
@@ -166,7 +214,7 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_the_session_and_of_its_caller() {
-        let mut books = Books::default();
+        let mut books = books(&[payer("10.0.0.1")]);
         let limits = Limits { session_bytes: 100, caller_bytes: 150, ..Limits::default() };
         let (a, b) = (payer("10.0.0.1"), payer("10.0.0.2"));
         books.add(a, SessionId(1), bytes(90));
@@ -177,5 +225,45 @@ mod tests {
         assert_eq!(books.check(b, SessionId(3), 61, 0, &limits), Ok(()));
         books.remove(a, SessionId(1), bytes(90));
         assert_eq!(books.total(), Holdings::default());
+    }
+
+    #[test]
+    fn the_longest_silent_session_of_who_has_most_gives_way_unless_the_newcomer_would_have_as_many() {
+        let [a, b, c] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(payer);
+        let mut books = books(&[b, a, a, a, b]);
+        assert_eq!(books.gives_way_to(c, &Limits::default()), Some(SessionId(2)));
+        assert_eq!(books.gives_way_to(b, &Limits::default()), None, "it would have as many");
+        assert_eq!(books.gives_way_to(a, &Limits::default()), None);
+        books.heard(a, SessionId(2), Duration::from_secs(9));
+        assert_eq!(books.gives_way_to(c, &Limits::default()), Some(SessionId(3)));
+        (2..=4).for_each(|session| books.close(a, SessionId(session)));
+        assert_eq!(books.gives_way_to(c, &Limits::default()), Some(SessionId(1)));
+        books.close(b, SessionId(1));
+        assert_eq!(books.gives_way_to(c, &Limits::default()), None, "nobody has more than one");
+        books.close(b, SessionId(5));
+        assert!(books.is_empty());
+    }
+
+    #[test]
+    fn places_are_kept_for_this_machine_and_their_sessions_give_way_to_nobody() {
+        let (local, a, b) = (payer("127.0.0.1"), payer("10.0.0.1"), payer("10.0.0.2"));
+        let limits = Limits { sessions: 200, ..Limits::default() };
+        assert_eq!(limits.local_sessions(), 2);
+        let mut full = books(&[a; 198]);
+        assert!(full.is_full_for(b, &limits) && full.is_full_for(a, &limits) && !full.is_full_for(local, &limits));
+        full.open(local, SessionId(1_000), Duration::ZERO);
+        assert!(!full.is_full_for(local, &limits));
+        full.open(payer("::1"), SessionId(1_001), Duration::ZERO);
+        assert!(full.is_full_for(local, &limits));
+        full.close(a, SessionId(1));
+        assert!(!full.is_full_for(local, &limits) && !full.is_full_for(b, &limits));
+        let of_this_machine = books(&[local; 200]);
+        assert!(of_this_machine.is_full_for(a, &limits));
+        assert_eq!(
+            of_this_machine.gives_way_to(a, &limits),
+            Some(SessionId(1)),
+            "beyond its places it is like everybody"
+        );
+        assert_eq!(books(&[local, local, a]).gives_way_to(b, &limits), None);
     }
 }

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::answering::Answering;
-use super::books::Payer;
 use super::frames::{Hand, UNITS_PER_CALL};
 use super::hub::Hub;
 use super::outlet::Outlet;
@@ -16,8 +15,8 @@ use super::sockjs::payload::{self, PayloadError};
 use super::walk::Means;
 use super::{Facts, SessionId, Settings};
 use crate::model::{Height, NetworkByte, Timestamp, Transaction};
-use crate::net::SharedPool;
 use crate::net::machine::{Caller, ConnectionId, Effects, Message, Taken};
+use crate::net::{ClientKey, SharedPool};
 
 /// Close code and reason for a session that the node has no room for.
 pub(super) const TOO_MANY_SESSIONS: Refusal = (1013, "too many sessions");
@@ -30,6 +29,9 @@ const SESSION_NOT_RELIABLE: u16 = 4500;
 const CANNOT_ACCEPT: u16 = 1003;
 /// Close code for a message that is none.
 const BAD_DATA: u16 = 1007;
+
+/// Close code for a message whose first string is null, as NIS1 fails at it.
+const SERVER_ERROR: u16 = 1011;
 
 /// The present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +132,12 @@ impl Broker {
         caller: &Caller,
         effects: &mut dyn Effects,
     ) -> Option<SessionId> {
-        let payer = Payer::of(caller.address, self.settings.limits.ipv6_prefix);
+        let payer = ClientKey::of(caller, self.settings.limits.ipv6_prefix);
+        if self.hub.may_open(payer, outlet.socket().is_none())
+            && let Some(session) = self.hub.gives_way_to(payer)
+        {
+            self.displace(session, effects);
+        }
         let id = self.hub.open(outlet, name, payer, effects)?;
         let now = self.hub.now();
         if let Some(session) = self.hub.session_mut(id) {
@@ -138,6 +145,16 @@ impl Broker {
             self.silent.insert((now, id));
         }
         Some(id)
+    }
+
+    /// Ends a session in favour of a client that has fewer.
+    fn displace(&mut self, id: SessionId, effects: &mut dyn Effects) {
+        log::debug!("session {} gives way to one of a client that has fewer", id.0);
+        self.hub.finish(id, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1, false, effects);
+        // One that holds no connection would be held for as long as its client may come back, in any number.
+        if self.hub.mailbox(id).is_some_and(|mailbox| mailbox.connections().next().is_none()) {
+            self.forget(id, effects);
+        }
     }
 
     /// A message has come in on a websocket. Messages of unknown sessions, and of those that have come to their end, are
@@ -171,6 +188,10 @@ impl Broker {
                 self.read(id, present.network, effects)
             }
             Err(PayloadError::Empty) => Taken::Done,
+            Err(PayloadError::Null) => {
+                self.hub.end_silently(id, SERVER_ERROR, effects);
+                Taken::Done
+            }
             Err(PayloadError::Broken) => {
                 self.hub.finish(id, BAD_DATA, "", false, effects);
                 Taken::Done
@@ -185,6 +206,7 @@ impl Broker {
             self.silent.remove(&(since, id));
         }
         session.decoder.feed(stream);
+        self.hub.heard(id);
     }
 
     /// Goes on with a message of which [`heard`](Self::heard) has left something.

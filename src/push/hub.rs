@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::books::{Books, Holdings, NoRoom, Payer};
+use super::books::{Books, Holdings, NoRoom};
 use super::content::Content;
 use super::outlet::{Letter, Outlet, Sending};
 use super::registry::{Reason, Registry};
@@ -17,7 +17,9 @@ use super::stomp::{Decoder, encoder};
 use super::subscriptions::{self, Ended};
 use super::topics::{self, Topics};
 use super::{Limits, SessionId, Settings, pattern};
+use crate::figures::take_off;
 use crate::model::Address;
+use crate::net::ClientKey;
 use crate::net::machine::{ConnectionId, Dropped, Effects};
 
 /// Longest subscription id, in bytes; a longer one is refused.
@@ -83,7 +85,7 @@ pub struct Hub {
     carriers: BTreeMap<ConnectionId, SessionId>,
     /// Sessions with a mailbox, by the names that their clients have given them.
     mailboxes: BTreeMap<String, SessionId>,
-    mailboxes_by_payer: BTreeMap<Payer, usize>,
+    mailboxes_by_payer: BTreeMap<ClientKey, usize>,
     /// Sessions whose outlets are to be looked after, by when.
     agenda: BTreeSet<(Duration, SessionId)>,
     /// The running time.
@@ -149,23 +151,33 @@ impl Hub {
         self.now
     }
 
+    /// The session that has to end before a client can open one more, if all places are taken and one gives way.
+    pub fn gives_way_to(&self, client: ClientKey) -> Option<SessionId> {
+        let is_full = self.books.is_full_for(client, &self.settings.limits);
+        if is_full { self.books.gives_way_to(client, &self.settings.limits) } else { None }
+    }
+
+    /// Whether a client may have one more session, if there is a place for it; `has_mailbox` if it is to be fetched from.
+    pub fn may_open(&self, client: ClientKey, has_mailbox: bool) -> bool {
+        let limits = &self.settings.limits;
+        let mailboxes = self.mailboxes_by_payer.get(&client).copied().unwrap_or(0);
+        let room = self.books.check(client, self.last_session, 0, SESSION_BYTES, limits);
+        room.is_ok() && !(has_mailbox && mailboxes >= limits.mailboxes_per_caller)
+    }
+
     /// Opens a session, which its client may have given a name; fails if there is no room for it.
     pub fn open(
         &mut self,
         outlet: Outlet,
         name: Option<&str>,
-        payer: Payer,
+        payer: ClientKey,
         effects: &mut dyn Effects,
     ) -> Option<SessionId> {
-        let Limits { sessions, frame_bytes, mailboxes_per_caller, .. } = self.settings.limits;
-        let id = SessionId(self.last_session.0 + 1);
-        let room = self.books.check(payer, id, 0, SESSION_BYTES, &self.settings.limits);
         let socket = outlet.socket();
-        let mailboxes = self.mailboxes_by_payer.get(&payer).copied().unwrap_or(0);
-        let has_mailboxes = socket.is_none() && mailboxes >= mailboxes_per_caller;
-        if self.sessions.len() >= sessions || has_mailboxes || room.is_err() {
+        if self.books.is_full_for(payer, &self.settings.limits) || !self.may_open(payer, socket.is_none()) {
             return None;
         }
+        let id = SessionId(self.last_session.0 + 1);
         self.last_session = id;
         // Eight digits name four billion sessions, which are never open at once.
         let name = name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned);
@@ -173,12 +185,13 @@ impl Hub {
             Some(socket) => drop(self.carriers.insert(socket, id)),
             None => {
                 self.mailboxes.insert(name.clone(), id);
-                self.mailboxes_by_payer.insert(payer, mailboxes + 1);
+                *self.mailboxes_by_payer.entry(payer).or_default() += 1;
             }
         }
-        let decoder = Decoder::new(frame_bytes, self.settings.forgiving);
+        let decoder = Decoder::new(self.settings.limits.frame_bytes, self.settings.forgiving);
         self.sessions.insert(id, Session::new(name, outlet, payer, decoder));
         self.schedule(id);
+        self.books.open(payer, id, self.now);
         self.books.add(payer, id, Holdings { bytes: SESSION_BYTES, patterns: 0 });
         self.make_room(effects);
         Some(id)
@@ -195,7 +208,7 @@ impl Hub {
             connections.into_iter().for_each(|connection| effects.resume(connection));
             self.mailboxes.remove(&session.name);
             if let Some(count) = self.mailboxes_by_payer.get_mut(&session.payer) {
-                *count -= 1;
+                take_off(count, 1);
                 if *count == 0 {
                     self.mailboxes_by_payer.remove(&session.payer);
                 }
@@ -278,8 +291,15 @@ impl Hub {
         self.agenda.insert((due, id));
     }
 
+    /// Notes that a session was heard from.
+    pub fn heard(&mut self, id: SessionId) {
+        if let Some(payer) = self.payer(id) {
+            self.books.heard(payer, id, self.now);
+        }
+    }
+
     /// Who answers for a session, even one that has come to its end.
-    pub fn payer(&self, id: SessionId) -> Option<Payer> {
+    pub fn payer(&self, id: SessionId) -> Option<ClientKey> {
         self.sessions.get(&id).map(|session| session.payer)
     }
 

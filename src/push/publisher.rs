@@ -1,6 +1,6 @@
 //! News for everybody: blocks and unconfirmed transactions, told one after the other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use super::publication::Audience;
@@ -17,6 +17,8 @@ const MAX_ARRIVALS: usize = 5_000;
 pub struct Publisher {
     /// The first and the last block to be told.
     blocks: Option<(Height, Height)>,
+    /// The first block of each change of the chain, among those to be told: its height is told before it.
+    firsts: BTreeSet<Height>,
     /// Unconfirmed transactions to be told, the oldest first.
     arrivals: VecDeque<Rc<Transaction>>,
     /// How many of them come before the blocks: those that have lost their block to them are among these. Not known
@@ -36,8 +38,14 @@ impl Publisher {
     pub fn chain_changed(&mut self, common: Height, last: Height) {
         self.walk.take_if(|walk| walk.height().is_some_and(|height| height > common));
         let first = common.next();
+        // Heights above it are those of blocks that have been replaced.
+        self.firsts.retain(|height| *height < first);
+        self.firsts.insert(first);
         let first = self.blocks.map_or(first, |(waiting, _)| waiting.min(first));
         self.blocks = (first <= last).then_some((first, last));
+        if self.blocks.is_none() {
+            self.firsts.clear();
+        }
         self.before_blocks = None;
     }
 
@@ -82,6 +90,7 @@ impl Publisher {
             self.arrivals.clear();
             if tells_blocks {
                 self.blocks = None;
+                self.firsts.clear();
             }
             return None;
         }
@@ -101,6 +110,7 @@ impl Publisher {
         let (height, last) = self.blocks?;
         self.blocks = (height < last).then_some((height.next(), last));
         self.was_block = true;
-        Some(Walk::new_block(height))
+        let is_first = self.firsts.remove(&height);
+        Some(if is_first { Walk::new_block(height) } else { Walk::block(height, Audience::Everybody) })
     }
 }

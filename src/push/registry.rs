@@ -29,7 +29,7 @@ impl Registry {
     /// A session holds an address no longer.
     pub fn remove(&mut self, address: &Address) {
         if let Some(holders) = self.holders.get_mut(address) {
-            *holders -= 1;
+            *holders = holders.saturating_sub(1);
             if *holders == 0 {
                 self.holders.remove(address);
             }

@@ -73,6 +73,7 @@ impl Broker {
             Ok(owed) => {
                 effects.charge(connection, owed);
                 self.hub.carry(connection, id);
+                id.into_iter().for_each(|id| self.hub.heard(id));
                 self.write(&wrapper, connection, reply, effects)
             }
             Err(refusal) => close(&wrapper, refusal, reply),

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Query;
-use super::books::Payer;
 use super::outlet::Outlet;
 use super::registry::Registrations;
 use super::stomp::Decoder;
 use super::subscriptions::Subscriptions;
+use crate::net::ClientKey;
 
 /// A session. It is not its connection, and its number is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ pub struct Session {
     /// When its outlet is looked after next.
     pub due: Option<Duration>,
     /// Who answers for what it takes.
-    pub payer: Payer,
+    pub payer: ClientKey,
     /// Its inbound byte stream.
     pub decoder: Decoder,
     /// Bytes of the byte stream that are in the books.
@@ -61,7 +61,7 @@ pub enum Agreement {
 
 impl Session {
     /// A session that has not received anything yet.
-    pub fn new(name: String, outlet: Outlet, payer: Payer, decoder: Decoder) -> Self {
+    pub fn new(name: String, outlet: Outlet, payer: ClientKey, decoder: Decoder) -> Self {
         Self {
             name,
             outlet,
@@ -119,9 +119,10 @@ pub fn trim(value: &str) -> &str {
 mod tests {
     use super::*;
     use crate::net::machine::ConnectionId;
+    use crate::push::testing::caller;
 
     fn session() -> Session {
-        let payer = Payer::of([10, 0, 0, 1].into(), 64);
+        let payer = ClientKey::of(&caller("10.0.0.1"), 64);
         Session::new("1c884f9d".to_owned(), Outlet::Websocket(ConnectionId(7)), payer, Decoder::default())
     }
 

@@ -51,7 +51,8 @@ impl Default for Settings {
 /// refused anything because of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open sessions; a further one is closed with 1013.
+    /// Open sessions. Beyond it the client that has most loses the one that has been silent for longest, with 1013; where
+    /// none has more than the newcomer would have, that one is closed with 1013.
     pub sessions: usize,
     /// Subscriptions of one session; a further SUBSCRIBE is answered with ERROR.
     pub subscriptions_per_session: usize,
@@ -89,6 +90,13 @@ pub struct Limits {
     pub heartbeat: Duration,
     /// A SockJS session from which nobody has fetched for so long is forgotten.
     pub disconnect_delay: Duration,
+}
+
+impl Limits {
+    /// Sessions that only clients of this machine may open: one of a hundred.
+    pub fn local_sessions(&self) -> usize {
+        self.sessions / 100
+    }
 }
 
 impl Default for Limits {

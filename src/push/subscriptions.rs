@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::numbers::Numbers;
 use super::pattern;
+use crate::figures::take_off;
 
 /// What generated ids begin with; a number follows.
 const GENERATED_PREFIX: &str = "sub-";
@@ -213,9 +214,9 @@ impl Subscriptions {
         let place = held.iter().position(|one| *one.id == *id)?;
         let Subscription { id, is_implicit, .. } = held.remove(place);
         let is_last = held.is_empty();
-        self.count -= 1;
+        take_off(&mut self.count, 1);
         let is_pattern = pattern::is_pattern(&destination);
-        self.pattern_count -= usize::from(is_pattern);
+        take_off(&mut self.pattern_count, usize::from(is_pattern));
         if is_last {
             self.by_destination.remove(&destination);
             self.patterns.retain(|pattern| *pattern != destination);

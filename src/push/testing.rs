@@ -32,7 +32,7 @@ pub const A2: &str = "TA5546P7LQXTULS6U6WNTBOJV5MGKHLLEG3EQ4AV";
 /// Somebody at an address.
 pub fn caller(address: &str) -> Caller {
     let address: IpAddr = address.parse().expect("an address");
-    Caller { listener: ListenerId(1), address, is_forwarded: false }
+    Caller { listener: ListenerId(1), address, is_forwarded: false, is_unnamed: false }
 }
 
 /// An address from its text.

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::SessionId;
-use super::books::Payer;
+use crate::net::ClientKey;
 
 /// The sessions that wait for a turn.
 #[derive(Debug, Default)]
 pub struct Turns {
-    waiting: BTreeMap<Payer, Line>,
-    last: Option<Payer>,
+    waiting: BTreeMap<ClientKey, Line>,
+    last: Option<ClientKey>,
 }
 
 /// The sessions of one caller that wait.
@@ -22,12 +22,12 @@ struct Line {
 
 impl Turns {
     /// Has a session wait, once.
-    pub fn enter(&mut self, payer: Payer, session: SessionId) {
+    pub fn enter(&mut self, payer: ClientKey, session: SessionId) {
         self.waiting.entry(payer).or_default().sessions.insert(session);
     }
 
     /// Has a session not wait any more.
-    pub fn leave(&mut self, payer: Payer, session: SessionId) {
+    pub fn leave(&mut self, payer: ClientKey, session: SessionId) {
         if let Some(line) = self.waiting.get_mut(&payer) {
             line.sessions.remove(&session);
             if line.sessions.is_empty() {
@@ -37,7 +37,7 @@ impl Turns {
     }
 
     /// The session whose turn it is. It goes on waiting until it leaves.
-    pub fn next(&mut self) -> Option<(Payer, SessionId)> {
+    pub fn next(&mut self) -> Option<(ClientKey, SessionId)> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let following = self.waiting.range((after, Bound::Unbounded)).next().map(|(payer, _)| *payer);
         let payer = following.or_else(|| self.waiting.keys().next().copied())?;
@@ -50,7 +50,7 @@ impl Turns {
     }
 
     /// Whether sessions of other callers wait.
-    pub fn has_others(&self, payer: Payer) -> bool {
+    pub fn has_others(&self, payer: ClientKey) -> bool {
         self.waiting.keys().any(|other| *other != payer)
     }
 
@@ -63,9 +63,10 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::push::testing::caller;
 
-    fn payer(number: u8) -> Payer {
-        Payer::of([10, 0, 0, number].into(), 64)
+    fn payer(number: u8) -> ClientKey {
+        ClientKey::of(&caller(&format!("10.0.0.{number}")), 64)
     }
 
     #[test]

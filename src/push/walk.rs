@@ -123,13 +123,13 @@ enum Made {
 }
 
 impl Walk {
-    /// The block at a height has become part of the chain: the height, the block, its transactions, and the accounts
-    /// that they concern.
+    /// The first block of a change of the chain: its height, the block, its transactions, and the accounts that they
+    /// concern.
     pub fn new_block(height: Height) -> Walk {
         Walk { block: Some(height), ..Walk::new(Audience::Everybody, Ahead::Height(height)) }
     }
 
-    /// The same without the height, for one who asks.
+    /// The same without the height: a further block of the change, or for one who asks.
     pub fn block(height: Height, audience: Audience) -> Walk {
         Walk { block: Some(height), ..Walk::new(audience, Ahead::Block(height)) }
     }

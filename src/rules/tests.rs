@@ -381,6 +381,10 @@ fn what_comes_in_pays_for_what_goes_out_afterwards_only() {
     let coins = |quantity| transfer(ALICE, BOB, 1, vec![Mosaic { id: coin(), quantity }]);
     assert_eq!(scene.result(&coins(99)), "SUCCESS");
     assert_eq!(scene.result(&coins(100)), "INSUFFICIENT_BALANCE");
+    // All of them sent to their sender pay the levy once they are back, but not before they were there.
+    let round = |quantity| transfer(ALICE, ALICE, 1, vec![Mosaic { id: coin(), quantity }]);
+    assert_eq!(scene.result(&round(100)), "SUCCESS");
+    assert_eq!(scene.result(&round(101)), "INSUFFICIENT_BALANCE");
 }
 
 /// Age and mode of the current link of Alice with Bob, and the results for a deactivation, an activation of another

@@ -237,8 +237,8 @@ mod tests {
     fn a_third_link_drops_the_oldest() {
         let mut account = linked(LinkRole::Owner, &[(1, LinkMode::Activate), (2, LinkMode::Deactivate)]);
         let newest = RemoteLink { height: Height(3), ..account.links[0] };
+        let newer = account.links[1];
         account.push_link(newest);
-        assert_eq!(account.links.len(), MAX_LINKS);
-        assert_eq!(account.links[1], newest);
+        assert_eq!(account.links, [newer, newest]);
     }
 }

@@ -76,9 +76,9 @@ fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mu
 
 fn accounts_by_address(state: &impl Read) -> Result<BTreeMap<Address, AccountNumber>, StoreError> {
     let mut accounts = BTreeMap::new();
-    state.each(Table::Accounts, &[], |key, _| {
-        let (number, _) = AccountNumber::split_key(key)?;
-        accounts.insert(number.address(state)?, number);
+    // One that was never touched has a number still, if it owns a mosaic.
+    queries::each_account_after(state, None, |number, address, _| {
+        accounts.insert(address, number);
         Ok(true)
     })?;
     Ok(accounts)

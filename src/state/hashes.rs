@@ -38,8 +38,10 @@ pub struct HashEntry {
     pub height: Height,
     /// Its own time stamp.
     pub timestamp: Timestamp,
-    /// Its place among the block's transactions; `None` if it is nested in one of them.
-    pub index: Option<u32>,
+    /// Its place among the block's transactions, or that of the one in which it is nested.
+    pub index: u32,
+    /// Whether it is nested in a transaction of the block.
+    pub is_nested: bool,
 }
 
 /// The number of an era.
@@ -213,9 +215,11 @@ fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> 
         false => Some(&transaction).filter(|transaction| transaction.hash() == *hash),
         true => transaction.children().find(|child| child.hash() == *hash),
     };
-    let entry = |found: &Transaction| {
-        let index = (!row.is_nested()).then(|| row.index());
-        HashEntry { height: row.height(), timestamp: found.timestamp, index }
+    let entry = |found: &Transaction| HashEntry {
+        height: row.height(),
+        timestamp: found.timestamp,
+        index: row.index(),
+        is_nested: row.is_nested(),
     };
     Ok(found.map(entry))
 }
@@ -267,7 +271,7 @@ pub(super) fn remembered(state: &impl Read) -> Result<BTreeMap<Hash256, HashEntr
     while let Some((_, block)) = stored_block(state, height, Context::of_store())? {
         for (index, transaction) in (0..).zip(&block.transactions) {
             for (number, one) in transaction.self_and_children().enumerate() {
-                let entry = HashEntry { height, timestamp: one.timestamp, index: (number == 0).then_some(index) };
+                let entry = HashEntry { height, timestamp: one.timestamp, index, is_nested: number > 0 };
                 if !totals.has_forgotten(&entry) {
                     found.insert(one.hash(), entry);
                 }

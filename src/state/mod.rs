@@ -52,7 +52,7 @@ pub use outlinks::Outlink;
 pub use pruning::Pruning;
 pub use queries::{
     account, account_at, cosignatories, cosignatory_of, cosignatory_of_after, each_account_after, each_harvest_before,
-    holdings_after, mosaic_definition, owned_mosaic, public_key, put_account,
+    each_holder_after, holdings_after, mosaic_definition, owned_mosaic, public_key, put_account,
 };
 pub use trail::{Direction, Place, Trail, TrailWalk, transaction_id};
 pub use vesting::{MAX_BALANCE, VestedBalance};

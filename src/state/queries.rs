@@ -134,6 +134,20 @@ pub fn holdings_after(
     }
 }
 
+/// Calls `visit` with what accounts have of a mosaic of the last lease of its namespace, by account number, 0 included: with
+/// those after one, or the first, until it says `false`.
+pub fn each_holder_after(
+    state: &impl Read,
+    mosaic: &MosaicId,
+    after: Option<AccountNumber>,
+    visit: impl FnMut(AccountNumber, u64) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    match mosaics::current(state, mosaic)? {
+        Some(current) => mosaics::each_balance(state, current.edition, current.stand, after, visit),
+        None => Ok(()),
+    }
+}
+
 fn linked(state: &impl Read, table: Table, address: &Address) -> Result<Vec<Address>, StoreError> {
     let mut addresses = Vec::new();
     state.each(table, address.as_bytes(), |key, _| {

@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::io;
 use std::path::Path;
 
-use lmdb::{Cursor, Database, RwTransaction, Transaction, WriteFlags};
+use lmdb::{Cursor, Database, RoCursor, RwTransaction, Transaction, WriteFlags};
 use rustix::io::Errno;
 
+use super::checksums::{ChangedRanges, MAX_RANGE_BYTES, Range, Sum, Verified, Verify, split, stored_range};
 use super::error::StoreError;
 use super::journal::{self, Journal};
 use super::open::free_bytes;
@@ -31,6 +32,8 @@ pub struct Batch<'env> {
     /// `None` for a store that is thrown away.
     durability: Option<&'env Durability>,
     journal: Journal,
+    verified: &'env Verified,
+    changed: ChangedRanges,
     rows: u32,
     _right: Right<'env>,
 }
@@ -57,9 +60,11 @@ impl<'env> Batch<'env> {
         databases: &'env [Database],
         folder: &'env Path,
         durability: Option<&'env Durability>,
+        verified: &'env Verified,
         right: Right<'env>,
     ) -> Batch<'env> {
-        Batch { transaction, databases, folder, durability, journal: Journal::default(), rows: 0, _right: right }
+        let (journal, changed) = (Journal::default(), ChangedRanges::default());
+        Batch { transaction, databases, folder, durability, journal, verified, changed, rows: 0, _right: right }
     }
 
     /// How often rows were changed; one with a long value counts for each page of that. Each change takes a page of
@@ -69,67 +74,167 @@ impl<'env> Batch<'env> {
     }
 
     /// Writes a pair; large batches reach the disk before they are committed.
-    fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<(), StoreError> {
+    fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<Sum, StoreError> {
         let (database, folder) = (self.databases[table as usize], self.folder);
         let place = self.transaction.reserve(database, &key, sealed::length(table, value), flags);
-        sealed::seal(table, key, value, place.map_err(|error| of_disk(error, folder))?);
+        let place = place.map_err(|error| of_disk(error, folder))?;
+        sealed::seal(table, key, value, place);
+        let sum = Sum::of_row(table, key, place);
         self.rows += 1 + (value.len() / PAGE) as u32;
-        Ok(())
+        Ok(sum)
+    }
+
+    /// Writes a pair in the place of another one, if there is one.
+    fn overwrite(&mut self, table: Table, key: &[u8], before: Sum, value: &[u8]) -> Result<(), StoreError> {
+        let after = self.write(table, key, value, WriteFlags::empty())?;
+        self.count(table, key, before, after)
     }
 
     /// Writes a pair that may come behind all others. If it does its page is filled before the next one is begun; LMDB
-    /// would leave every page half empty.
-    fn append(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<(), StoreError> {
-        if table.grows_at_its_end() {
+    /// would leave every page half empty. False if there is a row with the key that comes behind none.
+    fn append(&mut self, table: Table, key: &[u8], value: &[u8], is_behind_all: bool) -> Result<bool, StoreError> {
+        self.ensure_row(table, key)?;
+        if is_behind_all || table.grows_at_its_end() {
             match self.write(table, key, value, WriteFlags::APPEND) {
-                Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {}
-                other => return other,
+                Err(StoreError::Lmdb(lmdb::Error::KeyExist)) if !is_behind_all => {}
+                Err(error) => return Err(error),
+                Ok(sum) => return self.count_last(table, key, sum).map(|()| true),
             }
         }
-        self.write(table, key, value, flags)
+        match self.write(table, key, value, WriteFlags::NO_OVERWRITE) {
+            Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => Ok(false),
+            Err(error) => Err(error),
+            Ok(sum) => self.count(table, key, Sum::default(), sum).map(|()| true),
+        }
+    }
+
+    /// Takes a row's change into the checksum of its range, which is split once it is too large.
+    fn count(&mut self, table: Table, key: &[u8], before: Sum, after: Sum) -> Result<(), StoreError> {
+        if table == Table::Checksums {
+            return Ok(());
+        }
+        let (sum, _) = self.checksum(table, key)?;
+        *sum = sum.minus(before).plus(after);
+        if sum.bytes > MAX_RANGE_BYTES && after.bytes > before.bytes {
+            let range = self.range(table, key)?;
+            let halves = split(&self.cursor(table)?, table, &range)?;
+            halves.into_iter().flatten().for_each(|range| self.changed.set(table, range));
+        }
+        Ok(())
+    }
+
+    /// Takes a row that has come behind all others into a checksum.
+    fn count_last(&mut self, table: Table, key: &[u8], row: Sum) -> Result<(), StoreError> {
+        if table == Table::Checksums {
+            return Ok(());
+        }
+        let (sum, is_last) = self.checksum(table, key)?;
+        if is_last && sum.bytes > 0 && sum.bytes + row.bytes > MAX_RANGE_BYTES {
+            self.changed.begin(table, key, row);
+        } else {
+            *sum = sum.plus(row);
+        }
+        Ok(())
+    }
+
+    /// The checksum of the range of a key, and whether that is the last range.
+    fn checksum(&mut self, table: Table, key: &[u8]) -> Result<(&mut Sum, bool), StoreError> {
+        if self.changed.get_mut(table, key).is_none() {
+            let range = self.range(table, key)?;
+            self.changed.set(table, range);
+            self.rows += 1;
+        }
+        self.changed.get_mut(table, key).ok_or(StoreError::Damaged("the checksums of ranges"))
+    }
+
+    /// What a row counts in the checksum of its range; nothing if there is none.
+    fn sum_of(&self, table: Table, key: &[u8]) -> Result<Sum, StoreError> {
+        match self.transaction.get(self.databases[table as usize], &key) {
+            Ok(row) => Ok(Sum::of_row(table, key, row)),
+            Err(lmdb::Error::NotFound) => Ok(Sum::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes the checksums that have changed.
+    fn write_checksums(&mut self) -> Result<(), StoreError> {
+        for (key, sum) in self.changed.take() {
+            match sum {
+                Some(sum) => drop(self.write(Table::Checksums, &key, &sum.to_bytes(), WriteFlags::empty())?),
+                None => match self.transaction.del(self.databases[Table::Checksums as usize], &key, None) {
+                    Ok(()) | Err(lmdb::Error::NotFound) => {}
+                    Err(error) => return Err(of_disk(error, self.folder)),
+                },
+            }
+        }
+        Ok(())
     }
 
     /// Sets a key outside of the journal.
     pub fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.append(table, key, value, WriteFlags::empty())
+        if self.append(table, key, value, false)? {
+            return Ok(());
+        }
+        let before = self.sum_of(table, key)?;
+        self.overwrite(table, key, before, value)
     }
 
     /// Writes a row behind all others of its table, outside of the journal. A key that does not come behind all others is
     /// refused.
     pub fn append_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.write(table, key, value, WriteFlags::APPEND)
+        self.append(table, key, value, true).map(drop)
     }
 
     /// Removes a key, if present, outside of the journal.
     pub fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.rows += 1;
-        match self.transaction.del(self.databases[table as usize], &key, None) {
-            Ok(()) | Err(lmdb::Error::NotFound) => Ok(()),
-            Err(error) => Err(of_disk(error, self.folder)),
+        self.ensure_row(table, key)?;
+        let before = self.sum_of(table, key)?;
+        self.remove(table, key, before)
+    }
+
+    /// Removes a row that is there, unless it counts nothing.
+    fn remove(&mut self, table: Table, key: &[u8], before: Sum) -> Result<(), StoreError> {
+        if before == Sum::default() {
+            return Ok(());
         }
+        self.rows += 1;
+        self.transaction
+            .del(self.databases[table as usize], &key, None)
+            .map_err(|error| of_disk(error, self.folder))?;
+        self.count(table, key, before, Sum::default())
     }
 
     /// Removes all keys from `first` to `last`, outside of the journal. They are counted by the pages that they fill.
     pub fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
+        self.ensure(table, first, Some(last))?;
         let mut cursor = self.transaction.open_rw_cursor(self.databases[table as usize])?;
-        let (mut bytes, mut found) = (0, cursor.get(Some(first), None, SET_RANGE));
+        let (mut removed, mut found) = (Vec::new(), cursor.get(Some(first), None, SET_RANGE));
         while let Ok((Some(key), row)) = found
             && key <= last
         {
-            bytes += key.len() + row.len();
+            removed.push((key.to_vec(), Sum::of_row(table, key, row)));
             cursor.del(WriteFlags::empty()).map_err(|error| of_disk(error, self.folder))?;
             // The one behind that which is gone.
             found = cursor.get(None, None, NEXT);
         }
-        self.rows += 1 + (bytes / PAGE) as u32;
         match found {
-            Ok(_) | Err(lmdb::Error::NotFound) => Ok(()),
-            Err(error) => Err(of_disk(error, self.folder)),
+            Ok(_) | Err(lmdb::Error::NotFound) => {}
+            Err(error) => return Err(of_disk(error, self.folder)),
         }
+        drop(cursor);
+        let bytes: u64 = removed.iter().map(|(_, row)| row.bytes).sum();
+        self.rows += 1 + (bytes / PAGE as u64) as u32;
+        removed.iter().try_for_each(|(key, row)| self.count(table, key, *row, Sum::default()))
     }
 
     /// Empties a table, outside of the journal.
     pub fn clear(&mut self, table: Table) -> Result<(), StoreError> {
+        let keys = self.keys(Table::Checksums, &[table as u8])?;
+        for key in keys {
+            let removed = self.transaction.del(self.databases[Table::Checksums as usize], &key, None);
+            removed.map_err(|error| of_disk(error, self.folder))?;
+        }
+        self.changed.clear(table);
         self.transaction.clear_db(self.databases[table as usize]).map_err(|error| of_disk(error, self.folder))
     }
 
@@ -142,7 +247,7 @@ impl<'env> Batch<'env> {
     pub fn undo(&mut self, journal: &[u8]) -> Result<(), StoreError> {
         for change in journal::parse(journal)?.into_iter().rev() {
             match change.before {
-                Some(value) => self.write(change.table, change.key, value, WriteFlags::empty())?,
+                Some(value) => self.put_unjournaled(change.table, change.key, value)?,
                 None => self.delete_unjournaled(change.table, change.key)?,
             }
         }
@@ -163,15 +268,14 @@ impl<'env> Batch<'env> {
     pub fn commit_soon(self) -> Result<(), StoreError> {
         let Some(durability) = self.durability else { return self.make_visible() };
         durability.timed(|| {
-            durability.before_soon()?;
-            self.make_visible()?;
-            durability.after_soon();
-            Ok(())
+            durability.settle()?;
+            self.make_visible()
         })
     }
 
     /// Makes all changes visible; they are not durable yet.
-    pub(super) fn make_visible(self) -> Result<(), StoreError> {
+    pub(super) fn make_visible(mut self) -> Result<(), StoreError> {
+        self.write_checksums()?;
         let Batch { transaction, folder, durability, .. } = self;
         transaction.commit().map_err(|error| of_disk(error, folder))?;
         if let Some(durability) = durability {
@@ -195,61 +299,99 @@ pub(super) fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
     }
 }
 
+impl Verify for Batch<'_> {
+    fn verified(&self) -> &Verified {
+        self.verified
+    }
+
+    fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+        match self.changed.get(table, key) {
+            Some(range) => Ok(range),
+            None => stored_range(Walk::new(Table::Checksums, self.cursor(Table::Checksums)?, None, None), table, key),
+        }
+    }
+
+    fn cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
+        Ok(self.transaction.open_ro_cursor(self.databases[table as usize])?)
+    }
+}
+
 impl Read for Batch<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        found(self.transaction.get(self.databases[table as usize], &key), |row| sealed::unseal(table, key, row))
+        self.ensure_row(table, key)?;
+        let row = self.transaction.get(self.databases[table as usize], &key);
+        match found(row, |row| sealed::unseal(table, key, row))? {
+            Some(value) => Ok(Some(value)),
+            None => self.ensure_absence(table, key).map(|()| None),
+        }
     }
 
     fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        found(self.transaction.get(self.databases[table as usize], &key), |row| sealed::unchecked(table, key, row))
+        self.ensure_row(table, key)?;
+        let row = self.transaction.get(self.databases[table as usize], &key);
+        match found(row, |row| sealed::unchecked(table, key, row))? {
+            Some(value) => Ok(Some(value)),
+            None => self.ensure_absence(table, key).map(|()| None),
+        }
     }
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
-        Ok(Walk::new(table, self.transaction.open_ro_cursor(self.databases[table as usize])?, None))
+        Ok(Walk::new(table, self.cursor(table)?, None, Some(self)))
     }
 }
 
 impl Write for Batch<'_> {
     /// Sets a key and remembers its old value in the journal.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let database = self.databases[table as usize];
-        self.journal.record(
-            table,
-            key,
-            found(self.transaction.get(database, &key), |row| sealed::unseal(table, key, row))?,
-        );
-        self.write(table, key, value, WriteFlags::empty())
+        self.ensure_row(table, key)?;
+        let before = self.record(table, key)?;
+        self.overwrite(table, key, before, value)
     }
 
     /// Sets a key that the caller knows to be absent, which saves looking for an old value. An old value is a
     /// broken invariant and refused.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.journal.record(table, key, None);
-        match self.append(table, key, value, WriteFlags::NO_OVERWRITE) {
-            Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {
-                Err(StoreError::Damaged("a key is present that should be new"))
-            }
-            other => other,
+        match self.append(table, key, value, false)? {
+            true => Ok(()),
+            false => Err(StoreError::Damaged("a key is present that should be new")),
         }
     }
 
     /// Sets a key whose old value the caller knows, which saves looking for it.
     fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
-        self.journal.record(table, key, before);
-        match before {
-            Some(_) => self.write(table, key, value, WriteFlags::empty()),
-            None => self.append(table, key, value, WriteFlags::empty()),
-        }
+        let Some(before) = before else { return self.insert(table, key, value) };
+        self.ensure_row(table, key)?;
+        self.journal.record(table, key, Some(before));
+        self.overwrite(table, key, Sum::of_value(table, key, before), value)
     }
 
     /// Removes a key, if present, and remembers its value in the journal.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.ensure_row(table, key)?;
         let database = self.databases[table as usize];
         if let Some(value) = found(self.transaction.get(database, &key), |row| sealed::unseal(table, key, row))? {
             self.journal.record(table, key, Some(value));
-            self.rows += 1;
-            self.transaction.del(database, &key, None).map_err(|error| of_disk(error, self.folder))?;
+            let before = self.sum_of(table, key)?;
+            self.remove(table, key, before)?;
         }
         Ok(())
+    }
+}
+
+impl Batch<'_> {
+    /// Remembers the old value of a key; what that counts.
+    fn record(&mut self, table: Table, key: &[u8]) -> Result<Sum, StoreError> {
+        match self.transaction.get(self.databases[table as usize], &key) {
+            Ok(row) => {
+                self.journal.record(table, key, Some(sealed::unseal(table, key, row)?));
+                Ok(Sum::of_row(table, key, row))
+            }
+            Err(lmdb::Error::NotFound) => {
+                self.journal.record(table, key, None);
+                Ok(Sum::default())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }

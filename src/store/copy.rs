@@ -4,13 +4,15 @@
 //! store can be. It grows in a folder inside the one that it is for, and is put there once it is on the disk and every row
 //! of it was compared; until then the folder holds no store. It is one file, and needs no other to be opened.
 
-use std::fs::{DirEntry, File};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::StoreError;
-use super::open::{self, DATA_FILE, Options, Store};
+use super::open::{DATA_FILE, Options, Store};
 use super::read::{Read, Snapshot};
+use super::readers::READERS_FILE;
 use super::replacement::{Room, remove, sync_folder};
 use super::tables::Table;
 
@@ -29,8 +31,9 @@ pub struct StoreCopy<'a> {
 }
 
 impl<'a> StoreCopy<'a> {
-    /// Begins a copy in a folder that is made if need be, and must hold nothing but what an earlier attempt has left. `size`
-    /// is what the source takes on its disk, in bytes.
+    /// Begins a copy in a folder that is made if need be, and must hold nothing but an earlier copy, which stays until the
+    /// new one is put in its place, and what an earlier attempt has left. `size` is what the source takes on its disk, in
+    /// bytes.
     pub fn begin(
         source: &'a Snapshot<'a>,
         size: u64,
@@ -41,8 +44,8 @@ impl<'a> StoreCopy<'a> {
         std::fs::create_dir_all(folder).map_err(failed)?;
         let place = place(folder);
         remove(&place).map_err(failed)?;
-        if holds_something(folder).map_err(failed)? {
-            return Err(StoreError::NotEmpty(folder.to_owned()));
+        if let Some(other) = foreign_entry(folder).map_err(failed)? {
+            return Err(StoreError::NotACopy { folder: folder.to_owned(), other });
         }
         let room = Room::of(folder, size)?;
         if !room.is_enough() {
@@ -58,7 +61,7 @@ impl<'a> StoreCopy<'a> {
     pub fn write(&self, told: &mut dyn FnMut(u64)) -> Result<u64, StoreError> {
         let mut batch = self.copy.begin()?;
         let (mut uncommitted, mut count) = (0, Count::new(told));
-        for table in Table::ALL {
+        for table in copied() {
             let mut rows = self.source.walk(table)?;
             let mut row = rows.seek(&[])?;
             while let Some((key, value)) = row {
@@ -83,7 +86,7 @@ impl<'a> StoreCopy<'a> {
     pub fn compare(&self, told: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
         let copy = self.copy.snapshot()?;
         let mut count = Count::new(told);
-        for table in Table::ALL {
+        for table in copied() {
             let (mut ours, mut theirs) = (self.source.walk(table)?, copy.walk(table)?);
             let mut pair = (ours.seek(&[])?, theirs.seek(&[])?);
             while pair.0 == pair.1
@@ -99,12 +102,14 @@ impl<'a> StoreCopy<'a> {
         Ok(())
     }
 
-    /// Puts the copy where it is to be: there is a store in the folder from now on.
+    /// Puts the copy where it is to be, at once: the folder holds the earlier copy, or no store, and then this one.
     pub fn put_in_place(self) -> Result<(), StoreError> {
         let StoreCopy { copy, folder, .. } = self;
         drop(copy);
         let place = place(folder);
         let put = || {
+            // LMDB's list of those who read the earlier copy would not fit this one.
+            remove_file(&folder.join(READERS_FILE))?;
             std::fs::rename(place.join(DATA_FILE), folder.join(DATA_FILE))?;
             sync_folder(folder)?;
             remove(&place)
@@ -119,14 +124,40 @@ impl<'a> StoreCopy<'a> {
     }
 }
 
+/// Tables whose rows are copied: checksums are made along with them.
+fn copied() -> impl Iterator<Item = Table> {
+    Table::ALL.into_iter().filter(|table| *table != Table::Checksums)
+}
+
 fn place(folder: &Path) -> PathBuf {
     folder.join(FOLDER)
 }
 
-/// Whether there is anything in a folder that a file system does not put there by itself.
-fn holds_something(folder: &Path) -> io::Result<bool> {
-    let is_of_ours = |entry: io::Result<DirEntry>| entry.map(|entry| entry.file_name() != "lost+found");
-    Ok(open::exists(folder) || std::fs::read_dir(folder)?.map(is_of_ours).any(|found| found.unwrap_or(true)))
+/// Removes a copy: its files, and the folder if nothing else is in it.
+pub fn remove_copy(folder: &Path) -> io::Result<()> {
+    remove(&place(folder))?;
+    remove_file(&folder.join(READERS_FILE))?;
+    remove_file(&folder.join(DATA_FILE))?;
+    std::fs::remove_dir(folder)
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Something in a folder that neither a copy nor a file system puts there. A node keeps more files beside its store, so
+/// that its folder is none of a copy.
+fn foreign_entry(folder: &Path) -> io::Result<Option<OsString>> {
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if ![DATA_FILE, READERS_FILE, "lost+found"].iter().any(|known| name == *known) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// Counts the bytes of rows and tells them, not too often.
@@ -156,7 +187,7 @@ impl<'a> Count<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{AccessMode, SCHEMA, Write, test_store};
+    use crate::store::{AccessMode, SCHEMA, Write, exists, test_store};
 
     const OPTIONS: Options = Options { map_size: 1 << 22 };
 
@@ -202,7 +233,7 @@ mod tests {
         let (store, _folder) = source();
         let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(place.path().join("letter"), "dear").unwrap();
-        assert!(matches!(copy(&snapshot, place.path()), Err(StoreError::NotEmpty(_))));
+        assert!(matches!(copy(&snapshot, place.path()), Err(StoreError::NotACopy { .. })));
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
     }
 
@@ -213,10 +244,33 @@ mod tests {
         let begun = StoreCopy::begin(&snapshot, 1 << 20, place.path(), OPTIONS).unwrap();
         begun.write(&mut |_| {}).unwrap();
         drop(begun);
-        assert!(!open::exists(place.path()));
+        assert!(!exists(place.path()));
         copy(&snapshot, place.path()).unwrap();
-        assert!(open::exists(place.path()));
-        assert!(matches!(copy(&snapshot, place.path()), Err(StoreError::NotEmpty(_))));
+        assert!(exists(place.path()));
+    }
+
+    #[test]
+    fn an_earlier_copy_stays_until_the_new_one_takes_its_place() {
+        let (store, _folder) = source();
+        let place = tempfile::tempdir().unwrap();
+        let held = || {
+            let (copied, _) = Store::open_existing(place.path(), AccessMode::Shared, OPTIONS).unwrap();
+            let copied = copied.snapshot().unwrap();
+            copied.get(Table::Accounts, &[255; 4]).unwrap().is_some()
+        };
+        copy(&store.snapshot().unwrap(), place.path()).unwrap();
+        assert!(!held());
+        let mut batch = store.begin().unwrap();
+        batch.put(Table::Accounts, &[255; 4], b"later").unwrap();
+        batch.commit().unwrap();
+        let snapshot = store.snapshot().unwrap();
+        let begun = StoreCopy::begin(&snapshot, 1 << 20, place.path(), OPTIONS).unwrap();
+        begun.write(&mut |_| {}).unwrap();
+        assert!(!held());
+        begun.put_in_place().unwrap();
+        assert!(held());
+        remove_copy(place.path()).unwrap();
+        assert!(!place.path().exists());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub enum FileFault {
     Io(io::Error),
     /// It is not a file of LMDB, or its first pages are damaged.
     Header,
+    /// The pages from which all others are reached are not those that were written.
+    Roots,
     /// It ends before its last page.
     Short { bytes: u64, expected: u64 },
 }
@@ -32,6 +34,7 @@ impl fmt::Display for FileFault {
         match self {
             FileFault::Io(error) => write!(f, "{error}"),
             FileFault::Header => write!(f, "its beginning is damaged, or it is no store at all; {REMEDY}"),
+            FileFault::Roots => write!(f, "the pages that lead to all others are damaged; {REMEDY}"),
             FileFault::Short { bytes, expected } => {
                 write!(f, "it has {bytes} of {expected} bytes, as a copy that broke off has; copy it again, {REMEDY}")
             }
@@ -80,6 +83,19 @@ pub struct Meta {
     pub transaction: u64,
     /// All of it.
     pub bytes: [u8; META_BYTES],
+}
+
+impl Meta {
+    /// Whether it is of a later commit than another one, or the same.
+    pub fn is_as_new_as(&self, other: &Meta) -> bool {
+        self.transaction > other.transaction || self.is_same_as(other)
+    }
+
+    /// Whether both say the same.
+    pub fn is_same_as(&self, other: &Meta) -> bool {
+        // Each page begins with its own number.
+        self.bytes[WORD..] == other.bytes[WORD..]
+    }
 }
 
 /// Checks a file that is there and is not empty.
@@ -160,15 +176,6 @@ pub fn parse_meta(bytes: [u8; META_BYTES]) -> Option<Meta> {
     };
     let is_page = meta.page_bytes.is_power_of_two() && (MIN_PAGE..=MAX_PAGE).contains(&meta.page_bytes);
     (is_known && is_page).then_some(meta)
-}
-
-/// The free pages of the newest state of a file, and its first page.
-pub fn free_pages(mut file: &File) -> Option<(Meta, Vec<u64>)> {
-    let meta = newest_meta(&mut file).ok()?;
-    let there = file.metadata().ok()?.len() / meta.page_bytes as u64;
-    let mut free = FreePages { file, page_bytes: meta.page_bytes, there, from: 0, found: Vec::new() };
-    free.visit(meta.free_root, 0)?;
-    Some((meta, free.found))
 }
 
 /// Looks for free pages from one on. Whatever it meets that cannot be is `None`.

@@ -1,6 +1,7 @@
 //! What can go wrong with the store.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,14 +49,17 @@ pub enum StoreError {
     BeingChanged,
     /// There is no chain in the folder.
     Empty,
-    /// A folder for a copy holds something already.
-    NotEmpty(PathBuf),
+    /// A folder for a copy holds something that is neither a copy nor a part of one.
+    NotACopy { folder: PathBuf, other: OsString },
     /// A copy in this folder differs from what was copied.
     NotTheSame { table: Table, folder: PathBuf },
     /// Reading was interrupted by [`crate::store::Store::stop_when`].
     Interrupted,
     /// A row is not as it was written: the disk has damaged it.
     Corrupt { table: Table, key: Vec<u8> },
+    /// The rows of a table from a key on are not those that were written last: some are missing, too many, out of order
+    /// or of an earlier commit.
+    Incomplete { table: Table, first: Vec<u8> },
     /// A value cannot be read back: the file is damaged.
     Damaged(&'static str),
 }
@@ -77,7 +81,7 @@ impl fmt::Display for StoreError {
                  goes back to the last state that is whole",
             ),
             StoreError::Folder(path, error) => {
-                write!(f, "the data folder {} cannot be used: {error}", path.display())
+                write!(f, "the data folder {} cannot be used: {}", path.display(), folder_fault(error))
             }
             StoreError::Schema { found, expected } => write!(
                 f,
@@ -109,9 +113,13 @@ impl fmt::Display for StoreError {
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
             StoreError::BeingChanged => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
-            StoreError::NotEmpty(folder) => {
-                write!(f, "the folder {} is not empty; name one that is, or that does not exist yet", folder.display())
-            }
+            StoreError::NotACopy { folder, other } => write!(
+                f,
+                "the folder {} holds {}, which belongs to no copy; name one that is empty, does not exist yet or holds an \
+                 earlier copy alone",
+                folder.display(),
+                other.display()
+            ),
             StoreError::NotTheSame { table, folder } => write!(
                 f,
                 "what was written in {} cannot be read back as it was, in the table {}; the disk or the memory of this \
@@ -121,6 +129,7 @@ impl fmt::Display for StoreError {
             ),
             StoreError::Interrupted => f.write_str("interrupted"),
             StoreError::Corrupt { table, key } => write_corrupt(f, *table, key),
+            StoreError::Incomplete { table, first } => write_incomplete(f, *table, first),
             StoreError::Damaged(what) => {
                 write!(f, "the store is damaged ({what}); restore the folder from a backup or import the chain again")
             }
@@ -169,6 +178,16 @@ fn write_other_network(
     f.write_str("choose another data folder or the configuration that belongs to this one")
 }
 
+/// Why a folder cannot be made or read.
+pub fn folder_fault(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "it is a file, or lies below one; name a folder".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// Names the row, or the height of a block.
 fn write_corrupt(f: &mut fmt::Formatter<'_>, table: Table, key: &[u8]) -> fmt::Result {
     let key_of_block = key.try_into().ok().filter(|_| table == Table::Blocks);
@@ -184,6 +203,25 @@ fn write_corrupt(f: &mut fmt::Formatter<'_>, table: Table, key: &[u8]) -> fmt::R
              anew from the blocks",
             table.name(),
             hex::encode(key)
+        ),
+    }
+}
+
+/// Names the first key of the range, or the height of its first block.
+fn write_incomplete(f: &mut fmt::Formatter<'_>, table: Table, first: &[u8]) -> fmt::Result {
+    let height = first.try_into().map(u64::from_be_bytes).unwrap_or_default();
+    match table {
+        Table::Blocks => write!(
+            f,
+            "the store is damaged: of the blocks from height {height} on some are missing or not those that were written \
+             last; restore the folder from a backup or import the chain again"
+        ),
+        table => write!(
+            f,
+            "the store is damaged: in the table {} some of the rows from {} on are missing or not those that were written \
+             last; `nisd reindex` builds the table anew from the blocks",
+            table.name(),
+            hex::encode(first)
         ),
     }
 }

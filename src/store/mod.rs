@@ -6,6 +6,7 @@
 
 mod batch;
 mod blocks;
+mod checksums;
 mod copy;
 mod data_file;
 mod error;
@@ -20,15 +21,16 @@ mod readers;
 mod replacement;
 mod sealed;
 mod settled;
+mod sync;
 mod tables;
 mod write;
-mod write_back;
 
 pub use batch::Batch;
 pub use blocks::{BlockRow, StoredBlock, block_key, block_row, stored_block, stored_header, tip};
-pub use copy::StoreCopy;
+pub use checksums::VerifyPosition;
+pub use copy::{StoreCopy, remove_copy};
 pub use data_file::FileFault;
-pub use error::StoreError;
+pub use error::{StoreError, folder_fault};
 pub use figures::StoreFigures;
 pub use journal::undoes_the_same;
 pub use older::{OldBlocks, OldStore};
@@ -43,6 +45,7 @@ pub use reader::Reader;
 pub use readers::Readers;
 pub use replacement::{Replacement, Room, is_begun};
 pub use settled::Boot;
+pub use sync::SyncFile;
 pub use tables::Table;
 pub use write::Write;
 

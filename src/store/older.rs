@@ -9,7 +9,7 @@ use super::blocks::{HEADER_BYTES, block_key, index_bytes};
 use super::error::StoreError;
 use super::open::{self, FolderLock, Options, SCHEMA};
 use super::read::LAST;
-use super::sealed::CHECKSUM_BYTES;
+use super::sealed::{self, CHECKSUM_BYTES};
 use super::settled::Boot;
 use super::tables::Table;
 use crate::model::{Hash256, Height};
@@ -26,12 +26,14 @@ struct Layout {
 
 /// The layout of this version.
 const PRESENT: Layout = Layout { schema: SCHEMA, header_bytes: HEADER_BYTES, behind: index_and_checksum };
-/// The layout of the version before, in which only a checksum is behind the block.
+/// The layout of the version before, which keeps no checksums of ranges.
+const FIFTH: Layout = Layout { schema: "5", ..PRESENT };
+/// The layout before that, in which only a checksum is behind the block.
 const FOURTH: Layout = Layout { schema: "4", header_bytes: HEADER_BYTES, behind: |_| Some(CHECKSUM_BYTES) };
 
 /// The layouts of older versions from whose stores a new one can be built. To the schemas before them the rule did not
 /// apply.
-const OLDER: &[Layout] = &[FOURTH];
+const OLDER: &[Layout] = &[FIFTH, FOURTH];
 
 fn index_and_checksum(row: &[u8]) -> Option<usize> {
     let index = index_bytes(row.get(..row.len().checked_sub(CHECKSUM_BYTES)?)?)?;
@@ -94,7 +96,11 @@ impl OldBlocks<'_> {
     /// Hash and verifiable binary form of the block at a height; `None` if there is none.
     pub fn at(&self, height: Height) -> Result<Option<(Hash256, &[u8])>, StoreError> {
         match self.transaction.get(self.blocks, &block_key(height)) {
-            Ok(row) => self.layout.parse(row).map(Some),
+            Ok(row) => {
+                // A signature is not checked again when a store is built anew, and no hash covers it.
+                sealed::unseal(Table::Blocks, &block_key(height), row)?;
+                self.layout.parse(row).map(Some)
+            }
             Err(lmdb::Error::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         }

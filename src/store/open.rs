@@ -12,16 +12,18 @@ use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction
 use rustix::io::Errno;
 
 use super::batch::{Batch, Right, of_disk};
+use super::checksums::Verified;
 use super::data_file::{self, FileFault};
 use super::error::StoreError;
 use super::older;
 use super::read::Snapshot;
 use super::readers::ReaderList;
 use super::settled::{self, Boot, Durability};
+use super::sync::SyncFile;
 use super::tables::Table;
 
 /// Version of the tables' layout. A store with another one is refused.
-pub const SCHEMA: &str = "5";
+pub const SCHEMA: &str = "6";
 
 const SCHEMA_KEY: &[u8] = b"schema";
 const NETWORK_KEY: &[u8] = b"network";
@@ -73,6 +75,8 @@ pub struct Store {
     pub(super) durability: Option<Durability>,
     /// Whether there is a batch.
     has_batch: Cell<bool>,
+    /// What of it was compared with its checksums.
+    pub(super) verified: Verified,
     /// Held for exclusive access, and released by the system however the process ends.
     _lock: Option<FolderLock>,
     stop: Option<Arc<AtomicBool>>,
@@ -153,6 +157,7 @@ impl Store {
             folder: folder.to_owned(),
             durability: Some(durability),
             has_batch: Cell::new(false),
+            verified: Verified::default(),
             _lock: None,
             stop: None,
         };
@@ -173,9 +178,10 @@ impl Store {
         let readers = ReaderList::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let databases = create_tables(&environment, folder, None)?;
-        let (folder, has_batch) = (folder.to_owned(), Cell::new(false));
-        let readers = Some(readers);
-        Ok(Store { environment, readers, databases, folder, durability: None, has_batch, _lock: None, stop: None })
+        let (folder, readers, has_batch) = (folder.to_owned(), Some(readers), Cell::new(false));
+        let verified = Verified::default();
+        let durability = None;
+        Ok(Store { environment, readers, databases, folder, durability, has_batch, verified, _lock: None, stop: None })
     }
 
     /// The same store, whose files were moved to another folder that is locked.
@@ -245,6 +251,7 @@ impl Store {
                 folder: folder.to_owned(),
                 durability,
                 has_batch: Cell::new(false),
+                verified: Verified::default(),
                 _lock,
                 stop: None,
             },
@@ -261,7 +268,8 @@ impl Store {
 
     /// The last committed state.
     pub fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
-        Ok(Snapshot::new(self.environment.begin_ro_txn()?, &self.databases, self.stop.as_deref()))
+        let transaction = self.environment.begin_ro_txn()?;
+        Ok(Snapshot::new(transaction, &self.databases, self.stop.as_deref(), &self.verified))
     }
 
     /// The one writer. Fails while there is another in this process, and in one that may only read.
@@ -269,13 +277,8 @@ impl Store {
         let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
         let durability = self.durability.as_ref();
         durability.map_or(Ok(()), Durability::begin)?;
-        Ok(Batch::new(self.environment.begin_rw_txn()?, &self.databases, &self.folder, durability, right))
-    }
-
-    /// Lets the system begin to write a part of what was committed by [`Batch::commit_soon`]: a millisecond or two of
-    /// work. False if there is nothing left to begin with.
-    pub fn write_back(&self) -> bool {
-        self.durability.as_ref().is_some_and(Durability::write_back)
+        let transaction = self.environment.begin_rw_txn()?;
+        Ok(Batch::new(transaction, &self.databases, &self.folder, durability, &self.verified, right))
     }
 
     /// Whether something is committed that is not known to be on the disk.
@@ -286,17 +289,60 @@ impl Store {
     /// Waits until all that is committed is on the disk.
     pub fn settle(&self) -> Result<(), StoreError> {
         match self.durability.as_ref().filter(|durability| durability.is_unsettled()) {
-            Some(durability) => durability.timed(|| durability.settle()),
+            Some(durability) => durability.timed_settle(),
             None => Ok(()),
+        }
+    }
+
+    /// Has all that is committed made durable. True if it is. Where a helper waits for the disk it is false at first: the
+    /// caller goes on once [`Store::waits_for_disk`] says no more, by calling this again, and commits nothing before.
+    pub fn settle_soon(&self) -> Result<bool, StoreError> {
+        match self.durability.as_ref().filter(|durability| durability.is_unsettled() || durability.is_awaited()) {
+            Some(durability) => durability.settle_soon(),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether who has called [`Store::settle_soon`] has to wait for an answer of the helper.
+    pub fn waits_for_disk(&self) -> bool {
+        self.durability.as_ref().is_some_and(Durability::is_waiting)
+    }
+
+    /// Whether who has called [`Store::settle_soon`] was not told yet that all is durable.
+    pub fn is_awaited(&self) -> bool {
+        self.durability.as_ref().is_some_and(Durability::is_awaited)
+    }
+
+    /// The files that a helper is to synchronise: the data file, and the record of what of it is durable. They are opened
+    /// anew, so that the system tells errors of the disk to the helper and to this process. `None` for a store that nobody
+    /// keeps. Waits for the disk once.
+    pub fn files_of_helper(&self) -> Result<Option<[File; 2]>, StoreError> {
+        let Some(durability) = &self.durability else { return Ok(None) };
+        durability.begin()?;
+        durability.files_of_helper().map(Some).map_err(|error| StoreError::disk(&self.folder, error))
+    }
+
+    /// A helper waits for the disk from now on, or none any more.
+    pub fn set_helper(&self, is_there: bool) {
+        self.durability.iter().for_each(|durability| durability.set_helper(is_there));
+    }
+
+    /// The file that the helper is to synchronise now, told once.
+    pub fn next_sync(&self) -> Option<SyncFile> {
+        self.durability.as_ref().and_then(Durability::next_sync)
+    }
+
+    /// Takes the helper's answer.
+    pub fn synced(&self, result: io::Result<()>) {
+        if let Some(durability) = &self.durability {
+            durability.synced(result);
         }
     }
 }
 
 /// Locks the folder of a store that exists, and looks at its file.
 pub(super) fn lock_existing(folder: &Path, boot: Boot) -> Result<FolderLock, StoreError> {
-    if !exists(folder) {
-        return Err(StoreError::Empty);
-    }
+    refuse_absent(folder)?;
     let lock = lock(folder)?;
     settled::go_back(folder, boot)?;
     check_existing(folder)?;
@@ -305,15 +351,22 @@ pub(super) fn lock_existing(folder: &Path, boot: Boot) -> Result<FolderLock, Sto
 
 /// Refuses a folder without a store that can be opened.
 fn check_existing(folder: &Path) -> Result<(), StoreError> {
-    if !exists(folder) {
-        return Err(StoreError::Empty);
-    }
+    refuse_absent(folder)?;
     let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
     check_data_file(folder, is_made)?;
     match size(folder) {
         // Its making was interrupted.
         Ok(0) => Err(StoreError::Empty),
         _ => Ok(()),
+    }
+}
+
+/// Refuses a folder in which there is no store, and a file in the place of a folder.
+fn refuse_absent(folder: &Path) -> Result<(), StoreError> {
+    match exists(folder) {
+        true => Ok(()),
+        false if folder.is_file() => Err(StoreError::Folder(folder.to_owned(), io::ErrorKind::NotADirectory.into())),
+        false => Err(StoreError::Empty),
     }
 }
 

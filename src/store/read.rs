@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lmdb::{Cursor, Database, InactiveTransaction, RoCursor, RoTransaction, Transaction};
 
+use super::checksums::{Range, Verified, Verify, VerifyPosition, stored_range};
 use super::error::StoreError;
 use super::overlay::{TableChanges, first_from, last_before};
 use super::sealed;
@@ -14,6 +15,7 @@ use super::tables::Table;
 pub(super) const NEXT: u32 = 8;
 const PREVIOUS: u32 = 12;
 pub(super) const LAST: u32 = 6;
+pub(super) const SET: u32 = 15;
 pub(super) const SET_RANGE: u32 = 17;
 
 /// Something that can be read: the last commit, or a batch with its own changes.
@@ -99,6 +101,10 @@ pub struct Walk<'a> {
     table: Table,
     cursor: RoCursor<'a>,
     stop: Option<&'a AtomicBool>,
+    /// What makes sure of the ranges that are walked over, if that is needed still.
+    verify: Option<&'a dyn Verify>,
+    /// Key of the present entry.
+    here: Option<&'a [u8]>,
     layer: Option<Layer<'a>>,
 }
 
@@ -110,8 +116,14 @@ struct Layer<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(table: Table, cursor: RoCursor<'a>, stop: Option<&'a AtomicBool>) -> Walk<'a> {
-        Walk { table, cursor, stop, layer: None }
+    pub(super) fn new(
+        table: Table,
+        cursor: RoCursor<'a>,
+        stop: Option<&'a AtomicBool>,
+        verify: Option<&'a dyn Verify>,
+    ) -> Walk<'a> {
+        let verify = verify.filter(|verify| table != Table::Checksums && !verify.verified().is_whole(table));
+        Walk { table, cursor, stop, verify, here: None, layer: None }
     }
 
     /// The same walk with changes on top.
@@ -212,6 +224,33 @@ impl<'a> Walk<'a> {
 
     fn go(&mut self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
         check_stop(self.stop)?;
+        let Some(verify) = self.verify else { return self.step(key, operation) };
+        if let Some(key) = key {
+            verify.ensure(self.table, key, Some(key))?;
+        }
+        let (before, entry) = (self.here, self.step(key, operation)?);
+        let found = entry.map(|(key, _)| key);
+        // Between these there must be nothing that was passed over.
+        let (low, high) = match operation {
+            SET_RANGE => (key, found),
+            NEXT => (before, found),
+            PREVIOUS => (found, before),
+            _ => (found, None),
+        };
+        let is_in_order = match (low, high) {
+            (Some(low), Some(high)) if operation == SET_RANGE => low <= high,
+            (Some(low), Some(high)) => low < high,
+            _ => true,
+        };
+        if !is_in_order {
+            return Err(StoreError::Incomplete { table: self.table, first: low.unwrap_or_default().to_vec() });
+        }
+        verify.ensure(self.table, low.unwrap_or_default(), high)?;
+        self.here = found.or(before);
+        Ok(entry)
+    }
+
+    fn step(&self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
         match self.cursor.get(key, None, operation) {
             Ok((Some(key), row)) => Ok(Some((key, sealed::unseal(self.table, key, row)?))),
             Ok((None, _)) => Err(StoreError::Damaged("an entry without a key")),
@@ -231,6 +270,7 @@ pub struct Snapshot<'env> {
     transaction: RoTransaction<'env>,
     databases: &'env [Database],
     stop: Option<&'env AtomicBool>,
+    verified: &'env Verified,
 }
 
 impl<'env> Snapshot<'env> {
@@ -238,13 +278,34 @@ impl<'env> Snapshot<'env> {
         transaction: RoTransaction<'env>,
         databases: &'env [Database],
         stop: Option<&'env AtomicBool>,
+        verified: &'env Verified,
     ) -> Snapshot<'env> {
-        Snapshot { transaction, databases, stop }
+        Snapshot { transaction, databases, stop, verified }
     }
 
     /// Lets go of the commit but keeps its place among the readers, of which there are only so many.
     pub fn rest(self) -> Resting<'env> {
-        Resting { transaction: self.transaction.reset(), databases: self.databases, stop: self.stop }
+        let Snapshot { transaction, databases, stop, verified } = self;
+        Resting { transaction: transaction.reset(), databases, stop, verified }
+    }
+
+    /// Compares the next range of rows with its checksum, whether that was done before or not. A position may be used with
+    /// snapshots of different commits. False, and the position is at the beginning again, if all ranges were compared. If
+    /// a range is damaged, or cannot be read, the next call goes on behind it.
+    pub fn verify_next(&self, position: &mut VerifyPosition) -> Result<bool, StoreError> {
+        let Some((table, key)) = position.take() else { return Ok(false) };
+        let range = self.range(table, &key)?;
+        position.go_on_behind(table, &range);
+        self.verify_range(table, &range.first).inspect_err(|_| self.verified.forget(table)).map(|_| true)
+    }
+
+    /// Compares all ranges of rows with their checksums.
+    pub fn verify_all(&self) -> Result<(), StoreError> {
+        let mut position = VerifyPosition::default();
+        while self.verify_next(&mut position)? {
+            check_stop(self.stop)?;
+        }
+        Ok(())
     }
 }
 
@@ -253,12 +314,14 @@ pub struct Resting<'env> {
     transaction: InactiveTransaction<'env>,
     databases: &'env [Database],
     stop: Option<&'env AtomicBool>,
+    verified: &'env Verified,
 }
 
 impl<'env> Resting<'env> {
     /// A snapshot of what is the last commit by now.
     pub fn wake(self) -> Result<Snapshot<'env>, StoreError> {
-        Ok(Snapshot { transaction: self.transaction.renew()?, databases: self.databases, stop: self.stop })
+        let Resting { transaction, databases, stop, verified } = self;
+        Ok(Snapshot { transaction: transaction.renew()?, databases, stop, verified })
     }
 }
 
@@ -269,19 +332,43 @@ fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
     }
 }
 
+impl Verify for Snapshot<'_> {
+    fn verified(&self) -> &Verified {
+        self.verified
+    }
+
+    fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+        stored_range(Walk::new(Table::Checksums, self.cursor(Table::Checksums)?, self.stop, None), table, key)
+    }
+
+    fn cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
+        Ok(self.transaction.open_ro_cursor(self.databases[table as usize])?)
+    }
+}
+
 impl Read for Snapshot<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         check_stop(self.stop)?;
-        found(self.transaction.get(self.databases[table as usize], &key), |row| sealed::unseal(table, key, row))
+        self.ensure_row(table, key)?;
+        let row = self.transaction.get(self.databases[table as usize], &key);
+        match found(row, |row| sealed::unseal(table, key, row))? {
+            Some(value) => Ok(Some(value)),
+            None => self.ensure_absence(table, key).map(|()| None),
+        }
     }
 
     fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         check_stop(self.stop)?;
-        found(self.transaction.get(self.databases[table as usize], &key), |row| sealed::unchecked(table, key, row))
+        self.ensure_row(table, key)?;
+        let row = self.transaction.get(self.databases[table as usize], &key);
+        match found(row, |row| sealed::unchecked(table, key, row))? {
+            Some(value) => Ok(Some(value)),
+            None => self.ensure_absence(table, key).map(|()| None),
+        }
     }
 
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
-        Ok(Walk::new(table, self.transaction.open_ro_cursor(self.databases[table as usize])?, self.stop))
+        Ok(Walk::new(table, self.cursor(table)?, self.stop, Some(self)))
     }
 }
 

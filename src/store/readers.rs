@@ -9,13 +9,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 /// Name of the file.
 pub(super) const READERS_FILE: &str = "lock.mdb";
 /// What LMDB maps of it must be on the disk: where a page of it has no room, touching it would kill the process (SIGBUS).
+#[cfg(target_os = "linux")]
 const READERS_FILE_BYTES: u64 = 32 << 10;
 /// Bytes of a number of a transaction: LMDB writes it as wide as the machine has it.
 const WORD: usize = size_of::<usize>();
@@ -42,7 +42,7 @@ impl ReaderList {
     pub fn open(folder: &Path) -> io::Result<ReaderList> {
         let file =
             File::options().read(true).write(true).create(true).truncate(false).open(folder.join(READERS_FILE))?;
-        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, READERS_FILE_BYTES) {
+        match give_place(&file) {
             // Some file systems cannot do it; there it is as it was.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(ReaderList(file)),
             Err(error) => Err(error.into()),
@@ -65,6 +65,18 @@ impl ReaderList {
         }
         Ok(readers)
     }
+}
+
+/// Gives the list its place on the disk.
+#[cfg(target_os = "linux")]
+fn give_place(file: &File) -> rustix::io::Result<()> {
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, READERS_FILE_BYTES)
+}
+
+/// Other systems cannot do it without making the file longer.
+#[cfg(not(target_os = "linux"))]
+fn give_place(_: &File) -> rustix::io::Result<()> {
+    Err(Errno::OPNOTSUPP)
 }
 
 #[cfg(test)]

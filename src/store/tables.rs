@@ -76,11 +76,14 @@ pub enum Table {
     /// Account number ‖ height → the balance that the account had from that height on until it changed; only if that is
     /// kept ([`crate::state::AccountHistory`]). What heights are known is in a row of its own.
     BalanceHistory,
+    /// Table (1 byte) ‖ first key of a range → bytes and sum of the hashes of the rows of the range
+    /// (`checksums.rs`).
+    Checksums,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 32] = [
+    pub const ALL: [Table; 33] = [
         Table::Meta,
         Table::Blocks,
         Table::Undo,
@@ -113,12 +116,13 @@ impl Table {
         Table::Lists,
         Table::SupplyChanges,
         Table::BalanceHistory,
+        Table::Checksums,
     ];
 
     /// The tables that follow from the blocks alone, whatever a node is told to keep besides. A block changes them through
     /// the journal, and an undo restores them.
     pub fn state() -> impl Iterator<Item = Table> {
-        let follow = |table: &Table| *table >= Table::Accounts && *table != Table::BalanceHistory;
+        let follow = |table: &Table| *table >= Table::Accounts && *table < Table::BalanceHistory;
         Table::ALL.into_iter().filter(follow)
     }
 
@@ -171,6 +175,7 @@ impl Table {
             Table::Lists => "lists",
             Table::SupplyChanges => "supply-changes",
             Table::BalanceHistory => "balance-history",
+            Table::Checksums => "checksums",
         }
     }
 }

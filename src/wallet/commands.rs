@@ -24,6 +24,8 @@ use crate::model::{Address, NetworkByte};
 const MAX_INPUT_BYTES: u64 = 256 * 1024;
 /// Hex digits of a public key.
 const PUBLIC_KEY_DIGITS: usize = 64;
+/// A text of so many hex digits is meant to be a key, whole or not, unless a file has this name.
+const SHORTEST_KEY_TEXT: usize = 32;
 
 /// Room for everything that is shown of a key pair.
 const KEY_TEXT_BYTES: usize = 1024;
@@ -120,6 +122,16 @@ fn show_address(command: &cli::Address) -> Result<(), WalletError> {
             address::parse_on(subject, wanted)?;
         }
         return print(&address_line(&address, network));
+    }
+    if subject.len() >= SHORTEST_KEY_TEXT
+        && subject.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && !Path::new(subject).exists()
+    {
+        return Err(WalletError::Usage(format!(
+            "a public key has {PUBLIC_KEY_DIGITS} hex digits, and this text has {}; copy it anew (there is no key file of \
+             this name either)",
+            subject.len()
+        )));
     }
     let key = load_key(Path::new(subject))?;
     print(&key_lines(&KeyPair::new(&key).public(), command.network))

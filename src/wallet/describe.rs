@@ -16,27 +16,32 @@ const INDENT: &str = "    ";
 
 /// A transaction as lines of text, each ended. Texts that others may have written are escaped.
 pub fn describe(transaction: &Transaction) -> String {
-    let mut lines = Lines::default();
+    describe_on(transaction, &network_name(wire_network(transaction.version)))
+}
+
+/// The same on a network of which the name is known: its addresses may be those of another.
+pub fn describe_on(transaction: &Transaction, network: &str) -> String {
+    let mut lines = Lines { text: String::new(), depth: 0, network };
     write(&mut lines, transaction);
     lines.field("hash", transaction.hash());
     lines.text
 }
 
-#[derive(Default)]
-struct Lines {
+struct Lines<'a> {
     text: String,
     depth: usize,
+    network: &'a str,
 }
 
-impl Lines {
+impl Lines<'_> {
     fn field(&mut self, label: &str, value: impl std::fmt::Display) {
         self.text.push_str(&format!("{}{label:LABEL$} {value}\n", INDENT.repeat(self.depth)));
     }
 }
 
-fn write(lines: &mut Lines, transaction: &Transaction) {
+fn write(lines: &mut Lines<'_>, transaction: &Transaction) {
     let network = wire_network(transaction.version);
-    lines.field("network", network_name(network));
+    lines.field("network", lines.network);
     lines.field("from", format!("{} ({})", dashed(&transaction.signer_address(network)), transaction.signer));
     write_body(lines, transaction);
     lines.field("fee", currency(transaction.fee));
@@ -44,7 +49,7 @@ fn write(lines: &mut Lines, transaction: &Transaction) {
     lines.field("valid", format!("from network second {}, for {seconds} s", transaction.timestamp));
 }
 
-fn write_body(lines: &mut Lines, transaction: &Transaction) {
+fn write_body(lines: &mut Lines<'_>, transaction: &Transaction) {
     match &transaction.body {
         Body::Transfer(body) => write_transfer(lines, body),
         Body::ImportanceTransfer(body) => {
@@ -84,7 +89,7 @@ fn write_body(lines: &mut Lines, transaction: &Transaction) {
     }
 }
 
-fn write_transfer(lines: &mut Lines, body: &Transfer) {
+fn write_transfer(lines: &mut Lines<'_>, body: &Transfer) {
     lines.field("to", dashed(&body.recipient));
     if body.mosaics.is_empty() {
         lines.field("amount", currency(body.amount));
@@ -109,7 +114,7 @@ fn write_transfer(lines: &mut Lines, body: &Transfer) {
     }
 }
 
-fn write_modification(lines: &mut Lines, body: &AggregateModification) {
+fn write_modification(lines: &mut Lines<'_>, body: &AggregateModification) {
     lines.field("do", "change who may sign for the account");
     for modification in &body.modifications {
         let what = match modification.kind {
@@ -124,7 +129,7 @@ fn write_modification(lines: &mut Lines, body: &AggregateModification) {
     }
 }
 
-fn write_definition(lines: &mut Lines, body: &MosaicDefinitionCreation) {
+fn write_definition(lines: &mut Lines<'_>, body: &MosaicDefinitionCreation) {
     let definition = &body.definition;
     let properties = &definition.properties;
     let yes = |flag| if flag { "yes" } else { "no" };

@@ -151,6 +151,17 @@ struct HashObject {
 }
 
 #[derive(Deserialize)]
+struct AccountStatus {
+    status: String,
+}
+
+#[derive(Deserialize)]
+struct UnlockedCount {
+    #[serde(rename = "num-unlocked")]
+    count: i64,
+}
+
+#[derive(Deserialize)]
 struct TransactionPair {
     meta: TransactionMeta,
 }
@@ -197,6 +208,24 @@ impl Node {
         let info: NodeInfo = self.get(ROUTE, "")?;
         let byte = i8::try_from(info.meta.network).map(|signed| signed as u8).or(u8::try_from(info.meta.network));
         byte.map(NetworkByte).map_err(|_| self.nonsense(ROUTE, format!("network {}", info.meta.network)))
+    }
+
+    /// The name of its network, if it is a node of this program and this machine, which others do not tell.
+    pub fn network_name(&self) -> Option<String> {
+        let figures = self.figures("").ok()?;
+        let name = figures.of("nisd_info").next()?.label("network").to_owned();
+        (!name.is_empty()).then(|| printable(&name))
+    }
+
+    /// Whether an account harvests on it, and no other does.
+    pub fn harvests_alone(&self, address: &Address) -> Result<bool, NodeError> {
+        const UNLOCKED: &str = "/account/unlocked/info";
+        let account: AccountStatus = self.get("/account/status", &format!("?address={address}"))?;
+        if account.status != "UNLOCKED" {
+            return Ok(false);
+        }
+        let unlocked: UnlockedCount = self.read(UNLOCKED, self.client.post_json(UNLOCKED, b"{}"))?;
+        Ok(unlocked.count == 1)
     }
 
     /// Network time, in whole seconds.

@@ -175,6 +175,21 @@ mod tests {
     }
 
     #[test]
+    fn the_help_shows_a_transaction_of_each_kind_that_can_be_signed() {
+        let lines = crate::cli::TRANSACTIONS.lines().map(str::trim).filter(|line| line.starts_with('{'));
+        let mut types: Vec<_> = lines
+            .map(|line| {
+                let transaction = read_transaction(line.as_bytes()).unwrap_or_else(|error| panic!("{line}: {error}"));
+                let value: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert!(read_back(&transaction.signed_bytes()).is_ok(), "{line}");
+                value["type"].as_u64().unwrap()
+            })
+            .collect();
+        types.dedup();
+        assert_eq!(types, [257, 2049, 4097, 4100, 4098, 8193, 16385, 16386]);
+    }
+
+    #[test]
     fn what_is_signed_has_the_normal_form() {
         let transaction = read_transaction(UNORDERED.as_bytes()).unwrap();
         let packet = Packet::sign(&transaction, &alice()).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::commands::{Outside, hand_over, load_key, node, notice, print, public_key, say};
-use super::describe::describe;
+use super::describe::{describe, describe_on};
 use super::error::WalletError;
 use super::node::Node;
 use super::packet::Packet;
@@ -13,7 +13,7 @@ use crate::cli;
 use crate::cli::values::{currency, decimal};
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, cipher};
-use crate::model::transaction::{Message, MessageKind};
+use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, NetworkByte, Timestamp, Transaction};
 use crate::state::MosaicEntry;
 
@@ -62,7 +62,13 @@ pub(super) fn deliver(
     warn_of_low_fee(&transaction, known);
     let packet = Packet::sign(&transaction, key)?;
     let what = if how.dry_run { "would announce" } else { "announcing" };
-    say(&format!("{what} to {}:\n{}", node.url(), describe(packet.transaction())));
+    let name = node.network_name();
+    let shown = match &name {
+        Some(name) => describe_on(packet.transaction(), name),
+        None => describe(packet.transaction()),
+    };
+    say(&format!("{what} to {}:\n{shown}", node.url()));
+    warn_of_lone_harvester(node, packet.transaction(), name.as_deref());
     if how.dry_run {
         return print(&format!("{}\n", packet.to_json()));
     }
@@ -137,6 +143,19 @@ fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
         && paying.fee < least
     {
         notice(&format!("the fee is below the least of {}; most nodes will refuse it", currency(least)));
+    }
+}
+
+/// Nobody confirms what an account sends that makes all blocks: no block holds transactions of its harvester.
+fn warn_of_lone_harvester(node: &Node, transaction: &Transaction, network: Option<&str>) {
+    const PUBLIC: [&str; 3] = ["mainnet", "testnet", "mijinnet"];
+    let signer = transaction.signer_address(wire_network(transaction.version));
+    let is_private = network.is_some_and(|name| !PUBLIC.contains(&name));
+    if is_private && node.harvests_alone(&signer).unwrap_or(false) {
+        notice(&format!(
+            "{signer} is the only account that harvests on this node, and no block holds transactions of its own harvester: \
+             unless another node harvests, this one is never confirmed. Send from another account"
+        ));
     }
 }
 

@@ -12,12 +12,16 @@ mod bare;
 mod common;
 #[path = "bills/connections.rs"]
 mod connections;
+#[path = "bills/crowds.rs"]
+mod crowds;
 #[path = "bills/frames.rs"]
 mod frames;
 #[path = "bills/others.rs"]
 mod others;
 #[path = "bills/payer.rs"]
 mod payer;
+#[path = "bills/places.rs"]
+mod places;
 #[path = "bills/published.rs"]
 mod published;
 #[path = "bills/reader.rs"]
@@ -44,7 +48,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
     Attack { name, about, run }
 }
 
-const ATTACKS: [Attack; 28] = [
+const ATTACKS: [Attack; 35] = [
     attack("peace", "nobody attacks", peace),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
@@ -99,6 +103,21 @@ const ATTACKS: [Attack; 28] = [
     attack("unfinished-blocks", "the same with blocks, from sixty addresses", |binary| {
         connections::unfinished(binary, "/push/block", 60)
     }),
+    attack("places-sessions", "40 addresses open sessions of SockJS, 1,800 a second", places::sessions),
+    attack(
+        "places-answers",
+        "64 answers at once of one client that are written in steps, and 45 of eight strangers each",
+        places::long_answers,
+    ),
+    attack("idle-33", "33 addresses hold 250 connections each and ask 340 times a second", crowds::idle),
+    attack("unread", "12 addresses, 200 connections each that read nothing of a long answer", crowds::unread),
+    attack("connect-close", "four addresses connect and close as fast as they can", crowds::connect_and_close),
+    attack(
+        "refused-sending",
+        "64 connections of eight addresses go on sending when they were refused",
+        crowds::refused,
+    ),
+    attack("chunk-extensions", "64 connections of eight addresses send chunks of one byte", crowds::extensions),
 ];
 
 fn main() {

@@ -21,17 +21,27 @@ const GOAL: u64 = 100;
 /// Each network has terms of its own: heights at which rules change, proof of stake or of importance, how balances
 /// vest, whether fees are waived. A year of it has 3,650 blocks, so that namespaces expire and are forgotten. At
 /// every height where it stops, cases that break one rule are offered; then a valid block takes it on. Every refused
-/// part and every accepted block counts as one block's worth.
+/// part and every accepted block counts as one block's worth. Every third network has another target time, rewrite
+/// limit, block size and network byte, and late blocks may be easier in it.
 ///
 /// With --write each network has a folder of its own:
 ///
 ///   node.properties  settings of the network, as NIS1 and nisd read them
 ///   nemesis.bin      the first block, in verifiable binary form
 ///   blocks.bin       all blocks after it, as `nisd import` reads them
-///   refused.jsonl    a line for each part that was refused: `above`, the height of the block that it follows;
+///   refused.jsonl    a line for each part that was refused: `above`, the height of the block that it follows; `tip`,
+///                    that of the last block then, which is higher where a part begins with blocks of the chain;
 ///                    `time`, network time in seconds; `rule`, what is wrong in our words; `verdict`, the name of our
 ///                    result, or an object with a `text` for what NIS1 has none; `blocks`, verifiable binary forms in
-///                    hex
+///                    hex, as they were sent
+///   undone.jsonl     a line for each part that was valid but does not stay: `above`, `tip`, `time` and `blocks`
+///                    likewise; `state`, what it changed, as in states.jsonl. Some bytes are not in the form in which a
+///                    program writes them
+///   states.jsonl     a line for each block that stays, or for several empty ones: `height`; `score` of the chain;
+///                    `difficulty` of the block; `hashes`, how many are remembered; `accounts` and `namespaces`, those
+///                    that have changed since the line before, as they are now
+///   pools.jsonl      a line for each pool: `above` and `time` likewise; `transactions`, in the order in which they were
+///                    offered, each with the `transaction` and the `verdict`
 ///   announced.jsonl  a line for each unconfirmed transaction that was offered to an empty pool: `above`, `time`,
 ///                    `verdict` and `transaction` likewise
 #[derive(Parser)]
@@ -65,6 +75,9 @@ fn main() -> ExitCode {
     let scarce = figures.below(GOAL);
     println!("{} rules were the reason of fewer than {GOAL} refusals", scarce.len());
     scarce.iter().for_each(|rule| println!("    {rule}"));
+    let classes = figures.scarce(20);
+    println!("{} kinds of cases came to pass fewer than 20 times", classes.len());
+    classes.iter().for_each(|class| println!("    {class}"));
     figures.differences.iter().for_each(|difference| println!("DIFFERENCE: {difference}"));
     if figures.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

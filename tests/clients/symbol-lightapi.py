@@ -54,13 +54,12 @@ async def ask(node, account):
 
 
 async def find_in_pool(node, signature):
-    """The connector asks for the pool as another node would, but with a challenge of 32 bytes, which the node refuses to
-    sign: it might be the hash of something that is then pushed in its name. With 64 bytes, as nodes send them, it works."""
-    try:
-        await node.get_unconfirmed_transactions()
-        raise AssertionError("a challenge of 32 bytes was signed")
-    except HttpException as error:
-        assert "challenge must be 64 bytes" in str(error), error
+    """The connector asks for the pool as another node would, but with a challenge of 32 bytes, which the node answers
+    without signing it: it might be the hash of something that is then pushed in its name."""
+    waiting = await node.get_unconfirmed_transactions()
+    assert signature in [str(one.signature).upper() for one in waiting], waiting
+    short = {"entity": {"hashShortIds": []}, "challenge": {"data": "07" * 32}}
+    assert (await node.post("transactions/unconfirmed", short, "signature")) == "00" * 64
     request = {"entity": {"hashShortIds": []}, "challenge": {"data": "07" * 64}}
     waiting = (await node.post("transactions/unconfirmed", request, "entity"))["data"]
     assert signature in [one["signature"].upper() for one in waiting], waiting

@@ -1,6 +1,7 @@
 //! This node in the place of a recorded one that answers: the machine itself, with function calls where a running one has
 //! sockets. Nobody answers its own requests, except where a recorded node did.
 
+#![allow(dead_code)] // not every test uses everything
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +17,7 @@ use nisd::net::fetch::{Answer, Fetch, FetchError, FetchId};
 use nisd::net::http::{Gzip, Reply, RequestReader};
 use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
 use nisd::node::{HTTP, Node, Start};
-use nisd::store::Store;
+use nisd::store::{Store, StoreError};
 
 use crate::common::http::Response;
 
@@ -89,11 +90,22 @@ pub struct AnsweringNode<'s> {
 impl<'s> AnsweringNode<'s> {
     /// Starts it at a moment of the recording.
     pub fn start(store: &'s Store, settings: &'s Settings, began: i64, now: Duration) -> AnsweringNode<'s> {
+        AnsweringNode::try_start(store, settings, began, now).expect("a node")
+    }
+
+    /// The same on a store that may be damaged.
+    pub fn try_start(
+        store: &'s Store,
+        settings: &'s Settings,
+        began: i64,
+        now: Duration,
+    ) -> Result<AnsweringNode<'s>, StoreError> {
         let moment = Moment { unix_millis: began + now.as_millis() as i64, running: now };
         let (local, shared) = (settings.local.clone(), SharedPool::default());
-        let start = Start { now: moment, seed: &[1; 32], local, shared, import: None, known: Vec::new() };
-        let machine = Node::new(store, settings, start).expect("a node");
-        AnsweringNode { machine, world: World::default(), store, settings, began, now, connections: 0 }
+        let start =
+            Start { now: moment, seed: &[1; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
+        let machine = Node::new(store, settings, start)?;
+        Ok(AnsweringNode { machine, world: World::default(), store, settings, began, now, connections: 0 })
     }
 
     fn moment(&self) -> Moment {
@@ -134,7 +146,8 @@ impl<'s> AnsweringNode<'s> {
     pub fn request(&mut self, bytes: &[u8], answers: Answers<'_>) -> Response {
         self.connections += 1;
         let connection = ConnectionId(self.connections);
-        let caller = Caller { listener: HTTP, address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_forwarded: false };
+        let caller =
+            Caller { listener: HTTP, address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_forwarded: false, is_unnamed: false };
         let mut reader = RequestReader::new(BODY_LIMIT);
         reader.receive(bytes);
         let (mut reply, mut is_resumed, mut body) = (Reply::new(), false, Vec::new());

@@ -150,6 +150,12 @@ impl Member {
         self.node = Some(Node::of(behind(&self.place.before, command)));
     }
 
+    /// Leaves it without a list of others.
+    pub fn forget_list(&self) {
+        let list = self.folder.path().join("peers-config_synthetic.json");
+        std::fs::write(list, json!({"knownPeers": []}).to_string()).expect("room");
+    }
+
     /// Ends it without a warning.
     pub fn kill(&mut self) {
         self.node().process.kill();

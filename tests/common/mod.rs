@@ -9,6 +9,7 @@ pub mod http_client;
 pub mod json_text;
 pub mod private_network;
 pub mod refusals;
+pub mod slow_disk;
 pub mod websocket;
 
 use std::io::Write;

@@ -16,7 +16,8 @@ use super::Random;
 
 /// The byte of all networks made here.
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
-const GENERATION_HASH: Hash256 = Hash256([7; 32]);
+/// Generation hash of the nemesis blocks.
+pub const GENERATION_HASH: Hash256 = Hash256([7; 32]);
 /// Signs the nemesis block.
 const NEMESIS: u64 = 0;
 /// Whole units in circulation.

@@ -99,7 +99,8 @@ impl Honest {
         read(&entity)
     }
 
-    fn post(&self, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
+    /// The body of its answer to a request.
+    pub fn post(&self, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect(self.0)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let length = body.len();
@@ -280,7 +281,7 @@ pub fn answer(body: &[u8]) -> Vec<u8> {
 }
 
 /// The next request; none if the client has gone.
-fn read_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<Asked>> {
+pub fn read_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<Asked>> {
     loop {
         if let Some(end) = received.windows(4).position(|end| end == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&received[..end]).into_owned();

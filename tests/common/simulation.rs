@@ -145,7 +145,7 @@ impl<'s> SimulatedNode<'s> {
     /// Starts a node at a moment of network time.
     pub fn start(store: &'s Store, settings: &'s Settings, time: Timestamp, seed: u8) -> SimulatedNode<'s> {
         let clock = WallClock { started: EPOCH_UNIX_MILLIS + i64::from(time.0) * 1000, drift: 0 };
-        let mut node = SimulatedNode::new(store, settings, clock, [seed; 32], None);
+        let mut node = SimulatedNode::new(store, settings, clock, [seed; 32], None, Vec::new());
         node.turn();
         node
     }
@@ -157,11 +157,12 @@ impl<'s> SimulatedNode<'s> {
         clock: WallClock,
         seed: [u8; 32],
         known: Option<Vec<KnownPeer>>,
+        kept: Vec<u8>,
     ) -> SimulatedNode<'s> {
         let now = Moment { unix_millis: clock.started, running: Duration::ZERO };
         let (local, shared) = (settings.local.clone(), SharedPool::default());
         let asked = known.is_some().then(VecDeque::new);
-        let start = Start { now, seed: &seed, local, shared, import: None, known: known.unwrap_or_default() };
+        let start = Start { now, seed: &seed, local, shared, import: None, known: known.unwrap_or_default(), kept };
         let machine = Node::new(store, settings, start).expect("a node");
         let world = World {
             now,
@@ -298,6 +299,11 @@ impl<'s> SimulatedNode<'s> {
         self.machine.height()
     }
 
+    /// What it wants to have kept over a restart, if anything now.
+    pub fn peers_to_keep(&mut self, is_last: bool) -> Option<Vec<u8>> {
+        self.machine.peers_to_keep(self.world.now, is_last)
+    }
+
     /// When it wants a turn, since it was started.
     pub fn wake_at(&self) -> Option<Duration> {
         self.world.wake_at
@@ -370,5 +376,5 @@ impl<'s> SimulatedNode<'s> {
 }
 
 fn caller(listener: ListenerId, address: IpAddr) -> Caller {
-    Caller { listener, address, is_forwarded: false }
+    Caller { listener, address, is_forwarded: false, is_unnamed: false }
 }

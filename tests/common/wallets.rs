@@ -244,6 +244,8 @@ impl Ledger {
         match self.height.take() {
             Some(told) if told == height => {}
             Some(told) => self.lost.push(format!("block {told}, instead of which {height} came")),
+            // Of a change of the chain only the first height is told.
+            None if self.chain.last_key_value().is_none_or(|(last, _)| *last == parent) => {}
             None => self.surplus.push(format!("block {height}, whose height was not told")),
         }
         self.undo_from(height, block.hash(), came);

@@ -12,6 +12,7 @@ const { keccak256 } = await load("keccak.js");
 const { addressOf, isAddress, toHex } = await load("address.js");
 const { units } = await load("format.js");
 const { moved } = await load("kinds.js");
+const { textOf } = await load("message.js");
 const { parseExactly } = await load("node.js");
 const { parseFigures } = await load("figures.js");
 
@@ -51,6 +52,18 @@ const [{ quantity }] = moved({
   mosaics: [{ mosaicId, quantity: 8_999_999_999_999_999 }],
 });
 assert.equal(quantity, 80999999990999991000000001n);
+
+for (const [payload, text] of [
+  ["68c3b6", "hö"],
+  ["f09f9982", "🙂"],
+  ["61eda0bdedb98262", "a🙂b"],
+  ["eda0bdedb982eda0bdedb982", "🙂🙂"],
+  ["eda0bd", null],
+  ["edb982eda0bd", null],
+  ["ff", null],
+]) {
+  assert.equal(textOf(payload), text, payload);
+}
 
 const figures = parseFigures('# HELP a b\n# TYPE a gauge\na 1\nb{x="1"} 2\nb{x="}\\" 7"} 3e1 1700000000\nc NaN\n');
 assert.deepEqual(

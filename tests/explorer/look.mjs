@@ -54,6 +54,11 @@ const PLACES = [
   ["namespace", "namespace/shop", "shop.toys"],
   ["mosaic", "mosaic/shop:voucher", "0.5"],
   ["mosaic-hostile", "mosaic/shop:token", "<b onclick"],
+  ["holders", "mosaic/shop:token", "Who has the mosaic"],
+  ["blocks", "blocks", "Transactions"],
+  ["transactions", "transactions", "the newest first"],
+  ["namespaces", "namespaces", "shop"],
+  ["mosaics-list", "mosaics", "shop:voucher"],
   ["no-such-block", "block/99999999", "no block of this height"],
   ["nowhere", "nowhere", "leads nowhere"],
 ];
@@ -261,6 +266,60 @@ async function checkWeightAndPaint() {
   assert.ok(paint <= MOST_MS_TO_PAINT, `${paints} ms`);
 }
 
+/** Blocks and inner transactions are found by their hashes, and a hash can be copied. */
+async function checkHashes() {
+  const { page, found, close } = await open(LOOKS[0]);
+  const fact = async (name) => page.locator("dl.facts > div").filter({ hasText: name }).locator("code").first().textContent();
+  const find = async (text, heading) => {
+    await page.getByRole("searchbox").fill(text);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: heading }).waitFor();
+  };
+  await find(scene.complete, "Transaction");
+  await page.getByText(/\d\sconfirmation/).waitFor();
+  const inner = await fact("Inner hash");
+  await find("2", "Block 2");
+  const hash = await fact(/^Hash/);
+  await find(inner, "Transaction");
+  await page.getByText(scene.complete).waitFor();
+  const { height } = await (await fetch(`${http}/chain/last-block`)).json();
+  await find(String(height), /^Block/);
+  await find(await fact(/^Hash/), /^Block/);
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const last = await fact(/^Hash/);
+  await page.getByRole("button", { name: "Copy" }).first().click();
+  await page.getByRole("button", { name: "Copied" }).waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), last);
+  assert.notEqual(last, hash);
+  // That no transaction has the hash of a block is an answer that browsers write to the console.
+  assert.deepEqual(
+    found.filter((one) => !one.includes("/transaction/get?")),
+    [],
+  );
+  await close();
+}
+
+/** Whoever is not local asks for nothing that the node refuses: the console stays empty. */
+async function checkStrangers() {
+  const { page, found, close } = await open({ ...LOOKS[0], extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.7" } });
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.isLocal), "false");
+  await page.getByRole("heading", { name: "Other nodes" }).waitFor();
+  assert.equal(await page.getByRole("heading", { name: "This node" }).isVisible(), false);
+  assert.deepEqual(found, []);
+  await close();
+}
+
+/** Without JavaScript the page says what it needs, and where to ask. */
+async function checkWithoutJavaScript() {
+  const context = await browser.newContext({ javaScriptEnabled: false });
+  const page = await context.newPage();
+  await page.goto(`${http}/`);
+  assert.equal(new URL(page.url()).pathname, "/explorer");
+  // A browser whose scripts are switched off by this tool does not lay `noscript` out.
+  assert.match(await page.content(), /shows the chain by JavaScript/);
+  await context.close();
+}
+
 /** While the node cannot be heard the page says so; then it goes on by itself. */
 async function checkLoss() {
   const { page, close } = await open(LOOKS[0]);
@@ -271,6 +330,8 @@ async function checkLoss() {
   await page.getByText("The node cannot be reached").waitFor();
   await checkAccessibility(page, "unreachable");
   await page.screenshot({ path: join(pictures, "unreachable-light.png") });
+  await page.context().setOffline(false);
+  await page.getByText("Previous block", { exact: true }).waitFor();
   await close();
 }
 
@@ -281,6 +342,9 @@ try {
   await checkKeyboard();
   await checkLife();
   await checkBusyAccount();
+  await checkHashes();
+  await checkStrangers();
+  await checkWithoutJavaScript();
   await checkLoss();
   for (const look of LOOKS) await lookAround(look);
 } finally {

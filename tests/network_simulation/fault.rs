@@ -125,7 +125,18 @@ faults! {
     SignInAnothersName,
     SignFromElsewhere,
     ManyFaces,
+    // What those do who pass on what they are asked to an honest node, and its proof back with what they like.
+    RelayedSign,
+    RelayedPlace,
+    RelayedPeers,
+    RelayedTime,
+    RelayedHeight,
+    RelayedPush,
 }
+
+/// What a relay answers to certain questions, in the name of an honest node that signs it.
+pub const OF_RELAYS: &[Fault] =
+    &[Fault::RelayedPlace, Fault::RelayedPeers, Fault::RelayedTime, Fault::RelayedHeight, Fault::LowScore];
 
 /// What liars answer while chains are compared.
 pub const OF_COMPARISON: &[Fault] = &[

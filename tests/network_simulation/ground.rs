@@ -27,7 +27,7 @@ const AGE: i32 = 10;
 /// Bytes of address space for a store.
 const MAP_SIZE: usize = 256 << 20;
 /// Most stores of one simulation: a restart takes a new one.
-const MAX_STORES: usize = 32;
+const MAX_STORES: usize = 64;
 /// What each of the people has in the beginning, and each liar that has anything, in whole units.
 const OF_PEOPLE: u64 = 10_000_000;
 const OF_LIARS: u64 = 400_000_000;

@@ -17,7 +17,7 @@ use nisd::store::{Store, StoredBlock, stored_block, stored_header, tip};
 use super::common::Random;
 use super::common::private_network::{address, block, key_pair, transfer};
 use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON};
-use super::ground::{Ground, PORT, liar_keys, node_info, person, stranger};
+use super::ground::{Ground, PORT, liar_keys, member_key, member_name, node_info, person, stranger};
 use super::plan::LiarPlan;
 
 /// By how much a liar says that its chain is better.
@@ -175,7 +175,9 @@ impl Question {
 
 impl Liar {
     pub fn new(number: usize, plan: LiarPlan, faces: usize) -> Liar {
-        let keys = (0..faces).map(|face| liar_keys(number, face)).collect();
+        // A relay has every challenge signed by the honest node in whose name it was asked, which is as if it had its key.
+        let key = |face| if plan.is_relay { KeyPair::new(&member_key(face)) } else { liar_keys(number, face) };
+        let keys = (0..faces).map(key).collect();
         Liar { number, plan, keys, intents: BTreeMap::new(), unproven: BTreeSet::new() }
     }
 
@@ -189,8 +191,17 @@ impl Liar {
 
     /// What it says of itself.
     pub fn info(&self, face: usize) -> NodeInfo {
-        let name = format!("liar {} {face}", self.number);
+        let name = if self.plan.is_relay { member_name(face) } else { format!("liar {} {face}", self.number) };
         node_info(self.keys[face].public(), name, self.plan.ip, PORT + face as u16)
+    }
+
+    pub fn is_relay(&self) -> bool {
+        self.plan.is_relay
+    }
+
+    /// Whether it is there no more.
+    pub fn is_gone(&self, now: Duration) -> bool {
+        self.plan.leaves_at.is_some_and(|at| now >= at)
     }
 
     fn is_eager(&self, random: &mut Random) -> bool {
@@ -272,12 +283,17 @@ impl Liar {
             "/node/peer-list/active" => Entity::Nodes(self.peers(fault, scene)),
             "/node/experiences" => Entity::Experiences(self.experiences(asker, fault, scene)),
             "/time-sync/network-time" => {
-                let off = if fault == Some(Fault::WrongTime) { 40_000_000 } else { 0 };
+                let off = match fault {
+                    Some(Fault::WrongTime) => 40_000_000,
+                    // Within what is tolerated at the start.
+                    Some(Fault::RelayedTime) => 3_600_000,
+                    _ => 0,
+                };
                 let millis = i64::from(scene.now.0) * 1000 + off;
                 Entity::Time(CommunicationTimeStamps { send: millis, receive: millis })
             }
             "/chain/height" => match fault {
-                Some(Fault::HugeHeight) => Entity::Height(Height(1 << 62)),
+                Some(Fault::HugeHeight | Fault::RelayedHeight) => Entity::Height(Height(1 << 62)),
                 _ => Entity::Height(scene.tip().height),
             },
             "/chain/score" => Entity::Score(self.score(fault, scene)),
@@ -306,6 +322,11 @@ impl Liar {
         match fault {
             Some(Fault::OtherIdentity) => info.identity = scene.members[0].identity.clone(),
             Some(Fault::OtherNetwork) => info.meta_data.network_id = 104,
+            Some(Fault::RelayedPlace) => {
+                let places = [("203.0.113.9", PORT), ("203.0.113.9", 1), ("localhost", PORT)];
+                let (host, port) = places[scene.random.below(places.len())];
+                info.endpoint = Endpoint::http(host, port);
+            }
             _ => {}
         }
         info
@@ -316,6 +337,8 @@ impl Liar {
         NodeList(match fault {
             Some(Fault::InventedPeers) => (0..30).map(|place| self.invented(place, scene.random)).collect(),
             Some(Fault::LongPeerList) => (0..1_200).map(|place| self.invented(place, scene.random)).collect(),
+            // Honest nodes, each where the relay is in its name.
+            Some(Fault::RelayedPeers) => (0..self.faces()).map(|face| self.info(face)).collect(),
             // Honest nodes, but where there is nobody, or the liar itself.
             Some(Fault::MisplacedPeers) => {
                 let here = Endpoint::http(self.plan.ip.to_string(), PORT);
@@ -419,11 +442,13 @@ impl Liar {
 /// The question that a lie is an answer to.
 fn question(fault: Fault) -> Option<&'static str> {
     Some(match fault {
-        Fault::OtherIdentity | Fault::OtherNetwork => "/node/info",
-        Fault::InventedPeers | Fault::MisplacedPeers | Fault::LongPeerList => "/node/peer-list/active",
+        Fault::OtherIdentity | Fault::OtherNetwork | Fault::RelayedPlace => "/node/info",
+        Fault::InventedPeers | Fault::MisplacedPeers | Fault::LongPeerList | Fault::RelayedPeers => {
+            "/node/peer-list/active"
+        }
         Fault::TooManyExperiences | Fault::ExperiencesOfAnother => "/node/experiences",
-        Fault::WrongTime => "/time-sync/network-time",
-        Fault::HugeHeight => "/chain/height",
+        Fault::WrongTime | Fault::RelayedTime => "/time-sync/network-time",
+        Fault::HugeHeight | Fault::RelayedHeight => "/chain/height",
         Fault::WrongAddress => "/node/cysm",
         Fault::BadUnconfirmed | Fault::ManyUnconfirmed => "/transactions/unconfirmed",
         _ => return None,

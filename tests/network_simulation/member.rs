@@ -32,6 +32,8 @@ pub struct Member<'g> {
     pub folder: PathBuf,
     /// A copy of its disk.
     pub copy: Option<PathBuf>,
+    /// What it has kept of others.
+    pub kept: Vec<u8>,
     pub running: Option<Running<'g>>,
     /// How often it was started.
     pub life: u32,
@@ -69,6 +71,7 @@ impl<'g> Member<'g> {
             info: node_info(key, member_name(index), plan.ip, PORT),
             folder: ground.new_folder(),
             copy: None,
+            kept: Vec::new(),
             running: None,
             life: 0,
             commit_takes: Duration::ZERO,
@@ -86,9 +89,9 @@ impl<'g> Member<'g> {
         let clock = WallClock { started, drift: self.plan.drift };
         let mut seed = [0; 32];
         seed.as_chunks_mut().0.iter_mut().for_each(|part| *part = random.next().to_le_bytes());
-        let mut node = SimulatedNode::new(store, self.settings, clock, seed, Some(known));
+        let mut node = SimulatedNode::new(store, self.settings, clock, seed, Some(known), self.kept.clone());
         let listener = node.open();
-        node.say(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/blocks/new\n\n\0");
+        node.say(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/blocks\n\n\0");
         node.world.sent.clear();
         self.running = Some(Running {
             view: View::of(store, self.info.identity.key),

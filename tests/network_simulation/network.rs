@@ -18,7 +18,7 @@ use super::fault::{Fault, OF_PUSHES, Tally};
 use super::ground::{Ground, LIARS, PEOPLE, PORT, START, person};
 use super::liar::{Liar, SYNCHRONISATION, Scene};
 use super::member::Member;
-use super::plan::{Act, Known, Plan, TURN};
+use super::plan::{Act, Known, LiarPlan, Plan, TURN};
 use super::rumours::{Rumour, rumours};
 use super::watch::Watch;
 
@@ -32,6 +32,11 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(25);
 /// When liars first say that they are there, and how long they wait until they do so again.
 const FIRST_SIGN: Duration = Duration::from_secs(3);
 const SIGNS: Duration = Duration::from_secs(45);
+/// After a member was started, relays give signs of life to it as often as they may: at this pace, so many times; and this
+/// long after the last one for as long as they are there.
+const RELAYED_SIGNS: Duration = Duration::from_millis(150);
+const RELAYED_AT_START: u32 = 20;
+const RELAYED_LATER: Duration = Duration::from_secs(7);
 /// Names of a liar that has many: more than one address may have in anybody's table.
 const FACES: usize = 12;
 /// Requests to one node that may be under way, those to all, and those to one in a second, as the node promises.
@@ -78,6 +83,8 @@ enum Happening {
     Act(usize),
     /// A liar gives signs of life.
     Sign(usize),
+    /// A relay gives signs of life to a member that was started, in the names of all others, for the so manieth time.
+    RelayedSigns(usize, usize, u32),
 }
 
 /// A request that is not answered yet.
@@ -179,10 +186,14 @@ impl<'g> Network<'g> {
         let members = plan.members.iter().zip(settings).enumerate();
         let members: Vec<_> =
             members.map(|(index, (plan, settings))| Member::new(index, plan, settings, ground)).collect();
-        assert!(plan.liars.len() as u64 <= LIARS);
-        let faces = |habits: &[Fault]| if habits.contains(&Fault::ManyFaces) { FACES } else { 1 };
+        assert!(plan.liars.iter().filter(|liar| !liar.is_relay).count() as u64 <= LIARS);
+        let faces = |liar: &LiarPlan| match liar.is_relay {
+            true => plan.members.len(),
+            false if liar.habits.contains(&Fault::ManyFaces) => FACES,
+            false => 1,
+        };
         let liars = plan.liars.iter().enumerate();
-        let liars: Vec<_> = liars.map(|(number, plan)| Liar::new(number, plan.clone(), faces(&plan.habits))).collect();
+        let liars: Vec<_> = liars.map(|(number, plan)| Liar::new(number, plan.clone(), faces(plan))).collect();
         let places = places(plan, &liars);
         let harvesters = members.iter().map(|member: &Member<'_>| member.info.identity.key).collect();
         let mut network = Network {
@@ -214,7 +225,7 @@ impl<'g> Network<'g> {
         for (act, (at, _)) in plan.acts.iter().enumerate() {
             network.schedule(*at, Happening::Act(act));
         }
-        for liar in 0..network.liars.len() {
+        for liar in (0..network.liars.len()).filter(|liar| !plan.liars[*liar].is_relay) {
             network.schedule(FIRST_SIGN, Happening::Sign(liar));
         }
         network
@@ -263,6 +274,7 @@ impl<'g> Network<'g> {
                 (0..self.members.len()).for_each(|member| self.spread(liar, member, &sign));
                 self.schedule(self.now + SIGNS, Happening::Sign(liar));
             }
+            Happening::RelayedSigns(liar, member, life) => self.give_relayed_signs(liar, member, life),
         }
     }
 
@@ -281,6 +293,26 @@ impl<'g> Network<'g> {
         self.members[index].start(ground, known, now, &mut self.random);
         self.schedule(self.now, Happening::Wake(index, self.members[index].life));
         self.members[index].running.iter_mut().for_each(|running| running.wakes_at = Some(now));
+        let life = self.members[index].life;
+        for liar in (0..self.liars.len()).filter(|liar| self.plan.liars[*liar].is_relay) {
+            self.schedule(now, Happening::RelayedSigns(liar, index, life));
+        }
+    }
+
+    fn give_relayed_signs(&mut self, liar: usize, to: usize, life: u32) {
+        let member = &self.members[to];
+        let Some(running) = member.running.as_ref().filter(|_| member.life == life) else { return };
+        if self.liars[liar].is_gone(self.now) {
+            return;
+        }
+        let is_young = self.now < running.since + RELAYED_SIGNS * RELAYED_AT_START;
+        for face in (0..self.members.len()).filter(|face| *face != to) {
+            self.tally.add(Fault::RelayedSign);
+            let sign = Rumour::sign_of_life(&self.liars[liar].info(face));
+            self.spread(liar, to, &sign);
+        }
+        let pause = if is_young { RELAYED_SIGNS } else { RELAYED_LATER };
+        self.schedule(self.now + pause, Happening::RelayedSigns(liar, to, life));
     }
 
     pub fn stop(&mut self, index: usize) {
@@ -320,6 +352,9 @@ impl<'g> Network<'g> {
         }
         self.watch.fullest.look(&running.node.loads());
         running.view.hear(running.node.world.sent.drain(..));
+        if let Some(kept) = running.node.peers_to_keep(false) {
+            member.kept = kept;
+        }
         let asked: Vec<_> = running.node.world.asked.iter_mut().flat_map(|asked| asked.drain(..)).collect();
         for given_up in running.node.world.given_up.drain(..) {
             self.open.remove(&(index, member.life, given_up));
@@ -373,7 +408,8 @@ impl<'g> Network<'g> {
     }
 
     fn are_apart(&self, one: Party, other: Party) -> bool {
-        self.side(one) != self.side(other)
+        let is_relay = |party| matches!(party, Party::Liar(liar) if self.plan.liars[liar].is_relay);
+        !is_relay(one) && !is_relay(other) && self.side(one) != self.side(other)
     }
 
     /// Whether two members can talk to each other as they should.
@@ -479,6 +515,10 @@ impl<'g> Network<'g> {
         let Party::Member(asker) = asking.from else { return };
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
         let time = self.time();
+        let has_nobody = self.liars[liar].is_relay() && self.members[face].running.is_none();
+        if has_nobody || self.liars[liar].is_gone(self.now) {
+            return self.answer(&asking, Party::Liar(liar), Duration::ZERO, Err(refused()));
+        }
         let Some(running) = &mut self.members[asker].running else { return };
         let mut scene = Scene {
             ground: self.ground,
@@ -703,7 +743,7 @@ impl<'g> Network<'g> {
 
     /// A liar pushes something bad to a member.
     fn push(&mut self, liar: usize, fault: Fault, to: usize) {
-        assert!(OF_PUSHES.contains(&fault));
+        assert!(OF_PUSHES.contains(&fault) || fault == Fault::RelayedPush);
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
         let now = self.time();
         let Some(running) = &self.members[to].running else { return };
@@ -742,6 +782,16 @@ impl<'g> Network<'g> {
         let asking = Asking { from, life: 0, id: FetchId(0), fetch, fate: Fate::Arrives };
         let latency = self.latency(from, to_party);
         self.schedule(self.now + latency, Happening::Request(Box::new(asking), to_party, 0));
+    }
+
+    /// The place of a member, and that of a relay in its name.
+    pub fn places_of(&self, member: usize) -> Vec<(Endpoint, Party)> {
+        let is_it = |(party, face): &(Party, usize)| match party {
+            Party::Member(index) => *index == member,
+            Party::Liar(liar) => self.plan.liars[*liar].is_relay && *face == member,
+        };
+        let places = self.places.iter().filter(|(_, of)| is_it(of));
+        places.map(|(place, (party, _))| (place.clone(), *party)).collect()
     }
 
     /// Members that are to have the same chain.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use nisd::config::IpDetection;
 
 use super::common::Random;
-use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_QUESTIONS};
+use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_QUESTIONS, OF_RELAYS};
 use super::ground::IP_DETECTION;
+use super::takeover::TIME_IS_GUARDED;
 
 /// Seconds between blocks that settings allow at least.
 const LEAST_TARGET_TIME: u32 = 10;
@@ -57,6 +58,10 @@ pub struct LiarPlan {
     pub habits: Vec<Fault>,
     /// Of 100 occasions to lie, how many it takes.
     pub eagerness: usize,
+    /// It goes by the names of all members, and has whatever it is asked signed by them. Nothing cuts it off.
+    pub is_relay: bool,
+    /// When it is there no more.
+    pub leaves_at: Option<Duration>,
 }
 
 /// What befalls members.
@@ -171,7 +176,71 @@ impl Plan {
         plan.pushes(r);
         plan.announcements(r);
         plan.clocks(r);
+        if fork.is_none() {
+            plan.relays(&mut Random(seed ^ 0x0072_656c_6179));
+        }
         plan.acts.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    /// A private network as people make it: the first member knows nobody, and the others know the first. Each is killed and
+    /// started again in turn, at random times, for so long.
+    pub fn of_restarts(seed: u64, time: Duration) -> Plan {
+        let mut random = Random(seed ^ 0x7265_7374);
+        let r = &mut random;
+        let member = |index: usize| MemberPlan {
+            ip: ip(true, 1 + index as u8),
+            weight: 1,
+            harvests: true,
+            known: if index == 0 { Vec::new() } else { vec![Known::ByKey(0)] },
+            starts_at: seconds(3 * index),
+            ahead: 0,
+            drift: 0,
+            is_binary: true,
+            node_limit: 5,
+            ip_detection: IpDetection::AutoOptional,
+            uses_network_time: true,
+        };
+        let members: Vec<_> = (0..3).map(member).collect();
+        let mut acts: Vec<_> = (0..3).map(|index| (seconds(3 * index), Act::Start(index))).collect();
+        // The others know the first only; by then they have met each other.
+        let mut at = Duration::from_secs(200);
+        for turn in r.below(3).. {
+            let away = seconds(if r.below(4) == 0 { 60 + r.below(180) } else { 1 + r.below(20) });
+            let back = at + away;
+            if back > time {
+                break;
+            }
+            acts.push((at, Act::Stop(turn % 3)));
+            acts.push((back, Act::Restart { member: turn % 3, with_all: true }));
+            at = back + seconds(10 + r.below(150));
+        }
+        acts.extend((0..time.as_secs() / 20).map(|_| {
+            (Duration::from_millis(30_000 + r.below(time.as_millis() as usize) as u64), Act::Announce(r.below(3)))
+        }));
+        acts.sort_by_key(|(at, _)| *at);
+        Plan {
+            seed,
+            members,
+            liars: Vec::new(),
+            target_time: LEAST_TARGET_TIME,
+            is_stabilized: true,
+            rewrite_limit: 360,
+            latency: (10, 60),
+            acts,
+            calm_at: time.max(at),
+            fork: None,
+            is_patient: false,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Two members that know each other, of which only the first is ever started.
+    pub fn of_one_left(seed: u64) -> Plan {
+        let mut plan = Plan::of_restarts(seed, Duration::ZERO);
+        plan.members.truncate(2);
+        plan.members[0].known = vec![Known::ByKey(1)];
+        plan.acts = vec![(Duration::ZERO, Act::Start(0))];
         plan
     }
 
@@ -269,6 +338,45 @@ impl Plan {
         }
     }
 
+    /// Those who pass on what they are asked, alone or several. Whom a member knows from the start is one of the others at
+    /// least: one that knows nobody cannot tell whom it meets. In some networks all know each other, and relays stay to the
+    /// end; in others they have made off by the calm, and what they have been taken for is found again where it is.
+    fn relays(&mut self, r: &mut Random) {
+        if r.below(3) > 0 {
+            return;
+        }
+        let (is_private, count) = (self.members[0].ip == ip(true, 1), self.members.len());
+        let stays = r.coin();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let is_honest = |known: &Known| !matches!(known, Known::Liar(_));
+            if !member.known.iter().any(is_honest) {
+                member.known.push(Known::ByKey(if index == 0 { 1 } else { 0 }));
+            }
+            let knows = |member: &MemberPlan, other| {
+                member.known.iter().any(|known| [Known::ByKey(other), Known::ByPlace(other)].contains(known))
+            };
+            for other in (0..count).filter(|other| stays && *other != index) {
+                if !knows(member, other) {
+                    member.known.push(Known::ByKey(other));
+                }
+            }
+        }
+        let before = self.liars.len();
+        for relay in 0..1 + r.below(3) {
+            let habits = (0..HABITS).map(|_| OF_RELAYS[r.below(OF_RELAYS.len())]);
+            let may = |habit: &Fault| TIME_IS_GUARDED || *habit != Fault::RelayedTime;
+            let habits = habits.filter(may).collect();
+            let leaves_at = (!stays).then_some(self.calm_at);
+            let ip = ip(is_private, 150 + relay as u8);
+            self.liars.push(LiarPlan { ip, habits, eagerness: 30 + r.below(71), is_relay: true, leaves_at });
+            for _ in 0..6 {
+                let at = Duration::from_millis(8_000 + r.below(self.calm_at.as_millis() as usize) as u64);
+                let (liar, to) = (before + relay, r.below(count));
+                self.acts.push((at, Act::Push { liar, fault: Fault::RelayedPush, to }));
+            }
+        }
+    }
+
     fn announcements(&mut self, r: &mut Random) {
         let end = self.calm_at.max(seconds(20)).as_millis() as usize;
         for _ in 0..end / 3_000 {
@@ -339,7 +447,8 @@ fn liar(index: usize, is_private: bool, r: &mut Random) -> LiarPlan {
         _ => of(OF_QUESTIONS, r),
     };
     let habits = (0..HABITS).map(habit).collect();
-    LiarPlan { ip: ip(is_private, 100 + index as u8), habits, eagerness: 30 + r.below(71) }
+    let (ip, eagerness) = (ip(is_private, 100 + index as u8), 30 + r.below(71));
+    LiarPlan { ip, habits, eagerness, is_relay: false, leaves_at: None }
 }
 
 fn ip(is_private: bool, number: u8) -> IpAddr {

@@ -116,6 +116,8 @@ pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> 
             vec![Rumour::sign_of_life(&info)]
         }
         Fault::ManyFaces => (0..liar.faces()).map(|face| Rumour::sign_of_life(&liar.info(face))).collect(),
+        // What an honest node has signed for others: anybody can pass it on.
+        Fault::RelayedPush => vec![Rumour::block(last, liar.keys(scene.random.below(liar.faces())))],
         other => unreachable!("{other:?} is not pushed"),
     }
 }

@@ -14,6 +14,7 @@ use super::ground::{Ground, member_key};
 use super::invariants;
 use super::network::Network;
 use super::plan::{Act, ForkPlan, Plan, TURN};
+use super::takeover::Takeover;
 use super::watch::Fullest;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,16 +49,51 @@ pub struct Outcome {
 /// Simulates the network of a seed. Panics if anything is not as it must be.
 pub fn simulate(seed: u64) -> Outcome {
     let plan = Plan::new(seed);
-    let ground = Ground::new(&plan);
+    with_story(&plan, |story| story.run())
+}
+
+/// Blocks that a node of a private network may have to undo because others were restarted, at most: as many as one could
+/// undo whose rewrite limit is the shortest that settings allow.
+const MOST_UNDONE: u64 = 10;
+
+/// Simulates three nodes, each of which is killed and started again in turn for so long: they have one chain in the end, and
+/// never went far apart. How often one was started, and how many blocks were undone at once at most.
+pub fn simulate_restarts(seed: u64, time: Duration) -> (u32, u64) {
+    let plan = Plan::of_restarts(seed, time);
+    with_story(&plan, |story| {
+        let (mut deepest, mut at) = (0, Duration::ZERO);
+        while story.network.now < plan.calm_at {
+            story.second();
+            let running = story.network.members.iter().filter_map(|member| member.running.as_ref());
+            let undone = running.map(|running| running.view.deepest).max().unwrap_or(0);
+            if undone > deepest {
+                (deepest, at) = (undone, story.network.now);
+            }
+        }
+        story.calm();
+        story.come_together();
+        assert!(deepest <= MOST_UNDONE, "seed {seed}: a member has undone {deepest} blocks at {at:?}");
+        (story.network.members.iter().map(|member| member.life).sum(), deepest)
+    })
+}
+
+/// Simulates a node that knows another which is never there. The height of its chain after each of these times.
+pub fn simulate_one_left(seed: u64, times: &[Duration]) -> Vec<u64> {
+    with_story(&Plan::of_one_left(seed), |story| {
+        let height = |time: &Duration| {
+            story.network.run_until(*time);
+            story.height(0)
+        };
+        times.iter().map(height).collect()
+    })
+}
+
+fn with_story<T>(plan: &Plan, tell: impl FnOnce(&mut Story<'_>) -> T) -> T {
+    let ground = Ground::new(plan);
     let settings: Vec<_> =
         plan.members.iter().enumerate().map(|(index, member)| ground.settings(index, member)).collect();
-    let mut story = Story {
-        network: Network::new(&plan, &ground, &settings),
-        bans: BTreeMap::new(),
-        convergence: None,
-        seconds: 0,
-    };
-    story.run()
+    let network = Network::new(plan, &ground, &settings);
+    tell(&mut Story { network, bans: BTreeMap::new(), convergence: None, seconds: 0, takeover: Takeover::default() })
 }
 
 struct Story<'g> {
@@ -66,6 +102,7 @@ struct Story<'g> {
     bans: BTreeMap<(usize, usize), Duration>,
     convergence: Option<Duration>,
     seconds: u64,
+    takeover: Takeover,
 }
 
 impl Story<'_> {
@@ -100,6 +137,7 @@ impl Story<'_> {
     fn second(&mut self) {
         self.network.run_until(self.network.now + SECOND);
         self.seconds += 1;
+        self.takeover.look(&mut self.network);
         if self.seconds.is_multiple_of(LOOKS) {
             let running: Vec<_> = self.network.running().collect();
             if let Some(index) = running.get((self.seconds / LOOKS) as usize % running.len().max(1)) {

@@ -54,10 +54,10 @@ impl View {
     pub fn hear(&mut self, messages: impl Iterator<Item = (ConnectionId, Vec<u8>)>) {
         for (_, message) in messages {
             let message = String::from_utf8(message).expect("text");
-            let body = message.split_once("\n\n").map_or("", |(_, body)| body);
-            let digits: String = body.chars().filter(char::is_ascii_digit).collect();
+            let rest = message.rsplit_once("\"height\":").map_or("", |(_, rest)| rest);
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
             log::debug!("tells of block {digits}");
-            self.told.push(digits.parse().unwrap_or_else(|_| panic!("a message without a height: {message:?}")));
+            self.told.push(digits.parse().unwrap_or_else(|_| panic!("a block without a height: {message:?}")));
         }
     }
 

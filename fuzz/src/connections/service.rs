@@ -215,7 +215,7 @@ impl Service {
         answered.length += work.size;
         let taken = go_on(work, &mut visitor.work);
         answered.is_done = taken == Taken::Done;
-        self.charged_by_server(request.body.len() + reply.body.len());
+        self.charged_by_server(reply.body.len());
         taken
     }
 
@@ -354,7 +354,7 @@ impl Machine for Service {
             Event::Heard { socket, message, is_text } => {
                 assert!(!is_text || str::from_utf8(message).is_ok());
                 self.begin(socket, effects);
-                self.charged_by_server(message.len());
+                self.charged_by_server(0);
                 return self.heard(socket, message, effects);
             }
             Event::Resumed { socket } => {

@@ -7,7 +7,7 @@ use crate::api::failure::Failure;
 use crate::api::media::Format;
 use crate::api::views::BlockWithGap;
 use crate::crypto::Signature;
-use crate::model::Height;
+use crate::model::{Hash256, Height};
 use crate::net::machine::Taken;
 use crate::peer::wire::AuthenticatedResponse;
 
@@ -100,6 +100,57 @@ impl BlockWriter {
         }
         list.close(sheet);
         Ok(Taken::Done)
+    }
+}
+
+/// Looks for the block with a hash, from the tip down as far as blocks may be replaced, and writes it.
+pub struct BlockByHash {
+    hash: Hash256,
+    /// The next block to look at.
+    next: Height,
+    /// The last one.
+    lowest: Height,
+    found: Option<BlockWriter>,
+}
+
+impl BlockByHash {
+    /// Begins at the tip.
+    pub fn new(hash: Hash256, view: &ChainView<'_>) -> BlockByHash {
+        let depth = view.network.chain.rewrite_limit;
+        BlockByHash { hash, next: view.height, lowest: Height(view.height.0.saturating_sub(depth).max(1)), found: None }
+    }
+
+    fn not_found(&self) -> Failure {
+        let Height(lowest) = self.lowest;
+        Failure::NotFound(format!("no block from height {lowest} on has the hash {}", self.hash))
+    }
+}
+
+impl LongView for BlockByHash {
+    fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
+        while self.found.is_none() {
+            if self.next < self.lowest {
+                return Err(self.not_found());
+            }
+            if budget.is_spent() {
+                return Ok(Taken::Unfinished);
+            }
+            budget.spend(cost::HEADER);
+            if view.header(self.next)?.is_some_and(|header| header.hash == self.hash) {
+                self.found = Some(BlockWriter::new(self.next));
+            }
+            self.next = Height(self.next.0.saturating_sub(1));
+        }
+        self.found.as_mut().map_or(Ok(Taken::Done), |block| block.write_on(view, sheet, budget))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.found.as_ref().map_or(0, LongView::held_bytes)
+    }
+
+    /// What is not found is an error, which nothing may go before.
+    fn can_be_cut(&self, _: Format) -> bool {
+        self.found.is_some()
     }
 }
 

@@ -4,7 +4,7 @@ use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
-use crate::api::views::{DataGap, ExpiredBalance, ExpiredWithGap};
+use crate::api::views::{DataGap, ExpiredWithGap, MosaicBalance};
 use crate::model::Height;
 use crate::net::machine::Taken;
 use crate::state::{AccountNumber, ExpiredMosaic, ExpiredRow, ExpiredWalk};
@@ -73,7 +73,7 @@ fn write_balances(
         *after = Some(account);
         budget.spend(cost::BALANCE);
         if quantity > 0 {
-            balances.push(sheet, &ExpiredBalance { address: account.address(view.snapshot)?, quantity });
+            balances.push(sheet, &MosaicBalance { address: account.address(view.snapshot)?, quantity });
         }
         is_interrupted = budget.is_spent();
         Ok(!is_interrupted)

@@ -62,7 +62,8 @@ pub fn announce(call: &mut Call<'_>) -> Result<(), Failure> {
         (Err(error), Some(null)) => refuse(call, &null, &signature_of(signature)?, error),
         (transaction, _) => {
             let transaction = transaction?;
-            offer(call, Transaction { signature: Some(signature_of(signature)?), ..transaction })
+            let is_rewritten = transaction.signed_bytes() != data;
+            offer(call, Transaction { signature: Some(signature_of(signature)?), ..transaction }, is_rewritten)
         }
     }
 }
@@ -99,14 +100,18 @@ pub fn prepare_announce(call: &mut Call<'_>) -> Result<(), Failure> {
     let private_key = PrivateKey::from_hex(&private_key).map_err(|error| Failure::bad_hex(&error))?;
     call.budget.spend(cost::KEY);
     transaction.signature = Some(KeyPair::new(&private_key).sign(&transaction.signed_bytes()));
-    offer(call, transaction)
+    offer(call, transaction, false)
 }
 
 /// Answers with what became of a transaction, which is a success whatever it is. A node that has not joined its network
-/// takes in none of it, but remembers that it has come.
-fn offer(call: &mut Call<'_>, transaction: Transaction) -> Result<(), Failure> {
+/// takes in none of it, but remembers that it has come. `is_rewritten` if the bytes that were sent are not the form in which
+/// the network has it.
+fn offer(call: &mut Call<'_>, transaction: Transaction, is_rewritten: bool) -> Result<(), Failure> {
     let (hash, inner_hash) = (transaction.hash(), transaction.inner().map(Transaction::hash));
     let result = take_in(transaction, call.view, call.actions, call.budget)?;
+    if is_rewritten && result == ValidationResult::FailureSignatureNotVerifiable {
+        call.audits.tell_rewritten(&hash, call.now.running);
+    }
     call.send(&AnnounceResult { result, hash, inner_hash })
 }
 
@@ -119,7 +124,7 @@ pub fn take_in(
 ) -> Result<ValidationResult, Failure> {
     let is_ours = wire_network(transaction.version) == view.network.byte;
     if is_ours && !view.is_booted() {
-        return actions.note_early(&transaction.hash()).ok_or(Failure::NOT_BOOTED);
+        return actions.note_early(&transaction).ok_or(Failure::NOT_BOOTED);
     }
     budget.spend(cost::ANNOUNCEMENT);
     result_of(actions.announce(transaction))

@@ -2,8 +2,8 @@
 
 use crate::api::call::{Call, positive_height};
 use crate::api::failure::Failure;
-use crate::api::long::{BlockWriter, ExplorerBlocks, ExplorerWriter};
-use crate::model::Height;
+use crate::api::long::{BlockByHash, BlockWriter, ExplorerBlocks, ExplorerWriter};
+use crate::model::{Hash256, Height};
 use crate::peer::wire::Score;
 
 /// Blocks that an explorer gets at a time.
@@ -29,6 +29,14 @@ pub fn last_block(call: &mut Call<'_>) -> Result<(), Failure> {
 pub fn block_at(call: &mut Call<'_>) -> Result<(), Failure> {
     let height = call.body()?;
     send_block(call, height)
+}
+
+/// `GET /block/get`: the block with a hash, if a reorg could still replace it. Blocks are stored by their heights: for an
+/// index of all hashes each block would have to write a row at a random place.
+pub fn block_by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
+    let hash = Hash256::try_from(call.hex("hash")?.as_slice());
+    let hash = hash.map_err(|_| Failure::argument("the hash of a block has 32 bytes"))?;
+    call.send_long(BlockByHash::new(hash, call.view))
 }
 
 fn send_block(call: &mut Call<'_>, height: Height) -> Result<(), Failure> {

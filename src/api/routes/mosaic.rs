@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use crate::api::call::{Call, Readable};
 use crate::api::failure::Failure;
 use crate::api::long::{
-    DefinitionRows, ExpiredMosaics, ListWriter, OwnedDefinitions, OwnedMosaics, PageWriter, SupplyAtHeight, SupplyBatch,
+    DefinitionRows, ExpiredMosaics, HolderPage, ListWriter, OwnedDefinitions, OwnedMosaics, PageWriter, SupplyAtHeight,
+    SupplyBatch,
 };
 use crate::api::views::MosaicSupply;
 use crate::codec::mosaic::read_mosaic_id;
@@ -125,6 +126,18 @@ pub fn owned_definitions(call: &mut Call<'_>) -> Result<(), Failure> {
 pub fn owned_definitions_of_all(call: &mut Call<'_>) -> Result<(), Failure> {
     let Accounts(accounts) = call.body()?;
     call.send_long(ListWriter::new(OwnedDefinitions::new(accounts)))
+}
+
+/// `GET /mosaic/holders`: of a mosaic that is in force. Everybody has `nem:xem`, of which there is no such list.
+pub fn holders(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (id, page) = (call.mosaic_id()?, call.page()?);
+    if id.is_xem() {
+        return Err(Failure::argument("nem:xem has no list of holders: every account has it"));
+    }
+    if !call.view.is_active(&id.namespace)? || call.view.supply(&id)?.is_none() {
+        return Err(Failure::no_mosaic(&id));
+    }
+    call.send_long(HolderPage::new(id, page))
 }
 
 /// `GET /mosaic/supply`

@@ -7,9 +7,10 @@ use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
 use crate::api::long::{LongView, Sheet};
 use crate::api::views::{
-    Audit, AuditedRequests, ExtendedInfo, NewKey, NodeClock, NodeDescription, NodeStatus, PeersReport,
+    Audit, AuditedRequests, ExtendedInfo, NewKey, NodeClock, NodeDescription, NodeStatus, PeersReport, ReorgsReport,
     TimeSynchronisations, Timers,
 };
+use crate::chain::Reorgs;
 use crate::codec::{ReadError, Source, limits};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Height;
@@ -170,6 +171,15 @@ pub fn peers(call: &mut Call<'_>) -> Result<(), Failure> {
     let report = PeersReport { status: call.view.status, node: &node.info, address, height, score, peers, now };
     call.writer.view(&report);
     call.budget.spend(cost::PEER.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));
+    Ok(())
+}
+
+/// `GET /local/reorgs`, which NIS1 does not have: the last blocks that were replaced.
+pub fn reorgs(call: &mut Call<'_>) -> Result<(), Failure> {
+    let reorgs = call.actions.reorgs();
+    let replaced = reorgs.map_or(0, Reorgs::held);
+    call.writer.view(&ReorgsReport { reorgs, network: call.view.network.byte });
+    call.budget.spend(cost::PEER.saturating_mul(u32::try_from(replaced).unwrap_or(u32::MAX)));
     Ok(())
 }
 

@@ -17,13 +17,15 @@ use crate::net::machine::Taken;
 use crate::peer::Meeting;
 use crate::peer::outside::MeetingId;
 use crate::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, Endpoint, NodeInfo, Score, ShortIds,
+    AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Endpoint, NodeInfo, Score, ShortIds,
     SignOfLife,
 };
 
-/// Signs what the caller has challenged the node with, which only one that has joined its network does.
-fn sign(call: &mut Call<'_>, challenge: &Challenge) -> Result<Signature, Failure> {
+/// Signs what the caller has challenged the node with, which only one that has joined its network does. What is no challenge
+/// of a node is not signed: whoever has no use for the signature gets one of zeros.
+fn sign(call: &mut Call<'_>, challenge: &AnyChallenge) -> Result<Signature, Failure> {
     call.need_network()?;
+    let AnyChallenge::Proper(challenge) = challenge else { return Ok(Signature([0; 64])) };
     call.budget.spend(cost::SIGNATURE);
     Ok(call.actions.sign_challenge(challenge))
 }
@@ -56,7 +58,7 @@ pub fn last_block(call: &mut Call<'_>) -> Result<(), Failure> {
 
 /// `POST /block/at`
 pub fn block_at(call: &mut Call<'_>) -> Result<(), Failure> {
-    let AuthenticatedRequest::<Height> { entity: height, challenge } = call.body()?;
+    let AuthenticatedRequest::<Height, AnyChallenge> { entity: height, challenge } = call.body()?;
     let signature = sign(call, &challenge)?;
     if !call.view.has_block(height) {
         return Err(Failure::no_block(height));
@@ -104,7 +106,7 @@ fn shown_address(address: IpAddr) -> String {
 
 /// `POST /chain/hashes-from`
 pub fn hashes_from(call: &mut Call<'_>) -> Result<(), Failure> {
-    let AuthenticatedRequest::<Height> { entity: first, challenge } = call.body()?;
+    let AuthenticatedRequest::<Height, AnyChallenge> { entity: first, challenge } = call.body()?;
     let signature = sign(call, &challenge)?;
     let last = first.plus(call.view.network.chain.max_blocks_per_sync() - 1).min(call.view.height);
     call.send_long(HashList::new(first, last, signature))
@@ -112,7 +114,7 @@ pub fn hashes_from(call: &mut Call<'_>) -> Result<(), Failure> {
 
 /// `POST /chain/blocks-after`
 pub fn blocks_after(call: &mut Call<'_>) -> Result<(), Failure> {
-    let AuthenticatedRequest::<ChainRequest> { entity: request, challenge } = call.body()?;
+    let AuthenticatedRequest::<ChainRequest, AnyChallenge> { entity: request, challenge } = call.body()?;
     let signature = sign(call, &challenge)?;
     let limits = request.limits(&call.view.network.chain);
     call.send_long(ChainPartWriter::new(request.after, limits, signature))
@@ -120,7 +122,7 @@ pub fn blocks_after(call: &mut Call<'_>) -> Result<(), Failure> {
 
 /// `POST /transactions/unconfirmed`
 pub fn unconfirmed(call: &mut Call<'_>) -> Result<(), Failure> {
-    let AuthenticatedRequest::<ShortIds> { entity: ShortIds(known), challenge } = call.body()?;
+    let AuthenticatedRequest::<ShortIds, AnyChallenge> { entity: ShortIds(known), challenge } = call.body()?;
     let signature = sign(call, &challenge)?;
     let transactions = call.actions.unknown_to(&known.into_iter().collect());
     call.budget.spend(cost::passed(transactions.len()));
@@ -139,9 +141,13 @@ pub fn ping(call: &mut Call<'_>) -> Result<(), Failure> {
     meet(call, &node)
 }
 
-/// Takes note of another node, which may have to be asked back before it is answered.
+/// Takes note of another node, which may have to be asked back before it is answered. Where nobody knows who asks, nobody is
+/// asked back: it would be a proxy, whose host anyone could have searched for open ports.
 fn meet(call: &mut Call<'_>, node: &NodeInfo) -> Result<(), Failure> {
     call.need_network()?;
+    if call.caller.is_unnamed {
+        return Ok(());
+    }
     match call.actions.sign_of_life(node, call.caller.address) {
         Meeting::Ignored => Ok(()),
         Meeting::Failed(reason) => Err(Failure::internal(reason)),

@@ -2,8 +2,8 @@
 
 use crate::api::budget::cost;
 use crate::api::call::Call;
-use crate::api::description;
 use crate::api::failure::Failure;
+use crate::api::openapi;
 use crate::api::views::{RequestResult, ResultKind};
 use crate::figures;
 
@@ -18,9 +18,9 @@ pub fn status(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&RequestResult { kind: ResultKind::Status, code, message: "status" })
 }
 
-/// `GET /openapi.json`
-pub fn description(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send_json(description::of_all_routes())
+/// `GET /openapi.json`, which NIS1 does not have.
+pub fn openapi(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.send_static(&openapi::DOCUMENT)
 }
 
 /// `GET /metrics`, which NIS1 does not have: all figures, as Prometheus reads them.

@@ -10,7 +10,8 @@ use crate::store::StoreError;
 
 const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
 
-/// `GET /transaction/get`
+/// `GET /transaction/get`; with `nested=true` also by the hash of an inner transaction or of a cosignature: the answer is
+/// the transaction in which that is.
 pub fn by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
     if !call.settings.features.transaction_hash_lookup {
         return Err(Failure::internal("this node does not support transaction lookup using a hash"));
@@ -21,14 +22,20 @@ pub fn by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
     let Some((hash, entry)) = hash.zip(entry) else {
         return Err(Failure::argument("Hash was not found in cache"));
     };
-    let Some(index) = entry.index else {
-        return Err(Failure::no_transaction(&hash));
+    let takes_nested = match call.parameter("nested")?.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(Failure::argument("nested is true or false")),
     };
-    let place = Place { height: entry.height, index };
+    if entry.is_nested && !takes_nested {
+        return Err(Failure::no_transaction(&hash));
+    }
+    let place = Place { height: entry.height, index: entry.index };
     let (raw, id) = call.view.transaction(place)?.zip(call.view.transaction_id(place)?).ok_or(DAMAGED)?;
     let transaction = raw.read()?;
     let inner_hash = transaction.inner().map(Transaction::hash);
     call.budget.spend(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+    let hash = if entry.is_nested { raw.hash(&transaction) } else { hash };
     let meta = TransactionMeta { height: entry.height, id, hash, inner_hash };
     call.send(&TransactionPair { transaction: &transaction, meta })
 }

@@ -78,8 +78,10 @@ fn page_of(call: &Call<'_>, account: &Address, hash: Option<Vec<u8>>, page: Page
     if AccountNumber::of(call.view.snapshot, account)?.is_none() {
         return Ok(page);
     }
-    let index = entry.index.ok_or_else(|| Failure::no_transaction(&hash))?;
-    let before = call.view.transaction_id(Place { height: entry.height, index })?;
+    if entry.is_nested {
+        return Err(Failure::no_transaction(&hash));
+    }
+    let before = call.view.transaction_id(Place { height: entry.height, index: entry.index })?;
     Ok(Page { before: before.ok_or_else(|| Failure::no_transaction(&hash))?, ..page })
 }
 

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use super::scene::*;
-use crate::api::{Api, NodeStatus, Settings};
+use crate::api::route::{Access, Method};
+use crate::api::{Api, NodeStatus, ROUTES, Settings};
 use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
 use crate::model::transaction::{LinkMode, wire_version};
 use crate::model::{Amount, Height, NetworkByte, Transaction};
@@ -248,11 +249,13 @@ fn a_private_key_in_a_body_is_hex_of_any_length() {
     }
 }
 
-/// Settings of a machine that is known as `node.example` and `192.0.2.7`, and where `10.0.0.7` counts as local.
+/// Settings of a machine that is known as `node.example` and `192.0.2.7`, where `10.0.0.7` counts as local, and so do pages
+/// of another program.
 fn known_settings() -> Settings {
     let is_local = |address: IpAddr| address.is_loopback() || address == IpAddr::from([10, 0, 0, 7]);
     let host_names = vec!["node.example".to_owned(), "192.0.2.7".to_owned(), "2001:db8::7".to_owned()];
-    Settings { is_local: Box::new(is_local), host_names, ..settings() }
+    let local_origins = vec!["http://localhost:3000".to_owned()];
+    Settings { is_local: Box::new(is_local), host_names, local_origins, ..settings() }
 }
 
 #[test]
@@ -277,11 +280,18 @@ fn a_request_that_a_foreign_page_or_name_led_here_has_no_rights_of_a_local_calle
         (Some("[::2]:7890"), None, false),
         (Some("0.0.0.0:7890"), None, false),
         (Some(""), None, false),
+        (Some("localhost:7890"), Some("http://localhost:7890"), true),
+        (Some("LocalHost:7890"), Some("http://localhost:7890"), true),
+        (Some("[::1]:7890"), Some("http://[::1]:7890"), true),
+        (Some("node.example"), Some("http://node.example"), true),
         (Some("localhost:7890"), Some("http://localhost:3000"), true),
-        (Some("localhost:7890"), Some("https://127.0.0.1"), true),
-        (Some("localhost:7890"), Some("http://[::1]:80"), true),
-        (Some("localhost:7890"), Some("https://node.example"), true),
-        (Some("localhost:7890"), Some("http://192.0.2.7:7890"), true),
+        (Some("localhost:7890"), Some("http://localhost:22080"), false),
+        (Some("localhost:7890"), Some("http://localhost"), false),
+        (Some("localhost:7890"), Some("https://localhost:7890"), false),
+        (Some("localhost:7890"), Some("http://127.0.0.1:7890"), false),
+        (Some("localhost:7890"), Some("http://[::1]:7890"), false),
+        (Some("localhost:7890"), Some("https://node.example"), false),
+        (Some("localhost:7890"), Some("http://192.0.2.7:7890"), false),
         (Some("localhost:7890"), Some("null"), false),
         (Some("localhost:7890"), Some("http://evil.example"), false),
         (Some("localhost:7890"), Some("http://10.0.0.7"), false),
@@ -320,6 +330,7 @@ fn every_host_and_origin_counts_and_a_request_that_was_passed_on_is_not_local() 
     let prepare = Sent { body: b"{", ..Sent::new("POST /transaction/prepare") };
     let json = ("Content-Type", "application/json");
     let twice = [json, ("Host", "localhost"), ("Origin", "http://localhost"), ("Origin", "http://evil.example")];
+    assert_eq!(prepare.with(&twice[..3]).fails(&scene).0, 400);
     assert_eq!(prepare.with(&twice).fails(&scene).0, 401);
     let once = [json, ("Host", "localhost")];
     assert_eq!(prepare.with(&once).fails(&scene).0, 400);
@@ -327,4 +338,73 @@ fn every_host_and_origin_counts_and_a_request_that_was_passed_on_is_not_local() 
     passed_on.caller.is_forwarded = true;
     assert_eq!(passed_on.fails(&scene).0, 401);
     assert_eq!(prepare.with(&once).from([10, 0, 0, 9]).fails(&scene).0, 401);
+}
+
+#[test]
+fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
+    let scene = Scene::new();
+    let (host, browser) = (("Host", "localhost:7890"), ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)"));
+    let far = ("Host", "10.0.0.7:7890");
+    let site = |site| ("Sec-Fetch-Site", site);
+    let (own, other) = (("Referer", "http://localhost:7890/explorer"), ("Referer", "http://evil.example/page?a"));
+    let named = ("Referer", "http://localhost:3000");
+    let allowed: [&[(&str, &str)]; 10] = [
+        &[],
+        &[host],
+        &[host, browser],
+        &[far],
+        &[host, browser, site("none")],
+        &[host, browser, site("same-origin"), own],
+        &[host, browser, own],
+        &[far, browser, ("Referer", "http://10.0.0.7:7890/explorer")],
+        &[host, browser, site("same-site"), named],
+        &[host, browser, site("same-site"), ("Origin", "http://localhost:3000")],
+    ];
+    let refused: [&[(&str, &str)]; 13] = [
+        &[host, site("cross-site")],
+        &[host, site("same-site")],
+        &[host, site("same-origin"), site("cross-site")],
+        &[host, site("")],
+        // It was led through another site.
+        &[host, site("cross-site"), own],
+        &[host, site("same-site"), ("Origin", "http://localhost:7890")],
+        &[host, site("same-site"), named, ("Origin", "null")],
+        &[host, other],
+        &[host, ("Referer", "about:blank")],
+        &[host, ("Referer", "http://localhost:7890.evil.example/")],
+        &[host, ("Referer", "http://localhost:22080/")],
+        // A page that has its referrer left out, where browsers do not tell of sites.
+        &[far, browser],
+        &[("Host", "node.example"), browser],
+    ];
+    let closed: Vec<_> = ROUTES.iter().filter(|route| route.access != Access::Public).collect();
+    assert!(closed.iter().any(|route| route.path == "/shutdown") && closed.len() > 10);
+    for (requests, is_local) in [(&allowed[..], true), (&refused[..], false)] {
+        for headers in requests {
+            for route in &closed {
+                let method = if route.method == Method::Get { "GET" } else { "POST" };
+                let line = format!("{method} {}", route.path);
+                let reply = Sent::new(&line).with(headers).to(&mut Api::new(known_settings()), &scene);
+                assert_eq!(reply.status != 401, is_local, "{line} {headers:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_get_request_of_a_page_changes_anything() {
+    let scene = Scene::new();
+    let is_changed = |node: &TestNode| node.is_shut_down || !node.announced.is_empty() || !node.unlocked.is_empty();
+    for route in ROUTES.iter().filter(|route| route.method == Method::Get) {
+        for method in ["GET", "HEAD"] {
+            let mut node = TestNode { told_height: Some(Height(1)), ..TestNode::default() };
+            let page = [("Host", "localhost:7890"), ("Sec-Fetch-Site", "cross-site")];
+            let line = format!("{method} {}", route.path);
+            Sent::new(&line).with(&page).at(&mut Api::new(known_settings()), &scene, &mut node);
+            assert!(!is_changed(&node), "{line}");
+        }
+    }
+    let mut node = TestNode::default();
+    Sent::new("GET /shutdown").at(&mut Api::new(known_settings()), &scene, &mut node);
+    assert!(is_changed(&node));
 }

@@ -310,7 +310,10 @@ fn other_nodes_get_signed_answers_from_a_node_that_has_joined_its_network() {
         let refused = (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned());
         assert_eq!(Sent::new(line).json(&challenge).fails(&unbooted), refused, "{line}");
         let short = format!("{{\"data\":\"{}\"}}", &CHALLENGE[..64]);
-        let (status, message) = Sent::new(line).json(&short).fails(&scene);
+        let unsigned = format!("{{\"signature\":\"{}\",\"entity\":{entity}}}\r\n", "00".repeat(64));
+        assert_eq!(Sent::new(line).json(&short).says(&scene), (200, unsigned), "{line}");
+        let long = format!("{{\"data\":\"{}\"}}", "07".repeat(1_025));
+        let (status, message) = Sent::new(line).json(&long).fails(&scene);
         assert_eq!((status, &message[..26]), (400, "challenge must be 64 bytes"), "{line}");
     }
 }

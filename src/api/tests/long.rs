@@ -1,16 +1,14 @@
 //! Answers that are written in steps.
 
-use std::net::IpAddr;
-
 use super::scene::*;
 use crate::api::media::Format;
-use crate::api::unfinished::{MAX_PER_ADDRESS, MAX_UNFINISHED};
+use crate::api::unfinished::MAX_PER_CLIENT;
 use crate::api::{AccountWriter, Actions, Api, Budget, LongView, PIECE_BYTES, Sheet};
 use crate::codec::json::JsonSink;
 use crate::crypto::Signature;
 use crate::model::{Amount, Height, Timestamp, Transaction};
 use crate::net::http::Reply;
-use crate::net::machine::{Caller, ConnectionId, Taken};
+use crate::net::machine::{ConnectionId, Taken};
 use crate::peer::wire::{AuthenticatedResponse, Challenge, List};
 
 /// Units of a step: fewer than the node gives, so that there are more steps.
@@ -404,38 +402,33 @@ fn a_new_request_has_nothing_of_an_answer_that_was_not_resumed() {
 }
 
 #[test]
-fn only_so_many_answers_are_unfinished_at_a_time() {
+fn many_long_answers_of_one_client_are_all_given_and_others_do_not_wait_for_them() {
+    const ALL: usize = 4 * MAX_PER_CLIENT;
     let scene = with_full_block(600);
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
-    let mut ask = |number: usize| {
-        let address = IpAddr::from([10, 0, (number / MAX_PER_ADDRESS) as u8, 1]);
-        let sent = Sent::new("GET /chain/last-block");
-        let caller = Caller { address, ..sent.caller };
-        let (sent, mut reply) = (Sent { connection: ConnectionId(number as u64), caller, ..sent }, Reply::new());
-        let (taken, _) = sent.step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
-        (taken, reply.status, api.unfinished.len())
+    let whole = Sent::new("GET /chain/last-block").of(&scene).body;
+    let mut replies: Vec<Reply> = (0..=ALL).map(|_| Reply::new()).collect();
+    let (mut bodies, mut is_begun) = (vec![Vec::new(); ALL + 1], [false; ALL + 1]);
+    // The last one is of another client.
+    let mut step = |api: &mut Api, number: usize| {
+        let from = if number < ALL { [10, 0, 0, 1] } else { [10, 0, 0, 2] };
+        let sent = Sent { connection: ConnectionId(number as u64), ..Sent::new("GET /chain/last-block").from(from) };
+        let (reply, is_resumed) = (&mut replies[number], std::mem::replace(&mut is_begun[number], true));
+        let taken = sent.step(api, &scene, &mut node, reply, is_resumed, STEP).unwrap().0;
+        assert_eq!(reply.status, 200);
+        if reply.pieces || taken == Taken::Done {
+            bodies[number].append(&mut reply.body);
+        }
+        taken
     };
-    for number in 0..MAX_PER_ADDRESS {
-        assert_eq!(ask(number), (Taken::Unfinished, 200, number + 1));
+    let mut going: Vec<usize> = (0..=ALL).filter(|number| step(&mut api, *number) == Taken::Unfinished).collect();
+    assert_eq!(going.len(), MAX_PER_CLIENT + 1);
+    assert!(going.contains(&ALL));
+    while !going.is_empty() {
+        going.retain(|number| step(&mut api, *number) == Taken::Unfinished);
+        going.extend(api.take_due().iter().map(|connection| connection.0 as usize));
+        assert!(going.len() <= MAX_PER_CLIENT + 1);
     }
-    for number in MAX_PER_ADDRESS..MAX_UNFINISHED {
-        assert_eq!(ask(number).0, Taken::Unfinished);
-    }
-    assert_eq!(ask(MAX_UNFINISHED), (Taken::Done, 503, MAX_UNFINISHED));
-}
-
-#[test]
-fn one_address_cannot_take_all_places() {
-    let scene = with_full_block(600);
-    let (mut api, mut node) = (Api::new(settings()), TestNode::default());
-    let mut ask = |number: usize, address: [u8; 4]| {
-        let sent = Sent { connection: ConnectionId(number as u64), ..Sent::new("GET /chain/last-block").from(address) };
-        let mut reply = Reply::new();
-        let (taken, _) = sent.step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
-        (taken, reply)
-    };
-    (0..MAX_PER_ADDRESS).for_each(|number| assert_eq!(ask(number, [10, 0, 0, 1]).0, Taken::Unfinished));
-    let (taken, refused) = ask(500, [10, 0, 0, 1]);
-    assert_eq!((taken, failure_in(&refused).0), (Taken::Done, 503));
-    assert_eq!(ask(501, [10, 0, 0, 2]).0, Taken::Unfinished);
+    assert!(bodies.iter().all(|body| *body == whole));
+    assert!(api.unfinished.is_clear());
 }

@@ -189,6 +189,43 @@ fn the_supply_of_a_mosaic_is_told_if_the_state_knows_it() {
 }
 
 #[test]
+fn who_has_a_mosaic_is_told_in_pages() {
+    let scene = Scene::with_mosaics();
+    let holder = |id: u32| {
+        let address = address(1);
+        format!(r#"{{"meta":{{"id":{id}}},"holder":{{"address":"{address}","quantity":90}}}}"#)
+    };
+    let line = "GET /mosaic/holders?mosaicId=a:b";
+    let body = json(&Sent::new(line).of(&scene));
+    let id = body["data"][0]["meta"]["id"].as_u64().unwrap() as u32;
+    assert_eq!(Sent::new(line).says(&scene), (200, format!("{{\"data\":[{}]}}\r\n", holder(id))));
+    let next = format!("{line}&id={id}");
+    assert_eq!(Sent::new(&next).says(&scene), (200, "{\"data\":[]}\r\n".to_owned()));
+    assert_eq!(Sent::new("GET /mosaic/holders?mosaicId=a:c").fails(&scene).0, 404);
+    assert_eq!(Sent::new("GET /mosaic/holders?mosaicId=nem:xem").fails(&scene).0, 400);
+}
+
+#[test]
+fn a_block_is_found_by_its_hash_as_long_as_it_may_be_replaced() {
+    let scene = Scene::empty();
+    let limit = scene.network.chain.rewrite_limit;
+    for _ in 0..limit + 2 {
+        scene.add_block(Vec::new());
+    }
+    let hash = |height: u64| scene.with_view(|view| view.header(Height(height)).unwrap().unwrap().hash);
+    let find = |hash: &str| Sent::new(&format!("GET /block/get?hash={hash}")).of(&scene);
+    for height in [limit + 2, 2] {
+        let found = find(&hash(height).to_string());
+        let shown = Sent::new("POST /block/at/public").json(&format!("{{\"height\":{height}}}")).of(&scene);
+        assert_eq!(text_of(&found), text_of(&shown), "{height}");
+    }
+    let (status, message) = failure_in(&find(&hash(1).to_string()));
+    assert!(status == 404 && message.contains("height 2"), "{message}");
+    assert_eq!(find("00").status, 400);
+    assert_eq!(find(&"00".repeat(32)).status, 404);
+}
+
+#[test]
 fn a_block_is_shown_by_height_and_as_the_last_one() {
     let scene = Scene::new();
     let (status, block) = Sent::new("GET /chain/last-block").says(&scene);

@@ -415,7 +415,7 @@ impl Actions for TestNode {
         self.pushed.push((*by, result));
     }
 
-    fn note_early(&mut self, _: &Hash256) -> Option<ValidationResult> {
+    fn note_early(&mut self, _: &Transaction) -> Option<ValidationResult> {
         None
     }
 
@@ -504,10 +504,12 @@ pub fn settings() -> Settings {
         features,
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
         host_names: Vec::new(),
+        local_origins: Vec::new(),
         allowed_harvesters: Vec::new(),
         forgets_hashes: false,
         unaudited_paths: vec!["/Quiet".to_owned(), "/heartbeat".to_owned()],
         pushed_bytes: 100_000,
+        ipv6_prefix: 64,
         metrics_listener: ListenerId(2),
     }
 }
@@ -526,7 +528,7 @@ pub struct Sent<'a> {
 impl<'a> Sent<'a> {
     pub fn new(line: &'a str) -> Sent<'a> {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let caller = Caller { listener: ListenerId(0), address, is_forwarded: false };
+        let caller = Caller { listener: ListenerId(0), address, is_forwarded: false, is_unnamed: false };
         Sent { line, headers: &[], body: b"", caller, connection: ConnectionId(1), is_refused: false }
     }
 

@@ -6,6 +6,7 @@ mod history;
 mod mosaic;
 mod node;
 mod peers;
+mod reorgs;
 mod transaction;
 
 pub use account::{
@@ -14,13 +15,14 @@ pub use account::{
 pub use explorer::{ExplorerEntry, ExplorerWithGaps};
 pub use history::{HarvestInfo, HistoryPoint, ImportanceEntry};
 pub use mosaic::{
-    DefinitionAndSupply, ExpiredBalance, ExpiredWithGap, ExpiringDefinition, MosaicSupply, Namespace, Numbered,
+    DefinitionAndSupply, ExpiredWithGap, ExpiringDefinition, MosaicBalance, MosaicSupply, Namespace, Numbered,
 };
 pub use node::{
     Audit, AuditedRequests, ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus, TimeSynchronisations,
-    Timers,
+    Timers, date_and_time,
 };
 pub use peers::PeersReport;
+pub use reorgs::ReorgsReport;
 pub use transaction::{AnnounceResult, BlockWithGap, TransactionMeta, TransactionPair, Unconfirmed};
 
 use crate::codec::Sink;

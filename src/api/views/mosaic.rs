@@ -47,6 +47,13 @@ impl View for Mosaic {
     }
 }
 
+impl View for Numbered<MosaicBalance> {
+    fn write(&self, sink: &mut impl Sink) {
+        sink.object("holder", |sink| self.item.write(sink));
+        sink.object("meta", |sink| sink.u64("id", self.id));
+    }
+}
+
 impl View for MosaicDefinition {
     fn write(&self, sink: &mut impl Sink) {
         write_definition(sink, self);
@@ -123,16 +130,16 @@ impl View for ExpiredWithGap<'_> {
     }
 }
 
-/// What an account had of such a mosaic.
+/// What an account has of a mosaic.
 #[derive(Clone, Copy, Debug)]
-pub struct ExpiredBalance {
+pub struct MosaicBalance {
     /// The account.
     pub address: Address,
     /// Smallest units.
     pub quantity: u64,
 }
 
-impl View for ExpiredBalance {
+impl View for MosaicBalance {
     fn write(&self, sink: &mut impl Sink) {
         sink.string("address", Some(self.address.as_str()));
         sink.u64("quantity", self.quantity);

@@ -75,7 +75,7 @@ impl View for AuditedRequests {
     fn write(&self, sink: &mut impl Sink) {
         for (label, audits) in [("outstanding", &self.outstanding), ("most-recent", &self.latest)] {
             sink.list(label, audits, |sink, audit| {
-                sink.i32("id", audit.number as i32);
+                sink.i32("id", clamped(audit.number));
                 sink.string("host", Some(&audit.host));
                 sink.string("path", Some(&audit.path));
                 sink.i32("start-time", audit.started.0);
@@ -100,7 +100,7 @@ impl View for TimeSynchronisations {
 }
 
 /// A time as people write it, in UTC.
-fn date_and_time(time: Timestamp) -> String {
+pub fn date_and_time(time: Timestamp) -> String {
     let unix = EPOCH_UNIX_MILLIS / 1000 + i64::from(time.0);
     let at = OffsetDateTime::from_unix_timestamp(unix).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
@@ -115,16 +115,22 @@ impl View for Timers<'_> {
     fn write(&self, sink: &mut impl Sink) {
         sink.list("data", self.0, |sink, timer| {
             sink.string("name", Some(timer.task.name()));
-            sink.i32("executions", timer.executions as i32);
-            sink.i32("successes", timer.successes as i32);
-            sink.i32("failures", timer.failures as i32);
-            sink.i32("last-delay-time", timer.last_delay.as_millis() as i32);
+            sink.i32("executions", clamped(timer.executions));
+            sink.i32("successes", clamped(timer.successes));
+            sink.i32("failures", clamped(timer.failures));
+            sink.i32("last-delay-time", clamped(timer.last_delay.as_millis()));
             sink.i32("last-operation-start-time", timer.last_start.0);
-            sink.i32("last-operation-time", timer.last_seconds as i32);
-            sink.i32("average-operation-time", timer.average_seconds() as i32);
+            sink.i32("last-operation-time", clamped(timer.last_seconds));
+            sink.i32("average-operation-time", clamped(timer.average_seconds()));
             sink.i32("is-executing", i32::from(timer.is_executing));
         });
     }
+}
+
+/// A number as the interface has it: one that does not fit, as a delay of more than 24.8 days in milliseconds, is the
+/// largest.
+fn clamped(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
 }
 
 /// The node, and the program that it runs.
@@ -193,5 +199,11 @@ mod tests {
         let expected = r#"{"data":[{"dateTime":"2015-03-30 00:06:25","currentTimeOffset":-3,"change":4}]}"#;
         assert_eq!(String::from_utf8_lossy(&text).trim_end(), expected);
         assert_eq!(date_and_time(Timestamp(i32::MAX)), "2083-04-16 03:20:32");
+    }
+
+    #[test]
+    fn a_number_that_does_not_fit_is_the_largest() {
+        let delay = std::time::Duration::from_secs(25 * 86_400);
+        assert_eq!((clamped(delay.as_millis()), clamped(3_u64), clamped(u32::MAX)), (i32::MAX, 3, i32::MAX));
     }
 }

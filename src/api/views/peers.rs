@@ -81,6 +81,7 @@ impl PeersReport<'_> {
             Some(match dropped.why {
                 Why::Silent => "silent",
                 Why::Displaced => "displaced",
+                Why::Moved => "moved",
             }),
         );
         self.write_ago(sink, dropped.at);

@@ -77,7 +77,10 @@ impl View<'_> {
             _ => "",
         };
         let behind = self.value("nisd_blocks_behind").filter(|behind| *behind > 0.0);
-        Some(age + state + &behind.map(|behind| format!(", {} behind", plural(behind, "block"))).unwrap_or_default())
+        let behind = behind.map(|behind| format!(", {} behind", plural(behind, "block"))).unwrap_or_default();
+        let replaced = self.value("nisd_replaced_blocks_total").filter(|replaced| *replaced > 0.0);
+        let replaced = replaced.map(|replaced| format!(", {} replaced", number(replaced))).unwrap_or_default();
+        Some(age + state + &behind + &replaced)
     }
 
     fn peers(&self) -> Option<String> {
@@ -90,7 +93,9 @@ impl View<'_> {
     fn harvesting(&self) -> Option<String> {
         let accounts = plural(self.value("nisd_harvesting_accounts")?, "account");
         let blocks = plural(self.value("nisd_harvested_blocks_total")?, "block");
-        Some(format!("{accounts}, {blocks} since the start"))
+        let lost = self.value("nisd_harvested_blocks_lost_total").filter(|lost| *lost > 0.0);
+        let lost = lost.map(|lost| format!(", {} of them lost", number(lost))).unwrap_or_default();
+        Some(format!("{accounts}, {blocks} since the start{lost}"))
     }
 
     fn pool(&self) -> Option<String> {
@@ -203,6 +208,10 @@ impl View<'_> {
         let used = self.value("nisd_store_map_used_bytes").zip(self.value("nisd_store_map_bytes"));
         [
             (is("nisd_store_failing", |failing| failing > 0.0), "the store fails; the log says why"),
+            (
+                is("nisd_store_damaged_ranges", |ranges| ranges > 0.0),
+                "a part of the store is damaged and not answered; the log says which, `nisd reindex` or a backup mends it",
+            ),
             (is("nisd_disk_free_bytes", |free| free < 2e9), "the disk is nearly full; make room"),
             (
                 used.is_some_and(|(used, map)| used > 0.85 * map),
@@ -211,6 +220,15 @@ impl View<'_> {
             (
                 is("nisd_store_stale_readers", |stale| stale > 0.0),
                 "programs were killed while they read the store, which grows for it until all have closed it",
+            ),
+            (
+                is("nisd_peers_apart", |apart| apart > 0.0),
+                "nodes are on a chain that neither side can leave: the network is split for good; `nisd help trouble` says \
+                 what to do",
+            ),
+            (
+                is("nisd_clock_refused_offset_seconds", |offset| offset != 0.0),
+                "others tell another time, which is not followed; look at the clock, and the log",
             ),
             (is_alone, "no other node answers; `nisd peers` says why"),
             (is("nisd_clock_offset_seconds", |offset| offset.abs() > 5.0), "the clock is off; have it set by NTP"),

@@ -9,6 +9,7 @@ import { Problem, get, nodeInfo } from "./node.js";
 import {
   badge,
   blockLink,
+  copyable,
   facts,
   link,
   loaded,
@@ -17,7 +18,6 @@ import {
   pager,
   section,
   table,
-  whole,
   wholeAccountLink,
 } from "./parts.js";
 import { line } from "./plot.js";
@@ -62,7 +62,7 @@ function properties({ account, meta }) {
       ],
     ],
     ["Harvested blocks", grouped(account.harvestedBlocks)],
-    ["Public key", account.publicKey ? whole(account.publicKey) : "not known: it has signed nothing"],
+    ["Public key", account.publicKey ? copyable(account.publicKey) : "not known: it has signed nothing"],
   ]);
 }
 
@@ -267,7 +267,7 @@ function parts(address, signal) {
  * @param {string} [before] shows only the transactions before the one with this number
  */
 export function account(signal, address, before) {
-  const heading = [h("h1", { tabindex: -1 }, "Account"), h("p", { class: "subject" }, whole(inGroups(address)))];
+  const heading = [h("h1", { tabindex: -1 }, "Account"), h("p", { class: "subject" }, copyable(address, inGroups(address)))];
   const title = `Account ${inGroups(address).slice(0, 13)}…`;
   if (!isAddress(address)) {
     return {

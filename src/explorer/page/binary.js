@@ -23,15 +23,20 @@ function hashOf(bytes, end) {
   return toHex(keccak256(hashed));
 }
 
-/** The hash of a transaction. The signatures of others stand behind the inner transaction, and are left out too. */
-function transactionHash(bytes) {
-  const isMultisig = wordAt(bytes, 0) === MULTISIG;
-  return hashOf(bytes, isMultisig ? INNER + LENGTH_BYTES + wordAt(bytes, INNER) : bytes.length);
+/**
+ * The hash of a transaction, and that of its inner one. The signatures of others stand behind the inner transaction, and
+ * are left out.
+ */
+function transactionHashes(bytes) {
+  if (wordAt(bytes, 0) !== MULTISIG) return { hash: hashOf(bytes, bytes.length) };
+  const first = INNER + LENGTH_BYTES,
+    end = first + wordAt(bytes, INNER);
+  return { hash: hashOf(bytes, end), innerHash: toHex(keccak256(bytes.subarray(first, end))) };
 }
 
 /**
  * Tells the hashes of a list of transactions by their signatures. They are computed when they are asked for.
- * @returns {(signature: string) => string | undefined}
+ * @returns {(signature: string) => {hash?: string, innerHash?: string}}
  */
 function hashesFrom(bytes, start) {
   const found = new Map();
@@ -43,7 +48,7 @@ function hashesFrom(bytes, start) {
     found.set(toHex(transaction.subarray(SIGNATURE.text, SIGNATURE.end)), transaction);
     position += length;
   }
-  return (signature) => (found.has(signature) ? transactionHash(found.get(signature)) : undefined);
+  return (signature) => (found.has(signature) ? transactionHashes(found.get(signature)) : {});
 }
 
 /** The hash of a block. */

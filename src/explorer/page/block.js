@@ -2,12 +2,12 @@
 
 import { addressOf } from "./address.js";
 import { blockHash, hashesInBlock } from "./binary.js";
-import { onBlocks, tip } from "./chain.js";
+import { onBlocks, onReplaced, tip } from "./chain.js";
 import { h } from "./dom.js";
 import { duration, grouped, plural, time, xem } from "./format.js";
 import { feesOf } from "./kinds.js";
 import { blockAt, get, postForBytes } from "./node.js";
-import { facts, link, loaded, nothing, pager, refill, section, whole, wholeAccountLink } from "./parts.js";
+import { copyable, facts, link, loaded, nothing, pager, refill, section, whole, wholeAccountLink } from "./parts.js";
 import { transactionTable } from "./transactions.js";
 
 /** Transactions on a page. */
@@ -34,7 +34,7 @@ async function load(height, signal) {
 function properties({ block, previous, harvester, owner, hash }) {
   const fees = block.transactions.reduce((sum, transaction) => sum + feesOf(transaction), 0n);
   return facts([
-    ["Hash", whole(hash)],
+    ["Hash", copyable(hash)],
     [
       "Time (UTC)",
       [
@@ -48,7 +48,7 @@ function properties({ block, previous, harvester, owner, hash }) {
     ["Transactions", grouped(block.transactions.length)],
     ["Fees", xem(fees)],
     ["Previous block", previous ? link(`block/${previous.height}`, whole(block.prevBlockHash.data)) : null],
-    ["Signature", block.signature ? whole(block.signature) : null],
+    ["Signature", block.signature ? copyable(block.signature) : null],
   ]);
 }
 
@@ -59,7 +59,7 @@ function transactionsOf({ block, hashOf }, page) {
   if (all.length === 0) return nothing("No transactions in this block.");
   const entries = all
     .slice(first, first + PAGE)
-    .map((transaction) => ({ transaction, height: block.height, hash: hashOf(transaction.signature) }));
+    .map((transaction) => ({ transaction, height: block.height, hash: hashOf(transaction.signature).hash }));
   const to = (number, text) => link(`block/${block.height}/page/${number}`, text);
   return [
     transactionTable(`Transactions of block ${block.height}`, entries),
@@ -92,6 +92,21 @@ async function lastHeight(height, signal) {
   return height <= known ? known : (await get("chain/height", {}, signal)).height;
 }
 
+/** Says that the block was replaced, once it is. */
+function replacement({ block: { height }, hash }, signal) {
+  const place = h("div", { role: "status" });
+  const look = async (lowest) => {
+    if (lowest > height) return;
+    const bytes = await postForBytes("block/at/public", { height }, signal).catch(() => null);
+    if (bytes && blockHash(bytes) === hash) return;
+    const again = h("button", { type: "button" }, "Show the block that is there now");
+    again.addEventListener("click", () => location.reload());
+    refill(place, h("p", { class: "problem" }, "This block was replaced: it is in the chain no more. ", again));
+  };
+  onReplaced(look, signal);
+  return place;
+}
+
 /** Shows a block, or that there is none yet. */
 async function show(height, page, signal) {
   const last = await lastHeight(height, signal);
@@ -100,6 +115,7 @@ async function show(height, page, signal) {
   }
   const found = await load(height, signal);
   return [
+    replacement(found, signal),
     properties(found),
     section(plural(found.block.transactions.length, "transaction"), transactionsOf(found, page)),
   ];

@@ -24,6 +24,7 @@ const PATIENCE_MS = 5000;
 /** @type {Map<number, Summary>} */
 const blocks = new Map();
 const followers = new Set();
+const mourners = new Set();
 let heardAt = 0;
 /** Why nothing is known. */
 let trouble = null;
@@ -62,8 +63,10 @@ function tell() {
 /** A new end of the chain. Blocks above it have been rolled back. */
 function extend(block) {
   heardAt = Date.now();
+  const isReplaced = tip()?.height >= block.height;
   for (const height of blocks.keys()) if (height > block.height) blocks.delete(height);
   keep(block);
+  if (isReplaced) mourners.forEach((mourner) => mourner(block.height));
   tell();
 }
 
@@ -111,6 +114,16 @@ export function followChain() {
     if (!document.hidden && isDue) tryToCatchUp();
   }, PATIENCE_MS);
   tryToCatchUp();
+}
+
+/**
+ * Calls a function with the lowest height whose block was replaced, whenever that happens, until the signal is given.
+ * @param {(height: number) => void} mourner
+ * @param {AbortSignal} signal
+ */
+export function onReplaced(mourner, signal) {
+  mourners.add(mourner);
+  signal.addEventListener("abort", () => mourners.delete(mourner));
 }
 
 /**

@@ -5,6 +5,7 @@ import { bytes, grouped, round } from "./format.js";
 import { Problem, getText } from "./node.js";
 import { refill, section } from "./parts.js";
 import { line } from "./plot.js";
+import { IS_LOCAL } from "./settings.js";
 
 /** Time between two questions, and how many answers are drawn. */
 const PAUSE_MS = 5000;
@@ -57,7 +58,7 @@ function figure({ name, title, text }) {
 }
 
 /** Whether the node tells its figures to us. */
-let isTold = true;
+let isTold = IS_LOCAL;
 
 /** Asks for the figures, unless they are refused. */
 async function ask(signal) {

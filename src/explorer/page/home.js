@@ -9,6 +9,7 @@ import { accountLink, blockLink, link, nothing, problem, refill, section, table 
 import { peers } from "./peers.js";
 import { bars, share } from "./plot.js";
 import { onUnconfirmed, unconfirmed } from "./pool.js";
+import { reorgs } from "./reorgs.js";
 import { TARGET_SECONDS } from "./settings.js";
 import { transactionTable } from "./transactions.js";
 
@@ -163,6 +164,7 @@ function parts(signal) {
       h("div", {}, section("Block times", times), section("Harvesters", harvesters, own)),
     ),
     section("Unconfirmed transactions", waiting),
+    reorgs(signal),
     peers(signal),
     figures(signal),
   ];

@@ -4,7 +4,7 @@ import { HTTP_PORT, WEBSOCKET_PORT } from "./settings.js";
 
 /** The time before it is tried again, which doubles up to the last one. */
 const FIRST_PAUSE_MS = 1000;
-const LAST_PAUSE_MS = 30_000;
+const LAST_PAUSE_MS = 10_000;
 const PATH = "w/messages/websocket";
 
 /** @typedef {"connecting" | "connected" | "lost"} State */

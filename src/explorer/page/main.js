@@ -5,6 +5,7 @@ import { block } from "./block.js";
 import { followChain } from "./chain.js";
 import { foreign, h } from "./dom.js";
 import { home } from "./home.js";
+import { blocks, mosaics, namespaces, transactions } from "./lists.js";
 import { connect, watch } from "./live.js";
 import { mosaic, namespace } from "./names.js";
 import { nodeInfo } from "./node.js";
@@ -23,7 +24,11 @@ const ROUTES = [
   [/^transaction\/([0-9a-fA-F]{64})$/, transaction],
   [/^account\/([A-Z2-7]{40})(?:\/before\/(\d{1,18}))?$/, account],
   [/^namespace\/([^/]+)$/, namespace],
-  [/^mosaic\/([^/]+)$/, mosaic],
+  [/^mosaic\/([^/]+?)(?:\/holders\/(\d{1,10}))?$/, mosaic],
+  [/^blocks(?:\/before\/(\d{1,15}))?$/, blocks],
+  [/^transactions(?:\/before\/(\d{1,15}))?$/, transactions],
+  [/^namespaces(?:\/before\/(\d{1,18}))?$/, namespaces],
+  [/^mosaics(?:\/before\/(\d{1,18}))?$/, mosaics],
 ];
 const STATES = {
   connecting: "Connecting…",

@@ -1,6 +1,6 @@
 // What somebody wrote along with a transfer.
 
-import { fromHex } from "./address.js";
+import { fromHex, toHex } from "./address.js";
 import { foreign, h } from "./dom.js";
 import { plural } from "./format.js";
 
@@ -10,10 +10,39 @@ const HEX_MARK = "fe";
 /** Bytes of a message in a list. */
 const EXCERPT = 80;
 
+/** Characters beyond U+FFFF as CESU-8 has them: each half of a surrogate pair in three bytes of its own. */
+const SURROGATES = /ed(a[0-9a-f]|b[0-9a-f])/;
+
+/**
+ * The bytes of CESU-8 as those of UTF-8. nem-sdk and NanoWallet write messages so, one UTF-16 unit after another.
+ * @param {string} payload in hex, which a page of UTF-8 has read in vain
+ */
+function fromCesu8(payload) {
+  return payload
+    .match(/../g)
+    .join(" ")
+    .replace(/ed (a.) (..) ed (b.) (..)/g, (_, high, highRest, low, lowRest) => {
+      const half = (second, third) => 0xd000 | ((second & 0x3f) << 6) | (third & 0x3f);
+      const [one, other] = [
+        [high, highRest],
+        [low, lowRest],
+      ].map(([second, third]) => half(parseInt(second, 16), parseInt(third, 16)));
+      return toHex(new TextEncoder().encode(String.fromCharCode(one, other)));
+    })
+    .replaceAll(" ", "");
+}
+
+const decoded = (payload) => new TextDecoder("utf-8", { fatal: true }).decode(fromHex(payload));
+
 /** The text of a plain message, or null if it is none. */
-function textOf(payload) {
+export function textOf(payload) {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(fromHex(payload));
+    return decoded(payload);
+  } catch {
+    if (!SURROGATES.test(payload)) return null;
+  }
+  try {
+    return decoded(fromCesu8(payload));
   } catch {
     return null;
   }

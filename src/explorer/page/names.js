@@ -3,14 +3,28 @@
 import { addressOf } from "./address.js";
 import { foreign, h } from "./dom.js";
 import { duration, grouped, units } from "./format.js";
-import { mosaicName } from "./kinds.js";
-import { PERCENTILE_LEVY, definitionOf, divisibilityOf, mosaicLink, property } from "./mosaics.js";
+import { isXem, mosaicName } from "./kinds.js";
+import { PERCENTILE_LEVY, definitionOf, divisibilityOf, mosaicLink, property, quantityOf } from "./mosaics.js";
 import { Problem, get } from "./node.js";
-import { badge, blockLink, facts, loaded, namespaceLink, nothing, section, wholeAccountLink } from "./parts.js";
+import {
+  accountLink,
+  badge,
+  blockLink,
+  facts,
+  link,
+  loaded,
+  namespaceLink,
+  nothing,
+  pager,
+  section,
+  table,
+  wholeAccountLink,
+} from "./parts.js";
 import { TARGET_SECONDS } from "./settings.js";
 
 /** Entries that are shown. */
 const MOST = 50;
+const MOST_HOLDERS = 25;
 const SECONDS_OF_A_DAY = 86_400;
 /** A namespace is rented for so many days, counted in blocks. */
 const RENTAL_DAYS = 365;
@@ -115,7 +129,7 @@ async function levyPart({ levy }) {
   return levyFacts(levy, await definitionOf(mosaicName(levy.mosaicId)));
 }
 
-async function mosaicFacts(name, signal) {
+async function mosaicFacts(name, after, signal) {
   const definition = await definitionOf(name);
   const { supply } = await get("mosaic/supply", { mosaicId: name }, signal);
   return [
@@ -134,6 +148,37 @@ async function mosaicFacts(name, signal) {
       "Levy",
       loaded(signal, () => levyPart(definition)),
     ),
+    !isXem(definition.id) &&
+      section(
+        "Holders",
+        loaded(
+          signal,
+          orNothing("Nobody has it: it has expired.", () => holders(name, definition, after, signal)),
+        ),
+      ),
+  ];
+}
+
+/** A page of those who have a mosaic. */
+async function holders(name, definition, after, signal) {
+  const page = { mosaicId: name, pageSize: MOST_HOLDERS };
+  const { data } = await get("mosaic/holders", after ? { ...page, id: after } : page, signal);
+  const next = data.length === MOST_HOLDERS && data.at(-1).meta.id;
+  if (data.length === 0) return nothing(after ? "There are no more." : "Nobody has it.");
+  return [
+    table(
+      "Who has the mosaic",
+      [
+        { name: "Account", cell: ({ holder }) => accountLink(holder.address) },
+        { name: "Amount", class: "number", cell: ({ holder }) => quantityOf(holder.quantity, definition) },
+      ],
+      data,
+    ),
+    (after || next) &&
+      pager(
+        after && link(`mosaic/${name}`, "← ", "First"),
+        next && link(`mosaic/${name}/holders/${next}`, "More", " →"),
+      ),
   ];
 }
 
@@ -151,15 +196,16 @@ async function state(name, signal) {
 /**
  * @param {AbortSignal} signal
  * @param {string} name of namespace and mosaic, with a colon between
+ * @param {string} [after] shows the holders behind the one with this number
  */
-export function mosaic(signal, name) {
+export function mosaic(signal, name, after) {
   return {
     title: `Mosaic ${name}`,
     body: [
       h("h1", { tabindex: -1 }, "Mosaic ", foreign(name)),
       loaded(
         signal,
-        orNothing("There is no mosaic of this name.", () => mosaicFacts(name, signal)),
+        orNothing("There is no mosaic of this name.", () => mosaicFacts(name, after, signal)),
       ),
     ],
   };

@@ -16,6 +16,9 @@ const ADVICE = {
   refused: "The node answers this to callers from its own machine only.",
   failed: "Try again; if it stays like this, the log of the node says why.",
 };
+/** What passes when the node is there again, and the time between two attempts. */
+const AWAY = ["unreachable", "starting"];
+const AWAY_MS = 3000;
 const HEADLINES = {
   unreachable: "The node cannot be reached",
   starting: "The node is starting",
@@ -45,6 +48,45 @@ export const namespaceLink = (name) => h("a", { href: `#/namespace/${name}`, cla
 
 /** A hash, key or address as a whole, which breaks where there is no room. */
 export const whole = (text) => h("code", { class: "whole" }, text);
+
+/** Time for which a button says that it has copied. */
+const COPIED_MS = 1500;
+
+/** Puts a text onto the clipboard. Pages that do not come over https or from this machine have no other way than the second. */
+async function copy(text, element) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const field = h("textarea", { class: "hidden" });
+  field.value = text;
+  element.append(field);
+  field.select();
+  const isCopied = document.execCommand("copy");
+  field.remove();
+  if (!isCopied) throw new Error("the browser does not copy");
+}
+
+/** A hash, key or address as a whole, with a button that copies it. */
+export function copyable(text, shown = text) {
+  const say = (word) => {
+    button.textContent = word;
+    setTimeout(() => {
+      button.textContent = "Copy";
+    }, COPIED_MS);
+  };
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "copy",
+      onclick: () =>
+        copy(text, button.parentElement).then(
+          () => say("Copied"),
+          () => say("Select it"),
+        ),
+    },
+    "Copy",
+  );
+  return h("span", { class: "copyable" }, whole(shown), " ", button);
+}
 
 /** A word that says in which state something is. */
 export const badge = (text, kind = "neutral") => h("span", { class: `badge ${kind}` }, text);
@@ -128,13 +170,14 @@ export function refill(element, ...children) {
 }
 
 /**
- * A place that is filled when something has come.
+ * A place that is filled when something has come. While the node is away it is asked again from time to time.
  * @param {AbortSignal} signal given when nobody looks any more
  * @param {() => Promise<any>} load brings what it is filled with
  */
 export function loaded(signal, load) {
   const place = h("div");
   const attempt = () => {
+    if (signal.aborted) return;
     place.setAttribute("aria-busy", "true");
     const patience = setTimeout(() => refill(place, nothing("Loading…")), PATIENCE_MS);
     const end = (content) => {
@@ -145,7 +188,10 @@ export function loaded(signal, load) {
     };
     load().then(
       (found) => end(() => found),
-      (error) => end(() => problem(error, attempt)),
+      (error) => {
+        end(() => problem(error, attempt));
+        if (error instanceof Problem && AWAY.includes(error.kind)) setTimeout(attempt, AWAY_MS);
+      },
     );
   };
   attempt();

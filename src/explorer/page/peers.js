@@ -2,8 +2,9 @@
 
 import { foreign, h } from "./dom.js";
 import { duration, grouped } from "./format.js";
-import { Problem, get } from "./node.js";
+import { get } from "./node.js";
 import { badge, loaded, nothing, refill, section, table } from "./parts.js";
+import { IS_LOCAL } from "./settings.js";
 
 /** Time between two questions, and rows that are shown. */
 const PAUSE_MS = 30_000;
@@ -13,22 +14,12 @@ const STATES = { active: "good", busy: "neutral", untried: "neutral", inactive: 
 /** In the order in which they are shown. */
 const ORDER = Object.keys(STATES);
 
-/** Whether the node tells us what it tells callers from its own machine only. */
-let isLocal = true;
-
 /** A node without more than anybody is told. */
 const publicly = (state) => (node) => ({ node, state });
 
 /** All other nodes: with all that there is to know, or else with their states. */
 async function known(signal) {
-  if (isLocal) {
-    try {
-      return (await get("local/peers", {}, signal)).peers;
-    } catch (error) {
-      if (!(error instanceof Problem && error.kind === "refused")) throw error;
-      isLocal = false;
-    }
-  }
+  if (IS_LOCAL) return (await get("local/peers", {}, signal)).peers;
   const lists = await get("node/peer-list/all", {}, signal);
   return ORDER.flatMap((state) => (lists[state] ?? []).map(publicly(state)));
 }
@@ -41,7 +32,7 @@ function peerTable(peers) {
     { name: "State", cell: ({ state }) => badge(state, STATES[state]) },
     { name: "Version", class: "wide", cell: ({ node }) => foreign(node.metaData?.version ?? "–") },
   ];
-  if (isLocal) {
+  if (IS_LOCAL) {
     columns.push(
       { name: "Height", class: "number", cell: ({ height }) => (height ? grouped(height.height) : "–") },
       {

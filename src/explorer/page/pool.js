@@ -18,12 +18,13 @@ const PATH = "transactions/unconfirmed";
  * @typedef {object} Waiting
  * @property {any} transaction
  * @property {string | undefined} hash unknown if it came in while the node was asked
+ * @property {string | undefined} innerHash that of the inner transaction, if it is a multisig transaction
  */
 
 /** @type {Waiting[] | null} the newest first; null until the node has been asked */
 let waiting = null;
 /** Tells hashes by signatures, as far as they are known. */
-let hashOf = () => undefined;
+let hashesOf = () => ({});
 const followers = new Set();
 let askedAt = -Infinity;
 let timer = null;
@@ -39,10 +40,10 @@ function question() {
  * @returns {Promise<Waiting[]>}
  */
 export async function withHashes(transactions) {
-  const paired = () => transactions.map((transaction) => ({ transaction, hash: hashOf(transaction.signature) }));
+  const paired = () => transactions.map((transaction) => ({ transaction, ...hashesOf(transaction.signature) }));
   const known = paired();
   if (known.every(({ hash }) => hash)) return known;
-  hashOf = hashesInAnswer(await postForBytes(PATH, question()));
+  hashesOf = hashesInAnswer(await postForBytes(PATH, question()));
   return paired();
 }
 
@@ -80,8 +81,8 @@ export function followPool() {
 /** Unconfirmed transactions, the newest first; null if they are not known yet. */
 export const unconfirmed = () => waiting;
 
-/** The unconfirmed transaction with a hash, if it is known. */
-export const knownUnconfirmed = (hash) => waiting?.find((one) => one.hash === hash)?.transaction;
+/** The unconfirmed transaction that has a hash, or whose inner transaction has it, if it is known. */
+export const knownUnconfirmed = (hash) => waiting?.find((one) => one.hash === hash || one.innerHash === hash);
 
 /**
  * Calls a function now and with every change, until the signal is given.

@@ -1,8 +1,9 @@
 // The page of a transaction.
 
 import { addressOf } from "./address.js";
+import { onBlocks, tip } from "./chain.js";
 import { foreign, h } from "./dom.js";
-import { duration, grouped, secondsSince, time, units, xem } from "./format.js";
+import { duration, grouped, plural, secondsSince, time, units, xem } from "./format.js";
 import * as kinds from "./kinds.js";
 import { message } from "./message.js";
 import { definitionOf, levyOf, mosaicLink, property, quantityOf } from "./mosaics.js";
@@ -11,6 +12,7 @@ import { Problem, get } from "./node.js";
 import {
   badge,
   blockLink,
+  copyable,
   facts,
   loaded,
   namespaceLink,
@@ -18,7 +20,6 @@ import {
   refill,
   section,
   table,
-  whole,
   wholeAccountLink,
 } from "./parts.js";
 import { knownUnconfirmed, onUnconfirmed, refreshPool } from "./pool.js";
@@ -125,9 +126,19 @@ function details(transaction, signal) {
   }
 }
 
+/** How many blocks have a transaction in them or behind them, as they come. */
+function confirmations(height, signal) {
+  const place = h("span", { class: "quiet" });
+  onBlocks(() => {
+    const last = tip()?.height ?? 0;
+    if (last >= height) place.textContent = `, ${plural(last - height + 1, "confirmation")}`;
+  }, signal);
+  return place;
+}
+
 /** Where a transaction stands. */
-function standing({ transaction, height }) {
-  if (height) return [badge("confirmed", "good"), " in block ", blockLink(height)];
+function standing({ transaction, height }, signal) {
+  if (height) return [badge("confirmed", "good"), " in block ", blockLink(height), confirmations(height, signal)];
   const left = -secondsSince(transaction.deadline);
   return [badge("unconfirmed", "bad"), left > 0 ? ` for ${duration(left)} more at most` : " and too late"];
 }
@@ -137,9 +148,9 @@ function shown({ transaction, height, hash, innerHash }, signal) {
     isMultisig = inner !== transaction;
   return [
     facts([
-      ["State", standing({ transaction, height })],
-      ["Hash", whole(hash)],
-      ["Inner hash", innerHash ? whole(innerHash) : null],
+      ["State", standing({ transaction, height }, signal)],
+      ["Hash", copyable(hash)],
+      ["Inner hash", innerHash ? copyable(innerHash) : null],
       ["Kind", [kinds.nameOf(inner), isMultisig && [" ", badge("multisig")]]],
       ["Time (UTC)", time(transaction.timeStamp)],
       ["Deadline (UTC)", time(transaction.deadline)],
@@ -158,8 +169,8 @@ function shown({ transaction, height, hash, innerHash }, signal) {
     section(
       "Signed by",
       facts([
-        ["Public key", whole(transaction.signer)],
-        ["Signature", whole(transaction.signature)],
+        ["Public key", copyable(transaction.signer)],
+        ["Signature", copyable(transaction.signature)],
       ]),
     ),
   ];
@@ -168,26 +179,20 @@ function shown({ transaction, height, hash, innerHash }, signal) {
 /** A transaction that a block has, or null. */
 async function confirmed(hash, signal) {
   try {
-    const { meta, transaction } = await get("transaction/get", { hash }, signal);
-    return { transaction, height: meta.height, hash, innerHash: meta.innerHash?.data };
+    const { meta, transaction } = await get("transaction/get", { hash, nested: true }, signal);
+    return { transaction, height: meta.height, hash: meta.hash.data, innerHash: meta.innerHash?.data };
   } catch (error) {
     if (error instanceof Problem && error.kind === "missing") return null;
     throw error;
   }
 }
 
-/** An unconfirmed transaction, if it is known. */
-function waiting(hash) {
-  const transaction = knownUnconfirmed(hash);
-  return transaction && { transaction, hash };
-}
-
 /** A transaction wherever it is. */
 async function find(hash, signal) {
-  const found = waiting(hash) ?? (await confirmed(hash, signal));
+  const found = knownUnconfirmed(hash) ?? (await confirmed(hash, signal));
   if (found) return found;
   await refreshPool();
-  return waiting(hash);
+  return knownUnconfirmed(hash);
 }
 
 /**
@@ -202,12 +207,13 @@ export function transaction(signal, text) {
     return found
       ? shown(found, signal)
       : nothing(
-          "No transaction with this hash is in the chain or waits for a block. Blocks are found by their heights.",
+          "No transaction with this hash is in the chain or waits for a block, and no block that may still be replaced has " +
+            "it. Older blocks are found by their heights.",
         );
   };
   // Until a block has it, it may get signatures, come into a block, or be dropped.
   const lookAgain = async () => {
-    const found = waiting(hash) ?? (await confirmed(hash, signal));
+    const found = knownUnconfirmed(hash) ?? (await confirmed(hash, signal));
     if (!signal.aborted && !settled.signal.aborted) refill(place, content(found));
   };
   const place = loaded(signal, async () => {

@@ -1,6 +1,7 @@
 //! Where a server is.
 
 use std::fmt;
+use std::net::IpAddr;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +34,11 @@ impl Endpoint {
         if host.is_empty() || !host.chars().all(is_host) {
             return Err("it must look like http://host:port");
         }
+        if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
+            return Err(
+                "servers listen on this address, and nobody is reached at it; this machine is 127.0.0.1 or [::1]",
+            );
+        }
         Ok(Endpoint { host: host.to_owned(), port })
     }
 }
@@ -57,7 +63,21 @@ mod tests {
         assert_eq!(parse("node.example"), Ok("node.example:7890".to_owned()));
         assert_eq!(parse("http://[::1]"), Ok("[::1]:7890".to_owned()));
         assert_eq!(parse("[::1]:1"), Ok("[::1]:1".to_owned()));
-        for text in ["", "https://a", "http://", "a:0", "a:65536", "a:b", "a/b", "[::1", "[::1]x", "a\r\nB: c", "a b"] {
+        for text in [
+            "",
+            "https://a",
+            "http://",
+            "a:0",
+            "a:65536",
+            "a:b",
+            "a/b",
+            "[::1",
+            "[::1]x",
+            "a\r\nB: c",
+            "a b",
+            "[::]:1",
+            "0.0.0.0",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -15,6 +15,7 @@ use slab::Slab;
 use super::connection::{ClientConnection, Pending};
 use super::response::Complete;
 use super::{Answer, Endpoint, Fetch, FetchError, FetchId, FetchLimits, RequestHead, Response};
+use crate::figures::take_off;
 
 /// Addresses of a host that are tried for one request.
 const MAX_ADDRESSES: usize = 4;
@@ -139,7 +140,7 @@ impl ConnectionPool {
         if self.give_up(id).is_none()
             && let Some(index) = self.done.iter().position(|(done, _)| *done == id)
         {
-            self.done.remove(index).iter().for_each(|done| self.done_bytes -= body_bytes(done));
+            self.done.remove(index).iter().for_each(|done| take_off(&mut self.done_bytes, body_bytes(done)));
         }
     }
 
@@ -291,7 +292,7 @@ impl ConnectionPool {
     /// A request that has come to its end.
     pub fn next_done(&mut self) -> Option<Fetched> {
         let done = self.done.pop_front()?;
-        self.done_bytes -= body_bytes(&done);
+        take_off(&mut self.done_bytes, body_bytes(&done));
         Some(done)
     }
 
@@ -432,7 +433,7 @@ impl ConnectionPool {
     /// The next request of a host leaves the queue.
     fn next_waiting(&mut self, host: usize, slot: usize) -> Option<Pending> {
         let pending = self.hosts.get_mut(host)?.waiting.pop_front()?;
-        self.waiting -= 1;
+        take_off(&mut self.waiting, 1);
         self.locations.insert(pending.id, Location::Connection { slot });
         Some(pending)
     }
@@ -537,7 +538,7 @@ impl ConnectionPool {
             Location::Waiting { host } => {
                 let waiting = &mut self.hosts.get_mut(host)?.waiting;
                 let index = waiting.iter().position(|pending| pending.id == id)?;
-                self.waiting -= 1;
+                take_off(&mut self.waiting, 1);
                 (host, waiting.remove(index)?)
             }
         };
@@ -550,10 +551,10 @@ impl ConnectionPool {
     fn close(&mut self, slot: usize) -> Option<Pending> {
         self.forget_timer(slot);
         let connection = self.connections.try_remove(slot)?;
-        self.held_bytes -= connection.held_bytes();
+        take_off(&mut self.held_bytes, connection.held_bytes());
         self.closed.push_back(slot);
         if let Some(host) = self.hosts.get_mut(connection.host) {
-            host.connections -= 1;
+            take_off(&mut host.connections, 1);
             host.idle.retain(|idle| *idle != slot);
         }
         connection.pending

@@ -8,6 +8,9 @@ use super::HttpError;
 /// Bytes of one chunk-size line with its extensions; more is answered 400.
 const SIZE_LINE_LIMIT: usize = 256;
 
+/// Bytes of the extensions of all chunks of a body; more is answered 400. They are read and dropped.
+const EXTENSIONS_LIMIT: usize = 16 * 1024;
+
 /// Bytes of all trailer lines together; more is answered 431. Trailers are read and dropped.
 const TRAILER_LIMIT: usize = 4096;
 
@@ -30,12 +33,14 @@ pub(in crate::net) struct ChunkedBody {
     ///
     /// [`advance`]: Self::advance
     pub decoded: usize,
+    /// Bytes of extensions so far.
+    extensions: usize,
     phase: Phase,
 }
 
 impl ChunkedBody {
     pub fn new() -> Self {
-        Self { decoded: 0, phase: Phase::SizeLine }
+        Self { decoded: 0, extensions: 0, phase: Phase::SizeLine }
     }
 
     /// Whether the last chunk and the trailers have been read.
@@ -62,8 +67,12 @@ impl ChunkedBody {
                 let Some(line) = line_at(bytes, at, SIZE_LINE_LIMIT, BAD_CHUNK)? else {
                     return Ok(None);
                 };
-                let size = chunk_size(line).ok_or(BAD_CHUNK)?;
+                let (size, extension) = chunk_size(line).ok_or(BAD_CHUNK)?;
                 let next = at + line.len() + 2;
+                self.extensions += extension;
+                if self.extensions > EXTENSIONS_LIMIT {
+                    return Err(BAD_CHUNK);
+                }
                 if size > body_limit.saturating_sub(self.decoded) {
                     return Err(HttpError::BodyTooLarge);
                 }
@@ -130,8 +139,8 @@ fn line_at(bytes: &[u8], at: usize, limit: usize, too_long: HttpError) -> Result
     }
 }
 
-/// The size of a chunk-size line: hex digits, then nothing or an extension.
-fn chunk_size(line: &[u8]) -> Option<usize> {
+/// The size of a chunk-size line: hex digits, then nothing or an extension, of which it also gives the bytes.
+fn chunk_size(line: &[u8]) -> Option<(usize, usize)> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
     let digits = &line[..digits.count()];
     let extension = line[digits.len()..].trim_ascii_start();
@@ -143,7 +152,7 @@ fn chunk_size(line: &[u8]) -> Option<usize> {
         return None;
     }
     // What does not fit is over any limit, whatever it is.
-    Some(usize::from_str_radix(text, 16).unwrap_or(usize::MAX))
+    Some((usize::from_str_radix(text, 16).unwrap_or(usize::MAX), line.len() - digits.len()))
 }
 
 #[cfg(test)]
@@ -192,6 +201,9 @@ mod tests {
         assert_eq!(decode("fffffffffffffffffffff\r\n", 10).unwrap_err(), HttpError::BodyTooLarge);
         let long = format!("1;{}", "x".repeat(SIZE_LINE_LIMIT + 10));
         assert_eq!(decode(&long, 10).unwrap_err(), BAD_CHUNK);
+        let chunks = |count| format!("{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "x".repeat(127)).repeat(count));
+        assert!(decode(&chunks(EXTENSIONS_LIMIT / 128), 1000).is_ok());
+        assert_eq!(decode(&chunks(EXTENSIONS_LIMIT / 128 + 1), 1000).unwrap_err(), BAD_CHUNK);
         let trailers = format!("0\r\n{}", "a: b\r\n".repeat(TRAILER_LIMIT));
         assert_eq!(decode(&trailers, 10).unwrap_err(), HttpError::HeadersTooLarge);
     }

@@ -12,6 +12,7 @@ mod head;
 mod reader;
 mod reply;
 mod request;
+mod static_text;
 
 pub(in crate::net) use chunked::ChunkedBody;
 pub use error::HttpError;
@@ -20,3 +21,4 @@ pub use head::{HEAD_LIMIT, MAX_HEADERS};
 pub use reader::RequestReader;
 pub use reply::Reply;
 pub use request::{Headers, Request};
+pub use static_text::StaticText;

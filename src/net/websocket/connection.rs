@@ -301,6 +301,11 @@ pub fn write_close(code: u16, reason: &str, out: &mut Vec<u8>) {
     write_frame(OpCode::Control(Control::Close), &payload[..2 + fitting], out);
 }
 
+/// Appends an empty ping to `out`.
+pub fn write_ping(out: &mut Vec<u8>) {
+    write_frame(OpCode::Control(Control::Ping), &[], out);
+}
+
 fn write_frame(opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) {
     let header = FrameHeader { opcode, ..FrameHeader::default() };
     let length = payload.len() as u64;

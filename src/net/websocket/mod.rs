@@ -10,5 +10,5 @@
 mod connection;
 mod handshake;
 
-pub use connection::{MESSAGE_LIMIT, WsConnection, WsEvent, write_close, write_text_head};
+pub use connection::{MESSAGE_LIMIT, WsConnection, WsEvent, write_close, write_ping, write_text_head};
 pub use handshake::{Refusal, Upgrade, handshake, negotiate_subprotocol};

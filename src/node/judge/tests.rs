@@ -10,7 +10,7 @@ use crate::codec::Format;
 use crate::codec::block_file::BlockFile;
 use crate::commands::{self, Clocks};
 use crate::config::{self, Settings};
-use crate::crypto::{KeyPair, PrivateKey};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Hash256, Height};
 use crate::peer::wire::{AuthenticatedResponse, BlockList, Challenge, List};
 use crate::state;
@@ -19,7 +19,7 @@ use crate::store::{AccessMode, Options};
 const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
 /// Network time after all blocks.
 const LATE: Timestamp = Timestamp(i32::MAX - 100);
-const SOMEBODY: PublicKey = PublicKey([1; 32]);
+const SOMEBODY: Pusher = Pusher { key: PublicKey([1; 32]), from: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) };
 
 fn tiny(name: &str) -> OsString {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name).into()
@@ -68,7 +68,7 @@ fn answered(blocks: &[Block], network: &Network) -> BlockList {
 }
 
 fn pulled(blocks: &[Block], common: u64, base: Hash256, network: &Network) -> Pulled {
-    let from = Address::from_public_key(&SOMEBODY, network.byte);
+    let from = Address::from_public_key(&SOMEBODY.key, network.byte);
     Pulled { from, common: Height(common), base, blocks: answered(blocks, network) }
 }
 
@@ -173,6 +173,24 @@ fn a_pushed_block_comes_into_the_chain_once_and_is_there_to_be_passed_on() {
 }
 
 #[test]
+fn a_copy_of_a_block_with_a_wrong_signature_does_not_keep_the_true_one_out() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut judge) = (chain.blocks(), Judge::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = Confirmed { snapshot: &snapshot, network, height: Height(20), now: LATE };
+    let push = |judge: &mut Judge<'_>, block| judge.push(block, SOMEBODY, &confirmed, true).unwrap();
+    let forged = Block { signature: blocks[3].signature, ..blocks[19].clone() };
+    assert_eq!(forged.hash(), blocks[19].hash());
+    assert_eq!(push(&mut judge, forged.clone()), Pushed::Ended(ValidationResult::FailureSignatureNotVerifiable));
+    assert_eq!(push(&mut judge, forged), Pushed::Passed);
+    assert_eq!(push(&mut judge, blocks[19].clone()), Pushed::Waits);
+    drop(snapshot);
+    run(&mut judge);
+    assert_eq!(tip_hash(&store), blocks[19].hash());
+}
+
+#[test]
 fn a_sibling_of_the_last_block_is_judged_and_what_is_no_better_changes_nothing() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
@@ -206,4 +224,5 @@ fn a_node_that_has_not_joined_takes_no_block_and_few_wait() {
     assert_eq!(judge.waiting.len(), MAX_WAITING);
     assert_eq!(run(&mut judge).len(), MAX_WAITING);
     assert_eq!(judge.waiting_bytes, 0);
+    assert_eq!(judge.push(sibling(1000), SOMEBODY, &confirmed, true).unwrap(), Pushed::Waits, "there is room again");
 }

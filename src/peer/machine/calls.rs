@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::contacts::ContactId;
 use crate::crypto::PublicKey;
-use crate::model::{Address, Timestamp};
+use crate::model::{Address, Height, Timestamp};
 use crate::peer::catch_up::{AskId, Question};
 use crate::peer::outside::{CallId, InquiryId, MeetingId, Now, Outside};
 use crate::peer::wire::{Challenge, Endpoint, Outgoing};
@@ -66,6 +66,8 @@ pub enum Purpose {
     Experiences(Address),
     /// Compares the chain with that of a partner.
     Synchronisation,
+    /// Asks a node which block it has at a height, to see whether its chain has left ours below.
+    LowestHash(Address, Height),
     /// Asks a partner for its unconfirmed transactions.
     Unconfirmed,
     /// Fetches hashes or blocks of a chain that is far ahead.
@@ -101,6 +103,8 @@ pub struct Request {
 pub struct Ended {
     /// What it was for.
     pub purpose: Purpose,
+    /// Where it was sent.
+    pub endpoint: Endpoint,
     /// What the answer is to prove.
     pub proof: Option<Proof>,
     /// When it was sent, in milliseconds of network time.
@@ -231,7 +235,7 @@ impl Calls {
         self.latest.push_front(audit.clone());
         let body_bytes = outgoing.body.len();
         let call = outside.send(&endpoint, outgoing);
-        let ended = Ended { purpose, proof, sent: now.millis };
+        let ended = Ended { purpose, endpoint, proof, sent: now.millis };
         self.under_way.insert(call, UnderWay { ended, target, body_bytes, audit });
     }
 
@@ -249,6 +253,23 @@ impl Calls {
             }
         }
         Some(ended)
+    }
+
+    /// Nobody wants the answer to a request any more.
+    pub fn give_up(&mut self, purpose: &Purpose, now: Duration, outside: &mut impl Outside) {
+        if let Some(place) = self.waiting.iter().position(|(_, request)| request.purpose == *purpose)
+            && let Some((target, request)) = self.waiting.remove(place)
+        {
+            self.bytes = self.bytes.saturating_sub(request.outgoing.body.len());
+            if let Some(traffic) = self.targets.get_mut(&target) {
+                traffic.waiting = traffic.waiting.saturating_sub(1);
+            }
+        }
+        let call = self.under_way.iter().find(|(_, call)| call.ended.purpose == *purpose).map(|(id, _)| *id);
+        if let Some(call) = call {
+            self.end(call, now);
+            outside.give_up(call);
+        }
     }
 
     /// When a request that waits may be sent, if it need not wait for another to end.

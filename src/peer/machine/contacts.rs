@@ -1,4 +1,7 @@
 //! Contacts: a node is asked who it is, and, unless others told of it, which nodes it works with.
+//!
+//! A node that is known is asked where it is known, whatever others or itself say about where it is. Only if it has been out
+//! of reach there for a while, and still is, it is asked where it is said to be, and is a stranger there.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,6 +11,7 @@ use super::mishap::Mishap;
 use super::{About, Peers, describe};
 use crate::crypto::PublicKey;
 use crate::model::Address;
+use crate::peer::nodes::{Node, State};
 use crate::peer::outside::{Now, Outside, Reply};
 use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
 
@@ -22,8 +26,10 @@ pub enum Way {
     Drawn,
     /// A drawn node told of it in a refresh: only if it answers this changes anything.
     Hearsay,
-    /// It has failed, and has given a sign of life since, which decides on its state.
+    /// A sign of life was given in its name, and it is not active, or is said to be elsewhere: this decides on its state.
     Revival,
+    /// It does not answer where it was known, and is said to be here.
+    Move,
 }
 
 /// A node that is being contacted.
@@ -35,29 +41,28 @@ pub struct Contact {
     pub key: Option<PublicKey>,
     /// Why.
     pub way: Way,
+    /// Where else it is said to be.
+    elsewhere: Option<Endpoint>,
     /// What it has said of itself.
     told: Option<NodeInfo>,
-    /// Where it said so, if it says that it is elsewhere.
-    answered_at: Option<Endpoint>,
 }
 
 impl Contact {
     /// A contact with a node whose key is known.
     pub fn with(node: &NodeInfo, way: Way) -> Contact {
-        Contact { endpoint: node.endpoint.clone(), key: Some(node.identity.key), way, told: None, answered_at: None }
+        let (endpoint, key) = (node.endpoint.clone(), Some(node.identity.key));
+        Contact { endpoint, key, way, elsewhere: None, told: None }
+    }
+
+    /// A contact with a node that is known, and said to be at another endpoint.
+    pub fn with_moving(node: &NodeInfo, way: Way, elsewhere: Endpoint) -> Contact {
+        let elsewhere = Some(elsewhere).filter(|elsewhere| *elsewhere != node.endpoint);
+        Contact { elsewhere, ..Contact::with(node, way) }
     }
 
     /// A contact with a node of the operator's list whose key is not known yet.
     pub fn with_unknown(endpoint: Endpoint) -> Contact {
-        Contact { endpoint, key: None, way: Way::Drawn, told: None, answered_at: None }
-    }
-
-    /// The same once more where the node has answered, if it is not reached where it says that it is: somebody may have
-    /// told it a wrong address.
-    fn where_it_answered(&self) -> Option<Contact> {
-        let (endpoint, told) = (self.answered_at.clone()?, self.told.clone()?);
-        let told = NodeInfo { endpoint: endpoint.clone(), ..told };
-        Some(Contact { endpoint, told: Some(told), answered_at: None, ..*self })
+        Contact { endpoint, key: None, way: Way::Drawn, elsewhere: None, told: None }
     }
 }
 
@@ -72,6 +77,12 @@ impl Contacts {
     /// How many there are that were begun for a reason.
     pub fn count(&self, way: Way) -> usize {
         self.open.values().filter(|contact| contact.way == way).count()
+    }
+
+    /// Whether a node is being contacted where it is known.
+    pub fn has(&self, node: &NodeInfo) -> bool {
+        let key = Some(node.identity.key);
+        self.open.values().any(|contact| contact.key == key && contact.endpoint == node.endpoint)
     }
 }
 
@@ -123,30 +134,45 @@ impl Peers {
         now: Now,
         outside: &mut impl Outside,
     ) -> bool {
+        let is_refusal = matches!(reply, Reply::Refused { .. });
         let (told, ip) = match self.introduction(ended, reply) {
-            Ok(told) => told,
+            Ok((told, ip)) => (NodeInfo { endpoint: contact.endpoint.clone(), ..told }, ip),
             Err(mishap) => {
                 self.contact_failed(&contact, &mishap, now);
+                if !is_refusal {
+                    self.ask_elsewhere(contact, now, outside);
+                }
                 return false;
             }
         };
-        if contact.way == Way::Hearsay {
-            // Nobody has looked whether it is where it says.
-            self.has_answered(NodeInfo { endpoint: contact.endpoint, ..told }, ip, true, now);
-            return false;
+        match contact.way {
+            // Nobody has looked whom it works with.
+            Way::Hearsay => self.has_answered(told, ip, now),
+            Way::Move => self.has_moved(told, ip, now),
+            Way::Drawn | Way::Revival => {
+                if contact.key.is_none() && !self.pin(&told, now) {
+                    return false;
+                }
+                let second = Contact { key: Some(told.identity.key), told: Some(told), ..contact };
+                let goes_on = self.contact(second.clone(), outside);
+                if !goes_on {
+                    self.contact_failed(&second, &Mishap::failure("there are too many requests to it"), now);
+                }
+                return goes_on;
+            }
         }
-        if contact.key.is_none() && !self.pin(&contact.endpoint, &told, now) {
-            return false;
+        false
+    }
+
+    /// A node has not answered where it is known. Whatever answers there with a status is there; a node that is starting
+    /// does so.
+    fn ask_elsewhere(&mut self, contact: Contact, now: Now, outside: &mut impl Outside) {
+        let (Some(key), Some(endpoint)) = (contact.key, contact.elsewhere) else { return };
+        let address = Address::from_public_key(&key, self.settings.context.network);
+        if self.nodes.may_move(&address, now.running) {
+            let moving = Contact { endpoint, key: Some(key), way: Way::Move, elsewhere: None, told: None };
+            self.contact(moving, outside);
         }
-        // From now on it is reached where it says, if it is.
-        let (endpoint, key) = (told.endpoint.clone(), Some(told.identity.key));
-        let answered_at = Some(contact.endpoint).filter(|place| *place != endpoint);
-        let second = Contact { endpoint, key, way: contact.way, told: Some(told), answered_at };
-        if !self.contact(second.clone(), outside) {
-            self.contact_failed(&second, &Mishap::failure("it is not reached where it says"), now);
-            return false;
-        }
-        true
     }
 
     fn has_listed_others(
@@ -158,24 +184,20 @@ impl Peers {
         outside: &mut impl Outside,
     ) {
         match self.read_answer::<NodeList>(ended.proof, reply) {
-            Err(mishap) => {
-                let again = contact.where_it_answered().is_some_and(|again| self.contact(again, outside));
-                if !again {
-                    self.contact_failed(&contact, &mishap, now);
-                }
-            }
+            Err(mishap) => self.contact_failed(&contact, &mishap, now),
             Ok((NodeList(others), ip)) => {
                 if contact.way == Way::Drawn {
                     self.hear_of(others, ip, now, outside);
                 }
                 if let Some(told) = contact.told {
-                    self.has_answered(told, ip, false, now);
+                    self.has_answered(told, ip, now);
                 }
             }
         }
     }
 
-    /// What a node says of itself, if it is the one that was asked and works with this one, and where it answered.
+    /// What a node says of itself, if it is the one that was asked and works with this one, and the address that answered.
+    /// Nothing proves the endpoint that it tells.
     pub(super) fn introduction(&self, ended: Ended, reply: Reply) -> Result<(NodeInfo, IpAddr), Mishap> {
         let (told, ip) = match (ended.proof, reply) {
             (Some(Proof { challenge, key: None }), Reply::Answer { body, from }) => {
@@ -192,28 +214,31 @@ impl Peers {
             (_, reply) => return Err(Mishap::of(reply, self.settings.format, self.settings.context)),
         };
         match self.local.meta_data.is_compatible(&told.meta_data) {
-            true => Ok((NodeInfo { endpoint: told.endpoint.seen_at(ip), ..told }, ip)),
+            true => Ok((told, ip)),
             false => Err(Mishap::failure("it is of another network, or its version does not go with this one")),
         }
     }
 
-    /// A node works with this one. By hearsay it tells nothing new of a node that is active.
-    pub(super) fn has_answered(&mut self, told: NodeInfo, ip: IpAddr, is_hearsay: bool, now: Now) {
+    /// A node works with this one: it has answered at its endpoint in `told`.
+    pub(super) fn has_answered(&mut self, told: NodeInfo, ip: IpAddr, now: Now) {
         let address = self.address_of(&told);
-        let was_active = self.nodes.is_active(&address);
-        let former = self.nodes.get(&address).map(|node| &node.about);
-        let about =
-            About { height: former.and_then(|former| former.height), score: former.and_then(|f| f.score), info: told };
-        let line = describe(&about.info, &address);
+        let former = self.nodes.get(&address);
+        let was_active = former.is_some_and(|former| former.state == State::Active);
+        if former.is_some_and(|former| former.about.info.endpoint != told.endpoint) {
+            return log::debug!("{} is known elsewhere", describe(&told, &address));
+        }
+        let known = former.map(|former| (former.about.height, former.about.score));
+        let (height, score) = known.unwrap_or_default();
+        let line = describe(&told, &address);
         let last_dropped = self.nodes.dropped().last().map(|dropped| (dropped.address, dropped.at));
-        let result = match is_hearsay {
-            true => self.nodes.introduced(address, ip, about, now.running),
-            false => self.nodes.answered(address, ip, about, now.running),
-        };
-        match result {
-            Err(refused) => log::debug!("{line} at {ip} is not taken: {refused:?}"),
+        match self.nodes.answered(address, ip, About { info: told, height, score }, now.running) {
+            Err(refused) => return log::debug!("{line} at {ip} is not taken: {refused:?}"),
             Ok(()) if !was_active => log::info!("{line} is active"),
             Ok(()) => {}
+        }
+        if known.is_none() {
+            // What was experienced with it before it was forgotten need not have been here.
+            self.forget_experiences(&address);
         }
         if let Some(dropped) = self.nodes.dropped().last()
             && last_dropped != Some((dropped.address, dropped.at))
@@ -225,18 +250,43 @@ impl Peers {
         }
     }
 
-    fn contact_failed(&mut self, contact: &Contact, mishap: &Mishap, now: Now) {
-        log::debug!("contact with {} failed: {mishap}", contact.endpoint);
-        match contact.key {
-            _ if contact.way == Way::Hearsay => {}
-            None => self.unpinned_failed(&contact.endpoint, mishap, now),
-            Some(key) => {
-                let address = Address::from_public_key(&key, self.settings.context.network);
-                if self.nodes.is_active(&address) {
-                    log::info!("{} at {} is no longer active: {mishap}", address, contact.endpoint);
-                }
-                self.nodes.failed(&address, mishap.trouble, &mishap.reason, now.running);
+    /// A node that is out of reach where it was known has answered at its endpoint in `told`, where it is a stranger.
+    fn has_moved(&mut self, told: NodeInfo, ip: IpAddr, now: Now) {
+        let address = self.address_of(&told);
+        if !self.nodes.may_move(&address, now.running) {
+            return;
+        }
+        let line = describe(&told, &address);
+        let about = About { info: told, height: None, score: None };
+        match self.nodes.moved(address, ip, about, now.running) {
+            Err(refused) => log::debug!("{line} at {ip} is not taken: {refused:?}"),
+            Ok(()) => {
+                self.forget_experiences(&address);
+                log::info!("{line} has moved, and is active");
             }
         }
+    }
+
+    /// Nobody trusts a node for what another one at another place has done under its name.
+    pub(super) fn forget_experiences(&mut self, node: &Address) {
+        self.experiences.forget(node);
+        if self.trust.forget(node) {
+            self.renew_selector();
+        }
+    }
+
+    fn contact_failed(&mut self, contact: &Contact, mishap: &Mishap, now: Now) {
+        log::debug!("contact with {} failed: {mishap}", contact.endpoint);
+        let Some(key) = contact.key else { return self.unpinned_failed(&contact.endpoint, mishap, now) };
+        let address = Address::from_public_key(&key, self.settings.context.network);
+        let is_there = |known: &Node<About>| known.about.info.endpoint == contact.endpoint;
+        let decides = matches!(contact.way, Way::Drawn | Way::Revival);
+        if !decides || !self.nodes.get(&address).is_some_and(is_there) {
+            return;
+        }
+        if self.nodes.is_active(&address) {
+            log::info!("{} at {} is no longer active: {mishap}", address, contact.endpoint);
+        }
+        self.nodes.failed(&address, mishap.trouble, &mishap.reason, now.running);
     }
 }

@@ -10,8 +10,8 @@ use crate::model::{Address, Height};
 use crate::peer::experiences::Experience;
 use crate::peer::outside::{InquiryId, Now, Outside, Reply};
 use crate::peer::schedule::Task;
-use crate::peer::time_sync::Sample;
-use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, Query};
+use crate::peer::time_sync::{Sample, Unchanged, Witness};
+use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, NodeInfo, Query};
 
 /// Importance of an account from which on its node is asked for the time.
 pub const LEAST_IMPORTANCE: f64 = 0.000_25;
@@ -73,11 +73,11 @@ impl Peers {
         now: Now,
         outside: &mut impl Outside,
     ) {
+        let endpoint = ended.endpoint;
         let height = self.read_answer::<Height>(ended.proof, reply).ok().map(|(height, _)| height);
-        if let Some(about) = self.nodes.about_mut(&node)
-            && height.is_some()
-        {
-            about.height = height;
+        if height.is_some() {
+            self.has_given(&node, &endpoint, now, outside);
+            self.nodes.about_mut(&node).into_iter().for_each(|about| about.height = height);
         }
         if let Some(heights) = self.heights.hear(height) {
             self.compare_heights(&heights, now, outside);
@@ -136,7 +136,7 @@ impl Peers {
         }
     }
 
-    /// Asks nodes of important accounts for the time.
+    /// Asks nodes of important accounts for the time, and listed ones that are active, which say whether they agree.
     pub(super) fn synchronise_time(&mut self, now: Now, outside: &mut impl Outside) {
         let most = self.settings.time_sync_node_limit.min(super::MAX_PARTNERS);
         let importance = |node: &Address| outside.importance(node).map_or(0.0, |importance| importance.value);
@@ -148,8 +148,14 @@ impl Peers {
             .filter(|node| importance(node) >= LEAST_IMPORTANCE)
             .collect();
         let drawn = self.selector.some_of(|node| important.contains(node), most, &mut || outside.random());
-        let nodes = self.infos(drawn);
-        self.times = Round::new(self.ask_all(&nodes, &Query::NetworkTime, Purpose::Time, outside));
+        self.times = Round::default();
+        self.drawn_for_time = drawn.iter().copied().collect();
+        if !drawn.is_empty() {
+            let is_undrawn = |node: &&Address| self.nodes.is_active(node) && !self.drawn_for_time.contains(*node);
+            let listed = self.nodes.pre_trusted().iter().filter(is_undrawn).take(super::MAX_PARTNERS);
+            let nodes = self.infos(drawn.iter().chain(listed).copied().collect());
+            self.times = Round::new(self.ask_all(&nodes, &Query::NetworkTime, Purpose::Time, outside));
+        }
         if self.times.is_over() {
             self.move_clock(&[], now, outside);
         }
@@ -166,28 +172,36 @@ impl Peers {
     ) {
         let sent = ended.sent;
         let answer = self.read_answer::<CommunicationTimeStamps>(ended.proof, reply);
-        let sample = answer.ok().and_then(|(stamps, _)| {
+        let witness = answer.ok().and_then(|(stamps, ip)| {
+            // It may be known elsewhere meanwhile, where it was not asked.
+            self.nodes.get(&node).filter(|known| known.about.info.endpoint == ended.endpoint)?;
             let importance = outside.importance(&node).ok()?.value;
             let CommunicationTimeStamps { send: remote_sent, receive: remote_received } = stamps;
-            Some(Sample { sent, remote_received, remote_sent, received: now.millis, importance })
+            let sample = Sample { sent, remote_received, remote_sent, received: now.millis, importance };
+            let is_listed = self.nodes.pre_trusted().contains(&node);
+            Some(Witness { node, ip, is_listed, is_drawn: self.drawn_for_time.contains(&node), sample })
         });
-        if let Some(samples) = self.times.hear(sample) {
-            self.move_clock(&samples, now, outside);
+        if let Some(answers) = self.times.hear(witness) {
+            self.move_clock(&answers, now, outside);
         }
     }
 
-    fn move_clock(&mut self, samples: &[Sample], now: Now, outside: &mut impl Outside) {
+    fn move_clock(&mut self, answers: &[Witness], now: Now, outside: &mut impl Outside) {
         let Ok(accounts) = outside.important_accounts() else {
             return self.end_task(Task::TimeSynchronisation, false, now);
         };
-        let round = self.time_sync.round(samples, accounts, now.time);
+        let others = self.nodes.pre_trusted().iter().filter(|node| **node != self.address).count();
+        let listed = others + self.unpinned.len();
+        let round = self.time_sync.round(answers, listed, accounts, now.time);
         // The end is noted first, by the clock by which the begin was.
         self.end_task(Task::TimeSynchronisation, round.is_ok(), now);
-        if let Ok(round) = round
-            && round.change != 0
-        {
-            log::debug!("network time is moved by {} ms", round.change);
-            outside.shift_clock(round.change);
+        match round {
+            Ok(round) if round.change != 0 => {
+                log::debug!("network time is moved by {} ms", round.change);
+                outside.shift_clock(round.change);
+            }
+            Err(Unchanged::NotAgreed) => log::debug!("network time is not moved: the listed nodes do not agree"),
+            Ok(_) | Err(Unchanged::NoSamples) => {}
         }
     }
 
@@ -202,6 +216,13 @@ impl Peers {
         }
     }
 
+    /// Whether what another node says of one concerns the one that is known: those of the operator's list are where he says,
+    /// and any other one at the endpoint that the other node names.
+    pub(super) fn is_known_at(&self, node: &NodeInfo) -> bool {
+        let known = self.nodes.get(&self.address_of(node));
+        known.is_some_and(|known| known.is_pre_trusted || known.about.info.endpoint == node.endpoint)
+    }
+
     /// A partner has told what it thinks of others, or has failed. It speaks for itself only.
     pub(super) fn experiences_ended(&mut self, node: Address, ended: Ended, reply: Reply, now: Now) {
         let answer = self.read_answer::<NodeExperiences>(ended.proof, reply).ok();
@@ -212,7 +233,8 @@ impl Peers {
                 let experience = Experience::new(count(pair.experience.successes), count(pair.experience.failures));
                 (self.address_of(&pair.node), experience)
             };
-            told.experiences.iter().map(pair).collect()
+            // What was experienced with a node elsewhere says nothing about the one that is known here.
+            told.experiences.iter().filter(|pair| self.is_known_at(&pair.node)).map(pair).collect()
         });
         let is_taken = pairs.is_some_and(|pairs| self.experiences.receive(node, &pairs, now.time).is_ok());
         self.end_task(Task::UpdatingExperiences, is_taken, now);

@@ -1,13 +1,24 @@
-//! Signs of life: nodes that say that they are there. Such a node is asked who it is before it is believed, at the address
-//! that it comes from and nowhere else, so that nobody can have others called.
+//! Signs of life: nodes that say that they are there.
+//!
+//! A stranger is asked who it is before it is believed, at the address that it comes from and nowhere else, so that nobody can
+//! have others called. A node that is known is asked where it is known, whoever speaks in its name from wherever; see
+//! [`contacts`](super::contacts).
+//!
+//! **Strangers that wait** have [`MAX_MEETINGS`] places, and [`MAX_MEETINGS_PER_ADDRESS`] from one host. Where all are taken
+//! and another one comes, the host that holds most loses the place that it has held longest, if it holds two more than the one
+//! that comes; where each holds one only, whoever has held it longest does, once that is [`PATIENCE`]. So those who have
+//! themselves called and do not answer keep nobody away for longer, however many addresses they have, than it takes to
+//! get through as many others as they bring: [`MAX_MEETINGS`] in [`PATIENCE`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::Peers;
 use super::calls::{Ended, Purpose};
 use super::contacts::{Contact, Way};
 use super::mishap::{Mishap, words};
+use crate::model::Address;
 use crate::peer::nodes::{self, State};
 use crate::peer::outside::{MeetingId, Now, Outside, Reply};
 use crate::peer::wire::{Endpoint, NodeInfo, Query};
@@ -16,8 +27,14 @@ use crate::peer::wire::{Endpoint, NodeInfo, Query};
 pub const MAX_MEETINGS: usize = 64;
 /// Most of them that come from one address.
 pub const MAX_MEETINGS_PER_ADDRESS: usize = 8;
-/// Most nodes that are contacted at once because they have failed and give signs of life.
+/// How long a stranger keeps the only place of its host, where places are short and another one comes.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Most nodes that are contacted at once because signs of life were given in their names; those of the operator's list are
+/// contacted besides.
 pub const MAX_REVIVALS: usize = 8;
+
+/// Why a stranger is not asked.
+const TOO_MANY: &str = "too many signs of life at once";
 
 /// What becomes of a sign of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +47,20 @@ pub enum Meeting {
     Failed(&'static str),
 }
 
-/// Senders that wait for an answer.
+/// A stranger that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// The host that it comes from.
+    host: IpAddr,
+    since: Duration,
+}
+
+/// Strangers that wait for an answer.
 #[derive(Debug, Default)]
 pub struct Meetings {
     begun: u64,
-    open: BTreeMap<MeetingId, IpAddr>,
+    /// In the order in which they came.
+    open: BTreeMap<MeetingId, Waiting>,
 }
 
 impl Meetings {
@@ -42,30 +68,73 @@ impl Meetings {
     pub fn count(&self) -> usize {
         self.open.len()
     }
+
+    fn held_by(&self, host: IpAddr) -> usize {
+        self.open.values().filter(|waiting| waiting.host == host).count()
+    }
+
+    /// Who gives way to another one from this host, if all places are taken. Looks at all of them.
+    fn gives_way_to(&self, host: IpAddr, now: Duration) -> Option<MeetingId> {
+        let held = self.held_by(host);
+        let (most, longest) = self.open.iter().rev().map(|(id, waiting)| (self.held_by(waiting.host), *id)).max_by(
+            // Of equals the last one counts, which has waited longest.
+            |(one, _), (other, _)| one.cmp(other),
+        )?;
+        let is_tried = self.open.get(&longest).is_some_and(|waiting| now.saturating_sub(waiting.since) >= PATIENCE);
+        (most > held + 1 || (most > held && is_tried)).then_some(longest)
+    }
 }
 
 impl Peers {
     /// A node says that it is there; `from` is the address that it comes from.
     pub fn sign_of_life(&mut self, node: &NodeInfo, from: IpAddr, now: Now, outside: &mut impl Outside) -> Meeting {
         let from = from.to_canonical();
+        let address = self.address_of(node);
         let is_elsewhere = node.endpoint.address().is_some_and(|ip| ip.to_canonical() != from);
-        let is_own = self.address_of(node) == self.address;
+        let is_own = address == self.address;
         if !self.is_booted() || is_own || is_elsewhere || !self.local.meta_data.is_compatible(&node.meta_data) {
             return Meeting::Ignored;
         }
-        let from_there = self.meetings.open.values().filter(|ip| nodes::host(**ip) == nodes::host(from)).count();
-        if self.meetings.open.len() >= MAX_MEETINGS || from_there >= MAX_MEETINGS_PER_ADDRESS {
-            return Meeting::Failed("too many signs of life at once");
+        let there = NodeInfo { endpoint: at_address(&node.endpoint, from), ..node.clone() };
+        if self.nodes.get(&address).is_some() {
+            self.look_at_known(address, there.endpoint, now, outside);
+            return Meeting::Ignored;
+        }
+        let host = nodes::host(from);
+        if self.meetings.held_by(host) >= MAX_MEETINGS_PER_ADDRESS {
+            return Meeting::Failed(TOO_MANY);
+        }
+        if self.meetings.count() >= MAX_MEETINGS {
+            let Some(given_up) = self.meetings.gives_way_to(host, now.running) else {
+                return Meeting::Failed(TOO_MANY);
+            };
+            self.meetings.open.remove(&given_up);
+            self.calls.give_up(&Purpose::Meeting(given_up), now.running, outside);
+            outside.met(given_up, Some(TOO_MANY.to_owned()));
         }
         self.meetings.begun += 1;
         let meeting = MeetingId(self.meetings.begun);
-        let there = NodeInfo { endpoint: at_address(&node.endpoint, from), ..node.clone() };
         if !self.ask(&there, &Query::NodeInfo, Purpose::Meeting(meeting), outside) {
             return Meeting::Failed("the node cannot be reached");
         }
-        self.meetings.open.insert(meeting, from);
+        self.meetings.open.insert(meeting, Waiting { host, since: now.running });
         self.calls.send(now, outside);
         Meeting::Waiting(meeting)
+    }
+
+    /// A sign of life was given in the name of a node that is known, which says that it is at an endpoint. There is nothing
+    /// to look at if it is known there, and active.
+    pub(super) fn look_at_known(&mut self, address: Address, endpoint: Endpoint, now: Now, outside: &mut impl Outside) {
+        let Some(known) = self.nodes.get(&address) else { return };
+        let info = known.about.info.clone();
+        let is_as_known = known.state == State::Active && (known.is_pre_trusted || info.endpoint == endpoint);
+        // Nobody takes the room of the operator's nodes, which are no more than he has listed.
+        let has_room = known.is_pre_trusted || self.contacts.count(Way::Revival) < MAX_REVIVALS;
+        let has_room = has_room && !self.contacts.has(&info);
+        if !is_as_known && has_room && self.nodes.look_after_sign(&address, now.running) {
+            self.contact(Contact::with_moving(&info, Way::Revival, endpoint), outside);
+            self.calls.send(now, outside);
+        }
     }
 
     /// The sender of a sign of life has said who it is, or has failed.
@@ -80,29 +149,15 @@ impl Peers {
         if self.meetings.open.remove(&meeting).is_none() {
             return;
         }
+        let asked_at = ended.endpoint.clone();
         match self.introduction(ended, reply) {
             Ok((told, ip)) => {
                 outside.met(meeting, None);
-                self.meet(told, ip, now, outside);
+                self.has_answered(NodeInfo { endpoint: asked_at, ..told }, ip, now);
             }
             Err(Mishap { reason, .. }) => {
                 log::debug!("the sender of a sign of life cannot be asked back: {reason}");
                 outside.met(meeting, Some(words(&reason)));
-            }
-        }
-    }
-
-    /// A node is who it says. One that has failed before has to answer all that others have to.
-    fn meet(&mut self, told: NodeInfo, ip: IpAddr, now: Now, outside: &mut impl Outside) {
-        let address = self.address_of(&told);
-        match self.nodes.get(&address).map(|node| node.state) {
-            None | Some(State::Untried | State::Busy) => self.has_answered(told, ip, true, now),
-            Some(State::Active) => {}
-            Some(State::Inactive | State::Failure) => {
-                let has_room = self.contacts.count(Way::Revival) < MAX_REVIVALS;
-                if has_room && self.nodes.look_after_sign(&address, now.running) {
-                    self.contact(Contact::with(&told, Way::Revival), outside);
-                }
             }
         }
     }

@@ -110,6 +110,7 @@ impl Peers {
             _ => true,
         };
         self.phase = Phase::Running(Schedule::new(now.running, is_wanted));
+        self.begin_to_return(now);
         log::info!("joined the network as {}", self.local.endpoint);
     }
 

@@ -36,8 +36,8 @@ pub const MAX_UNPINNED: usize = 100;
 pub struct Refresh {
     /// Those that were drawn.
     drawn: BTreeSet<Address>,
-    /// Whom others told of, and where. Several may tell of one node in different places, and not all of them tell the
-    /// truth.
+    /// Whom others told of, and where it is asked: where it is known, or else where they say. Several may tell of one node in
+    /// different places, and not all of them tell the truth.
     heard_of: BTreeSet<(Address, String, i32)>,
     /// Contacts that wait for others to end.
     queue: VecDeque<Contact>,
@@ -65,6 +65,7 @@ impl Peers {
         let mut queue: VecDeque<_> = infos.map(|info| Contact::with(info, Way::Drawn)).collect();
         let unpinned = self.unpinned.iter().take(MAX_UNPINNED);
         queue.extend(unpinned.map(|unpinned| Contact::with_unknown(unpinned.endpoint.clone())));
+        queue.extend(self.contacts_to_return());
         self.refresh = Some(Refresh { drawn: drawn.into_iter().collect(), queue, ..Refresh::default() });
         self.continue_refresh(now, outside);
     }
@@ -95,15 +96,21 @@ impl Peers {
         for node in others {
             let address = self.address_of(&node);
             let is_elsewhere = !tells_of_private && node.endpoint.address().is_some_and(nodes::is_private);
-            let may_be_met = self.nodes.may_be_contacted(&address, now.running) && node.endpoint.to_connect().is_some();
+            let is_of_use = self.nodes.may_be_contacted(&address, now.running)
+                || (self.nodes.may_move(&address, now.running) && !self.is_known_at(&node));
+            let may_be_met = is_of_use && node.endpoint.to_connect().is_some();
+            let contact = match self.nodes.get(&address) {
+                Some(known) => Contact::with_moving(&known.about.info, Way::Hearsay, node.endpoint.clone()),
+                None => Contact::with(&node, Way::Hearsay),
+            };
             let Some(refresh) = &mut self.refresh else { return };
             if contacted == MAX_OF_LIST || refresh.heard_of.len() == MAX_HEARSAY {
                 return;
             }
-            let place = (address, node.endpoint.host.clone(), node.endpoint.port);
+            let place = (address, contact.endpoint.host.clone(), contact.endpoint.port);
             let may_be_met = may_be_met && !is_elsewhere && !refresh.drawn.contains(&address);
             if may_be_met && refresh.heard_of.insert(place) {
-                refresh.queue.push_back(Contact::with(&node, Way::Hearsay));
+                refresh.queue.push_back(contact);
                 contacted += 1;
             }
         }

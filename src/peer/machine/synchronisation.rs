@@ -12,7 +12,7 @@ use super::calls::{Ended, Purpose};
 use super::mishap::Mishap;
 use super::{Answered, Peers};
 use crate::model::Address;
-use crate::peer::attempt::{Asked, Attempt, Broken, Ending, Next, OwnChain};
+use crate::peer::attempt::{Asked, Attempt, Broken, Ending, Evil, Next, OwnChain};
 use crate::peer::outside::{Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{NodeInfo, Query, ShortIds, check_answer};
@@ -146,6 +146,7 @@ impl Peers {
             Err(Broken::Answer(error)) => Err(error.into()),
             Err(Broken::Unreadable) => Err(Mishap::failure(Unreadable)),
             Ok(Next::Ask(query)) => {
+                self.has_given(&synchronisation.address, &synchronisation.partner.endpoint, now, outside);
                 self.go_on(synchronisation, &query, now, outside);
                 Ok(())
             }
@@ -164,19 +165,30 @@ impl Peers {
         outside: &mut impl Outside,
     ) {
         let (address, begun) = (synchronisation.address, synchronisation.begun);
+        if !matches!(ending, Ending::Evil(_)) {
+            self.has_given(&address, &synchronisation.partner.endpoint, now, outside);
+        }
         match ending {
             Ending::Same => {
+                self.is_together(&address);
                 self.ask_for_unconfirmed(&synchronisation.partner, now, outside);
                 self.has_brought_nothing(address, begun, false, now);
                 self.end_task(Task::Synchronisation, true, now);
             }
-            Ending::FarAhead(base, target) => self.begin_catching_up(address, base, target, now),
+            Ending::FarAhead(base, target) => {
+                self.is_together(&address);
+                self.begin_catching_up(address, base, target, now);
+            }
             Ending::Lower => {
+                self.is_worse(&synchronisation.partner, now, outside);
                 self.has_brought_nothing(address, begun, false, now);
                 self.end_task(Task::Synchronisation, true, now);
             }
             Ending::TooFarBehind | Ending::Evil(_) => {
                 log::debug!("{} is of no use: {ending:?}", synchronisation.partner.endpoint);
+                if matches!(ending, Ending::Evil(Evil::InvalidHashes)) {
+                    self.is_apart(address, now);
+                }
                 self.experiences.failed(address, now.time);
                 self.has_brought_nothing(address, begun, true, now);
                 self.end_task(Task::Synchronisation, true, now);
@@ -222,7 +234,11 @@ impl Peers {
         match verdict {
             Verdict::Better => self.experiences.succeeded(*from, now.time),
             Verdict::Bad => self.experiences.failed(*from, now.time),
+            Verdict::TooDeep => self.is_apart(*from, now),
             Verdict::Neutral => {}
+        }
+        if verdict == Verdict::Better {
+            self.is_together(from);
         }
         // Our chain has changed meanwhile, which is not the partner's fault unless it was slow.
         let is_excused = verdict == Verdict::Neutral && now.running.saturating_sub(begun) <= SLOW;

@@ -7,4 +7,5 @@ mod joining;
 mod limits;
 mod meeting;
 mod refreshing;
+mod splitting;
 mod synchronising;

@@ -3,7 +3,7 @@
 
 use super::mishap::Mishap;
 use super::{About, Peers, describe};
-use crate::peer::nodes::LastTrouble;
+use crate::peer::nodes::{LastTrouble, Node, Refused};
 use crate::peer::outside::Now;
 use crate::peer::wire::{Endpoint, NodeInfo};
 
@@ -24,12 +24,17 @@ impl Unpinned {
 }
 
 impl Peers {
-    /// A node of the operator's list has said who it is. Returns whether it is another than this one, and there is room
-    /// for it.
-    pub(super) fn pin(&mut self, endpoint: &Endpoint, told: &NodeInfo, now: Now) -> bool {
-        let address = self.address_of(told);
-        let about = About { info: told.clone(), height: None, score: None };
-        match self.nodes.add_pre_trusted(address, about) {
+    /// A node of the operator's list has said, at its endpoint in `told`, who it is. Returns whether it is another than this
+    /// one, there is room for it, and it is not listed elsewhere.
+    pub(super) fn pin(&mut self, told: &NodeInfo, now: Now) -> bool {
+        let (address, endpoint) = (self.address_of(told), &told.endpoint);
+        let is_elsewhere = |node: &Node<About>| node.is_pre_trusted && node.about.info.endpoint != *endpoint;
+        if let Some(listed) = self.nodes.get(&address).filter(|node| is_elsewhere(node)) {
+            let reason = format!("it says that it is {address}, which is listed at {}", listed.about.info.endpoint);
+            self.unpinned_failed(endpoint, &Mishap::failure(reason), now);
+            return false;
+        }
+        match self.list(told.clone()) {
             Ok(()) => {
                 log::info!("the node at {endpoint} is {}", describe(told, &address));
                 self.unpinned.retain(|unpinned| unpinned.endpoint != *endpoint);
@@ -40,6 +45,16 @@ impl Peers {
                 false
             }
         }
+    }
+
+    /// Takes a node of the operator's list. From now on it is where this says, wherever else it was known or listed before.
+    pub(super) fn list(&mut self, info: NodeInfo) -> Result<(), Refused> {
+        let address = self.address_of(&info);
+        if self.nodes.get(&address).is_some_and(|node| node.about.info.endpoint != info.endpoint) {
+            self.nodes.remove(&address);
+            self.forget_experiences(&address);
+        }
+        self.nodes.add_pre_trusted(address, About { info, height: None, score: None })
     }
 
     pub(super) fn unpinned_failed(&mut self, endpoint: &Endpoint, mishap: &Mishap, now: Now) {

@@ -10,12 +10,14 @@ use super::{About, Peers, Phase};
 use crate::crypto::PublicKey;
 use crate::model::{Address, Height};
 use crate::peer::experiences::Experience;
-use crate::peer::nodes::{Dropped, LastTrouble, Node, State};
-use crate::peer::outside::Now;
+use crate::peer::nodes::{self, Dropped, LastTrouble, Node, State};
+use crate::peer::outside::{Now, Outside};
 use crate::peer::random::RandomSource;
 use crate::peer::schedule::Timer;
 use crate::peer::time_sync::TimeSync;
-use crate::peer::wire::{self, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList};
+use crate::peer::wire::{
+    self, Endpoint, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList,
+};
 
 /// What is known of a node, for people.
 #[derive(Clone, Debug)]
@@ -69,6 +71,15 @@ pub enum PushResult {
     Neutral,
     /// It was not valid.
     Harmful,
+}
+
+/// Who has pushed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pusher {
+    /// Whose signature it has.
+    pub key: PublicKey,
+    /// The address that it came from.
+    pub from: IpAddr,
 }
 
 impl Peers {
@@ -198,16 +209,43 @@ impl Peers {
         self.nodes.dropped()
     }
 
-    /// What another node has pushed was judged. It counts only for nodes that are known and not shunned.
-    pub fn pushed(&mut self, by: &PublicKey, result: PushResult, now: Now) {
-        let node = Address::from_public_key(by, self.settings.context.network);
-        if !self.nodes.get(&node).is_some_and(|node| matches!(node.state, State::Active | State::Busy)) {
+    /// What another node has pushed was judged. It counts only for nodes that are known and not shunned, and only if it comes
+    /// from where the node is known: what a node pushes is signed, but anyone can pass it on later, and the node would be
+    /// trusted or blamed for it. What is of use counts for a node of the operator's list wherever it comes from.
+    pub fn pushed(&mut self, by: &Pusher, result: PushResult, now: Now) {
+        let node = Address::from_public_key(&by.key, self.settings.context.network);
+        if result == PushResult::Useful {
+            self.is_alive(&node, now);
+        }
+        let host = |ip: IpAddr| nodes::host(ip);
+        let may_be_elsewhere = |known: &Node<About>| known.is_pre_trusted && result == PushResult::Useful;
+        let is_there = |known: &Node<About>| may_be_elsewhere(known) || known.ip.map(host) == Some(host(by.from));
+        let counts = |known: &Node<About>| matches!(known.state, State::Active | State::Busy) && is_there(known);
+        if !self.nodes.get(&node).is_some_and(counts) {
             return;
         }
         match result {
             PushResult::Useful => self.experiences.succeeded(node, now.time),
             PushResult::Harmful => self.experiences.failed(node, now.time),
             PushResult::Neutral => {}
+        }
+    }
+
+    /// A node has given an answer that was accepted, at an endpoint. One that has never said who it is is asked that.
+    pub(super) fn has_given(&mut self, node: &Address, endpoint: &Endpoint, now: Now, outside: &mut impl Outside) {
+        let Some(known) = self.nodes.get(node).filter(|known| known.about.info.endpoint == *endpoint) else { return };
+        match known.last_contact {
+            Some(_) => self.is_alive(node, now),
+            None => self.look_at_known(*node, endpoint.clone(), now, outside),
+        }
+    }
+
+    /// Something of a node was just accepted. It is signed, so that its owner lives, and the node is active where it is known.
+    /// Where it is nothing of this proves.
+    fn is_alive(&mut self, node: &Address, now: Now) {
+        if self.nodes.is_alive(node, now.running) {
+            log::info!("{node} is active again: it has sent something of use");
+            self.renew_selector();
         }
     }
 }

@@ -50,18 +50,60 @@ fn this_node_is_never_in_its_own_table() {
 }
 
 #[test]
-fn hearsay_changes_nothing_about_an_active_node_and_revives_another() {
+fn only_a_node_that_was_out_of_reach_for_a_minute_may_move_and_it_is_a_stranger_then() {
     let mut nodes = table();
-    nodes.introduced(address(1), ip("8.8.8.8"), "first", seconds(0)).expect("room");
-    nodes.introduced(address(1), ip("9.9.9.9"), "second", seconds(1)).expect("room");
+    nodes.answered(address(1), ip("8.8.8.8"), "here", seconds(0)).expect("room");
+    nodes.synchronising(&address(1));
+    assert!(!nodes.may_move(&address(1), seconds(1_000)), "it has answered");
+    for trouble in [Trouble::Busy, Trouble::Inactive, Trouble::Failure] {
+        nodes.failed(&address(1), trouble, "", seconds(1_000));
+    }
+    nodes.failed(&address(1), Trouble::Failure, "", seconds(1_050));
+    assert!(!nodes.may_move(&address(1), seconds(1_059)));
+    assert!(nodes.may_move(&address(1), seconds(1_060)), "the first of its failures counts");
+    nodes.moved(address(1), ip("9.9.9.9"), "there", seconds(1_060)).expect("room");
     let node = nodes.get(&address(1)).expect("a node");
-    assert_eq!((node.about, node.ip, node.last_contact), ("first", Some(ip("8.8.8.8")), Some(seconds(1))));
-    nodes.failed(&address(1), Trouble::Busy, "", seconds(2));
-    nodes.introduced(address(1), ip("9.9.9.9"), "third", seconds(3)).expect("room");
-    assert_eq!((nodes.get(&address(1)).expect("a node").about, state(&nodes, 1)), ("third", Some(State::Active)));
+    assert_eq!((node.about, node.ip, node.synchronisations), ("there", Some(ip("9.9.9.9")), 0));
+    assert!(node.last_trouble.is_none() && !nodes.may_move(&address(1), seconds(9_000)));
+    assert_eq!(
+        nodes.dropped().map(|dropped| (dropped.node.about, dropped.why)).collect::<Vec<_>>(),
+        [("here", Why::Moved)]
+    );
+    // One that answers again stays, and one of the list does anyway.
+    nodes.failed(&address(1), Trouble::Inactive, "", seconds(2_000));
+    nodes.answered(address(1), ip("9.9.9.9"), "there", seconds(2_030)).expect("room");
+    nodes.failed(&address(1), Trouble::Inactive, "", seconds(2_050));
+    assert!(!nodes.may_move(&address(1), seconds(2_100)));
+    nodes.add_pre_trusted(address(1), "listed").expect("room");
+    assert!(!nodes.may_move(&address(1), seconds(9_000)));
     // A failure of a node that is not known makes nothing known.
     nodes.failed(&address(2), Trouble::Failure, "", seconds(4));
     assert_eq!(nodes.len(), 1);
+}
+
+#[test]
+fn a_node_moves_only_where_there_is_room() {
+    let mut nodes = table();
+    let per_address = Limits::default().per_address;
+    (0..per_address).for_each(|node| nodes.answered(address(node), ip("8.8.8.8"), "", seconds(0)).expect("room"));
+    nodes.answered(address(99), ip("9.9.9.9"), "here", seconds(0)).expect("room");
+    nodes.failed(&address(99), Trouble::Inactive, "", seconds(1));
+    assert_eq!(nodes.moved(address(99), ip("8.8.8.8"), "there", seconds(100)), Err(Refused::Crowded));
+    let node = nodes.get(&address(99)).expect("a node");
+    assert_eq!((node.about, node.state, node.ip), ("here", State::Inactive, Some(ip("9.9.9.9"))));
+}
+
+#[test]
+fn whoever_has_given_something_is_active_if_it_has_ever_answered() {
+    let mut nodes = table();
+    nodes.add_pre_trusted(address(1), "listed").expect("room");
+    assert!(!nodes.is_alive(&address(1), seconds(1)) && !nodes.is_alive(&address(2), seconds(1)));
+    assert_eq!((state(&nodes, 1), state(&nodes, 2)), (Some(State::Untried), None));
+    nodes.answered(address(1), ip("8.8.8.8"), "listed", seconds(2)).expect("room");
+    nodes.failed(&address(1), Trouble::Inactive, "", seconds(3));
+    assert!(nodes.is_alive(&address(1), seconds(4)) && !nodes.is_alive(&address(1), seconds(5)));
+    let node = nodes.get(&address(1)).expect("a node");
+    assert_eq!((node.state, node.last_contact, node.failures), (State::Active, Some(seconds(5)), 0));
 }
 
 #[test]
@@ -113,8 +155,8 @@ fn those_that_have_waited_longest_are_looked_at_first() {
 fn a_sign_of_life_leads_to_a_look_at_a_shunned_node_once_a_minute() {
     let mut nodes = table();
     nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
-    assert!(!nodes.look_after_sign(&address(1), seconds(100)), "it is active");
     assert!(!nodes.look_after_sign(&address(2), seconds(100)), "it is not known");
+    assert!(nodes.look_after_sign(&address(1), seconds(30)) && !nodes.look_after_sign(&address(1), seconds(89)));
     nodes.failed(&address(1), Trouble::Failure, "", seconds(100));
     assert!(!nodes.look_after_sign(&address(1), seconds(159)));
     assert!(nodes.look_after_sign(&address(1), seconds(160)));
@@ -304,7 +346,7 @@ proptest! {
             };
             match event {
                 0 | 1 => _ = nodes.answered(node, place, (), now),
-                2 => _ = nodes.introduced(node, place, (), now),
+                2 if nodes.may_move(&node, now) => _ = nodes.moved(node, place, (), now),
                 3 => nodes.failed(&node, if host == 0 { Trouble::Busy } else { Trouble::Inactive }, "", now),
                 4 if network == 0 && host == 0 => _ = nodes.add_pre_trusted(node, ()),
                 4 => _ = nodes.prune(now),

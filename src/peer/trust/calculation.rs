@@ -4,6 +4,7 @@
 
 use super::members::{MAX_MEMBERS, Members};
 use super::values::{TrustValues, normalise};
+use crate::model::Address;
 use crate::peer::experiences::{Experience, Experiences};
 
 /// Most rounds until trust settles.
@@ -71,6 +72,11 @@ impl Calculation {
             trust: members.source.clone(),
             members,
         }
+    }
+
+    /// Whether a node takes part.
+    pub(super) fn is_of(&self, node: &Address) -> bool {
+        self.members.addresses.contains(node)
     }
 
     /// Goes on by at most `rows` rows, at least one; there are values when it is done, and then it is of no further

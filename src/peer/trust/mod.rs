@@ -18,11 +18,16 @@ pub use self::members::{MAX_MEMBERS, Members};
 pub use self::selector::Selector;
 pub use self::values::{Candidates, TrustValues};
 
-use crate::model::Timestamp;
+use crate::model::{Address, Timestamp};
 use crate::peer::experiences::Experiences;
 
 /// Seconds of network time for which a result is used.
 pub const LIFE: i32 = 900;
+
+/// A network is small where trust is calculated for fewer others than this.
+pub const SMALL: usize = 20;
+/// Seconds of network time for which a result is used in a small network where there is somebody new.
+pub const SMALL_LIFE: i32 = 30;
 
 /// The trust that is used at present, and the calculation of the next.
 #[derive(Debug, Default)]
@@ -34,16 +39,35 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Whether a calculation is to begin; `others` is the number of nodes for which trust would be calculated now,
-    /// without this one. While a node is young and comes to know others fast it does not wait until the present values
-    /// are too old, but only until there are twice as many nodes as when they were calculated. NIS1 uses only the nodes
-    /// of its operator's list in its first quarter of an hour.
-    pub fn is_due(&self, others: usize, now: Timestamp) -> bool {
+    /// Whether a calculation may be to begin, where at most so many others are to take part.
+    pub fn may_be_due(&self, others: usize, now: Timestamp) -> bool {
         self.calculation.is_none()
             && self.since.is_none_or(|(since, former)| {
-                let is_old = now.0.saturating_sub(since.0).saturating_abs() > LIFE;
-                is_old || others > former.saturating_mul(2)
+                let age = now.0.saturating_sub(since.0).saturating_abs();
+                age > LIFE || others > former.saturating_mul(2) || (former < SMALL && age >= SMALL_LIFE)
             })
+    }
+
+    /// Whether a calculation is to begin; `others` are the nodes for which trust would be calculated now, without this one.
+    /// While a node is young and comes to know others fast it does not wait until the present values are too old, but only
+    /// until there are twice as many nodes as when they were calculated, and where these were few only [`SMALL_LIFE`] if
+    /// there is any that has no value. NIS1 uses only the nodes of its operator's list in its first quarter of an hour.
+    pub fn is_due(&self, others: &[Address], now: Timestamp) -> bool {
+        self.may_be_due(others.len(), now)
+            && self.since.is_none_or(|(since, former)| {
+                let age = now.0.saturating_sub(since.0).saturating_abs();
+                let is_new = |node: &Address| self.values.of(node).is_none();
+                age > LIFE || others.len() > former.saturating_mul(2) || others.iter().any(is_new)
+            })
+    }
+
+    /// A node is not the one for which its value was calculated. Says whether it had one.
+    pub fn forget(&mut self, node: &Address) -> bool {
+        // What is being calculated rests on it.
+        if self.calculation.take_if(|calculation| calculation.is_of(node)).is_some() {
+            self.since = None;
+        }
+        self.values.forget(node)
     }
 
     /// Whether a calculation goes on.

@@ -195,24 +195,56 @@ fn the_same_seed_chooses_the_same_members_and_another_others() {
 #[test]
 fn a_result_is_used_for_a_quarter_of_an_hour_or_until_there_are_twice_as_many_nodes() {
     let (mut trust, experiences) = (Trust::default(), Experiences::new(address(LOCAL)));
-    assert!(trust.is_due(0, NOW));
+    assert!(trust.is_due(&[], NOW));
     assert!(!trust.advance(&experiences, 1));
-    trust.begin(members(10, 2, 1), NOW);
-    assert!(!trust.is_due(10, NOW));
+    trust.begin(members(SMALL, 2, 1), NOW);
+    assert!(!trust.is_due(&addresses(0..SMALL), NOW));
     assert!(trust.advance(&experiences, 1));
     assert_eq!(*trust.values(), TrustValues::default());
     while trust.advance(&experiences, 1) {}
-    assert_eq!(trust.values().iter().count(), 11);
+    assert_eq!(trust.values().iter().count(), SMALL + 1);
     let later = |seconds| Timestamp(NOW.0 + seconds);
-    assert!(!trust.is_due(20, later(LIFE)) && !trust.is_due(0, later(LIFE)));
-    assert!(trust.is_due(10, later(LIFE + 1)));
-    assert!(trust.is_due(21, NOW));
+    assert!(!trust.is_due(&addresses(0..2 * SMALL), later(LIFE)) && !trust.is_due(&[], later(LIFE)));
+    assert!(trust.is_due(&addresses(0..SMALL), later(LIFE + 1)));
+    assert!(trust.is_due(&addresses(0..2 * SMALL + 1), NOW));
     // A clock that was set back does not keep the values for ever.
-    assert!(!trust.is_due(10, later(-LIFE)) && trust.is_due(10, later(-LIFE - 1)));
+    let same = addresses(0..SMALL);
+    assert!(!trust.is_due(&same, later(-LIFE)) && trust.is_due(&same, later(-LIFE - 1)));
     // The first node that a lonely one meets is not made to wait.
     trust.begin(members(0, 0, 1), NOW);
     while trust.advance(&experiences, 1) {}
-    assert!(trust.is_due(1, NOW));
+    assert!(trust.is_due(&addresses(0..1), NOW));
+}
+
+#[test]
+fn in_a_small_network_somebody_new_waits_half_a_minute_whether_another_one_has_gone_or_not() {
+    let experiences = Experiences::new(address(LOCAL));
+    let later = |seconds| Timestamp(NOW.0 + seconds);
+    for former in [1, 2, 5, SMALL - 1] {
+        let mut trust = Trust::default();
+        trust.begin(members(former, 1, 1), NOW);
+        while trust.advance(&experiences, 1) {}
+        for others in [0..former + 1, 1..former + 1] {
+            let others = addresses(others);
+            assert!(!trust.is_due(&others, later(SMALL_LIFE - 1)), "{former}");
+            assert!(trust.is_due(&others, later(SMALL_LIFE)), "{former}");
+        }
+        assert!(!trust.is_due(&addresses(0..former), later(LIFE)), "nobody is new");
+    }
+}
+
+#[test]
+fn a_node_that_is_forgotten_has_no_value_and_what_is_being_calculated_begins_anew() {
+    let (mut trust, experiences) = (Trust::default(), Experiences::new(address(LOCAL)));
+    trust.begin(members(SMALL, 2, 1), NOW);
+    while trust.advance(&experiences, 1) {}
+    assert!(trust.forget(&address(3)) && !trust.forget(&address(3)) && !trust.forget(&address(LOCAL + 1)));
+    assert_eq!((trust.values().of(&address(3)), trust.values().iter().count()), (None, SMALL));
+    assert!(!trust.is_due(&addresses(0..SMALL), NOW));
+    trust.begin(members(SMALL, 2, 1), NOW);
+    assert!(!trust.forget(&address(LOCAL + 1)) && trust.is_calculating(), "it has no part in it");
+    trust.forget(&address(4));
+    assert!(!trust.is_calculating() && trust.is_due(&addresses(0..SMALL), NOW));
 }
 
 #[test]

@@ -23,6 +23,13 @@ impl TrustValues {
         TrustValues { values: nodes.iter().copied().zip(trust.iter().copied()).collect() }
     }
 
+    /// Takes the value of a node away. Says whether it had one.
+    pub(super) fn forget(&mut self, node: &Address) -> bool {
+        let before = self.values.len();
+        self.values.retain(|(other, _)| other != node);
+        self.values.len() < before
+    }
+
     /// Nodes and their trust in the order of the calculation.
     pub fn iter(&self) -> impl Iterator<Item = (&Address, f64)> {
         self.values.iter().map(|(node, trust)| (node, *trust))

@@ -2,7 +2,8 @@
 //!
 //! The signature covers these bytes only, not what is answered. A push is signed in the same way, over a hash of 32
 //! bytes (see [`super::SecureEntity`]), so a node that signed any bytes would let others push in its name: only
-//! challenges of [`CHALLENGE_BYTES`] bytes are read.
+//! challenges of [`CHALLENGE_BYTES`] bytes are signed. Clients that send others get their answer with a signature of zeros
+//! ([`AnyChallenge`]).
 
 use std::fmt;
 
@@ -63,13 +64,38 @@ impl Readable for Challenge {
     }
 }
 
+/// Most bytes of a challenge that is answered at all.
+pub const MAX_CHALLENGE_BYTES: usize = 1_024;
+
+/// What somebody wants to have signed, of any length up to [`MAX_CHALLENGE_BYTES`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnyChallenge {
+    /// What nodes send each other.
+    Proper(Challenge),
+    /// Anything else, which is never signed.
+    Unsigned,
+}
+
+impl Readable for AnyChallenge {
+    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let bytes = source.need_bytes("data")?;
+        match bytes.as_ref().try_into() {
+            Ok(proper) => Ok(AnyChallenge::Proper(Challenge(proper))),
+            Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(AnyChallenge::Unsigned),
+            Err(_) => {
+                Err(ReadError::Argument(format!("challenge must be 64 bytes, and has more than {MAX_CHALLENGE_BYTES}")))
+            }
+        }
+    }
+}
+
 /// What is asked for, and what the answer has to prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthenticatedRequest<T> {
+pub struct AuthenticatedRequest<T, C = Challenge> {
     /// What is asked for.
     pub entity: T,
     /// What is to be signed.
-    pub challenge: Challenge,
+    pub challenge: C,
 }
 
 impl<T: Writable> Writable for AuthenticatedRequest<T> {
@@ -79,10 +105,10 @@ impl<T: Writable> Writable for AuthenticatedRequest<T> {
     }
 }
 
-impl<T: Readable> Readable for AuthenticatedRequest<T> {
+impl<T: Readable, C: Readable> Readable for AuthenticatedRequest<T, C> {
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let entity = source.need_object("entity", T::read)?;
-        Ok(AuthenticatedRequest { entity, challenge: source.need_object("challenge", Challenge::read)? })
+        Ok(AuthenticatedRequest { entity, challenge: source.need_object("challenge", C::read)? })
     }
 }
 
@@ -229,11 +255,15 @@ mod tests {
             for (format, body) in [(Format::Binary, binary), (Format::Json, json.into_bytes())] {
                 let error = format.read::<Challenge>(&body, context()).unwrap_err();
                 assert_eq!((error.http_status(), &error.to_string()[..26]), (400, "challenge must be 64 bytes"));
+                let any = format.read::<AnyChallenge>(&body, context());
+                assert_eq!(any.ok(), (length <= MAX_CHALLENGE_BYTES).then_some(AnyChallenge::Unsigned), "{length}");
             }
         }
         let challenge = Challenge([7; 64]);
         for format in [Format::Binary, Format::Json] {
             assert_eq!(format.read(&format.to_bytes(&challenge), context()), Ok(challenge.clone()));
+            let any = format.read(&format.to_bytes(&challenge), context());
+            assert_eq!(any, Ok(AnyChallenge::Proper(challenge.clone())));
         }
     }
 

@@ -84,20 +84,6 @@ impl Endpoint {
         self.bare_host().parse().ok()
     }
 
-    /// The endpoint of a node that has answered at an address. One that tells of the loopback, or of no address at all, does
-    /// not know its own yet: it is where it has answered.
-    pub fn seen_at(self, ip: IpAddr) -> Endpoint {
-        let ip = ip.to_canonical();
-        let is_nowhere = |told: IpAddr| told.to_canonical().is_loopback() || told.is_unspecified();
-        let knows_itself = ip.is_loopback() || !(self.host == "localhost" || self.address().is_some_and(is_nowhere));
-        let host = match ip {
-            _ if knows_itself => self.host,
-            IpAddr::V4(ip) => ip.to_string(),
-            IpAddr::V6(ip) => format!("[{ip}]"),
-        };
-        Endpoint { host, ..self }
-    }
-
     /// Host and port for a connection, an IPv6 address without brackets; `None` if nothing can be reached there.
     pub fn to_connect(&self) -> Option<(&str, u16)> {
         let port = u16::try_from(self.port).ok().filter(|port| *port > 0)?;
@@ -173,22 +159,6 @@ mod tests {
             ["", ":80", "a:0", "a:65536", "a:", "a:b", "a/b", "a b", "https://a", "[::1", "[::1]x", "[::1]:", "a@b"]
         {
             assert!(parse(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_node_that_does_not_know_its_address_is_where_it_has_answered() {
-        let seen = |host: &str, ip: &str| Endpoint::http(host, 7895).seen_at(ip.parse().unwrap()).to_string();
-        for host in ["127.0.0.1", "127.0.1.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]"] {
-            assert_eq!(seen(host, "192.168.1.5"), "http://192.168.1.5:7895", "{host}");
-        }
-        assert_eq!(seen("127.0.0.1", "::ffff:10.0.0.1"), "http://10.0.0.1:7895");
-        assert_eq!(seen("127.0.0.1", "2001:db8::1"), "http://[2001:db8::1]:7895");
-        // On one machine the loopback is as good as any, and what names another place is not overruled.
-        for (host, ip) in
-            [("127.0.0.1", "127.0.0.1"), ("localhost", "::1"), ("10.0.0.1", "10.0.0.2"), ("a.b", "10.0.0.2")]
-        {
-            assert_eq!(seen(host, ip), format!("http://{host}:7895"));
         }
     }
 

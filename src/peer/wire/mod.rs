@@ -29,8 +29,8 @@ mod time;
 mod version;
 
 pub use authentication::{
-    AnswerError, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge, check_answer, read_answer,
-    read_introduction,
+    AnswerError, AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge,
+    MAX_CHALLENGE_BYTES, check_answer, read_answer, read_introduction,
 };
 pub use chain::{BlockList, ChainRequest, HashChain, Listed, PartLimits, Score, ShortIds, TransactionList};
 pub use endpoint::{BadEndpoint, DEFAULT_PORT, Endpoint};

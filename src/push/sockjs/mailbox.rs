@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::frame;
 use super::transport::{Fetching, Wrapper};
+use crate::figures::take_off;
 use crate::net::machine::{ConnectionId, Dropped, Taken};
 
 /// Bytes of messages after which an answer is ended, and the client asks again.
@@ -232,7 +233,7 @@ impl Mailbox {
 
     fn take(&mut self) -> Option<Box<[u8]>> {
         let message = self.messages.pop_front()?;
-        self.message_bytes -= message.len() + MESSAGE_OVERHEAD;
+        take_off(&mut self.message_bytes, message.len() + MESSAGE_OVERHEAD);
         Some(message)
     }
 

@@ -15,6 +15,8 @@ pub const MAX_FORM_BYTES: usize = 3 * MAX_BYTES;
 pub enum PayloadError {
     /// There is none.
     Empty,
+    /// Its first string is null.
+    Null,
     /// It is no array of strings, or one without any, or of more than [`MAX_STRINGS`] or [`MAX_BYTES`].
     Broken,
 }
@@ -24,7 +26,7 @@ impl PayloadError {
     pub fn text(self) -> &'static str {
         match self {
             Self::Empty => "Payload expected.",
-            Self::Broken => "Broken JSON encoding.",
+            Self::Null | Self::Broken => "Broken JSON encoding.",
         }
     }
 }
@@ -40,6 +42,9 @@ pub fn read(message: &[u8]) -> Result<Vec<u8>, PayloadError> {
     let Ok(Value::Array(values)) = lax_json::parse(message) else { return Err(PayloadError::Broken) };
     if values.is_empty() || values.len() > MAX_STRINGS {
         return Err(PayloadError::Broken);
+    }
+    if values.first() == Some(&Value::Null) {
+        return Err(PayloadError::Null);
     }
     let mut stream = Vec::with_capacity(message.len());
     for value in values {
@@ -74,9 +79,13 @@ mod tests {
         assert_eq!(read(b"['a']"), Ok(b"a".to_vec()));
         assert_eq!(read(br#"[""]"#), Ok(Vec::new()));
         assert_eq!(read(b""), Err(PayloadError::Empty));
-        for broken in ["{}", "[]", "[1]", "[null]", "[[\"a\"]]", "[\"a\",1]", "xx", "\"a\"", "[\"CONNECT\\n\\n\\u0000"]
+        for broken in
+            ["{}", "[]", "[1]", "[\"a\",null]", "[[\"a\"]]", "[\"a\",1]", "xx", "\"a\"", "[\"CONNECT\\n\\n\\u0000"]
         {
             assert_eq!(read(broken.as_bytes()), Err(PayloadError::Broken), "{broken}");
+        }
+        for null in ["[null]", "[null,\"a\"]"] {
+            assert_eq!(read(null.as_bytes()), Err(PayloadError::Null), "{null}");
         }
         let many = |count: usize| format!("[{}\"\"]", "\"\",".repeat(count - 1));
         assert!(read(many(MAX_STRINGS).as_bytes()).is_ok() && read(many(MAX_STRINGS + 1).as_bytes()).is_err());

@@ -132,23 +132,49 @@ fn each_body_is_made_once_for_all_sessions() {
     assert_eq!(bench.known.accounts_asked.get(), 1);
 }
 
+/// What is told of changes of the chain: `new HEIGHT` for `/blocks/new`, and the height of each block.
+fn news(sent: &[String]) -> Vec<String> {
+    let text = |frame: &String| {
+        let (head, body) = frame.split_once("\n\n").unwrap();
+        let body = body.trim_end_matches("\r\n\0");
+        match head.contains("destination:/blocks/new\n") {
+            true => format!("new {body}"),
+            false => body.split_once("\"height\":").unwrap().1.split([',', '}']).next().unwrap().to_owned(),
+        }
+    };
+    sent.iter().map(text).collect()
+}
+
 #[test]
-fn each_block_of_a_new_branch_is_told_once() {
+fn each_block_of_a_new_branch_is_told_once_and_the_first_height_of_each_change() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/blocks/new");
-    let heights = |sent: Vec<String>| -> Vec<u64> {
-        sent.iter().map(|text| text.split("\n\n").nth(1).unwrap().trim_end_matches("\r\n\0").parse().unwrap()).collect()
-    };
+    bench.subscribe(1, "b", "/blocks");
     (1..=9).for_each(|height| drop(bench.known.blocks.insert(height, block_of(Height(height), 0))));
     bench.broker.chain_changed(Height(4), Height(7));
     // Before anything is told the branch is changed, from an earlier block on.
     bench.broker.chain_changed(Height(2), Height(6));
-    assert_eq!(heights(bench.work()), [3, 4, 5, 6]);
+    assert_eq!(news(&bench.work()), ["new 3", "3", "4", "5", "6"]);
     bench.broker.chain_changed(Height(6), Height(8));
     bench.broker.chain_changed(Height(7), Height(9));
-    assert_eq!(heights(bench.work()), [7, 8, 9]);
+    assert_eq!(news(&bench.work()), ["new 7", "7", "new 8", "8", "9"], "of the first change one block is left");
     bench.broker.chain_changed(Height(5), Height(7));
-    assert_eq!(heights(bench.work()), [6, 7], "also those that were told in their old form");
+    assert_eq!(news(&bench.work()), ["new 6", "6", "7"], "also those that were told in their old form");
+    bench.broker.chain_changed(Height(7), Height(8));
+    bench.broker.chain_changed(Height(8), Height(9));
+    assert_eq!(news(&bench.work()), ["new 8", "8", "new 9", "9"]);
+}
+
+#[test]
+fn heights_of_changes_are_forgotten_with_them_when_nobody_listens() {
+    let mut bench = Bench::default();
+    (1..=9).for_each(|height| drop(bench.known.blocks.insert(height, block_of(Height(height), 0))));
+    bench.broker.chain_changed(Height(2), Height(4));
+    bench.broker.chain_changed(Height(4), Height(5));
+    assert_eq!(bench.work(), NOTHING);
+    bench.subscribe(1, "a", "/blocks/new");
+    bench.broker.chain_changed(Height(2), Height(6));
+    assert_eq!(news(&bench.work()), ["new 3"]);
 }
 
 #[test]

@@ -181,3 +181,56 @@ fn a_session_that_cannot_be_sent_to_has_come_to_its_end() {
     assert_eq!(bench.broker.figures().topics, 0);
     assert_eq!(bench.receive(1, "CONNECT\n\n\0"), NOTHING);
 }
+
+/// A broker without sessions and with so many places.
+fn places(sessions: usize) -> Bench {
+    Bench::empty(Settings { limits: Limits { sessions, ..Limits::default() }, ..Settings::default() })
+}
+
+#[test]
+fn when_places_are_short_whoever_has_most_loses_the_session_that_was_silent_for_longest() {
+    let mut bench = places(100);
+    for socket in 0..99 {
+        bench.broker.open(
+            ConnectionId(socket),
+            &caller(&format!("10.0.0.{}", 1 + socket % 9)),
+            NOW,
+            &mut bench.effects,
+        );
+        let later = Present { running: NOW + Duration::from_secs(socket), ..PRESENT };
+        bench.broker.heard(ConnectionId(socket), b"\n", true, later, &mut bench.effects);
+    }
+    // The longest silent of those with as many as anybody; each newcomer takes one place.
+    for newcomer in 100..140 {
+        bench.open(newcomer, &format!("10.0.1.{newcomer}"));
+        assert_eq!(
+            bench.receive(newcomer, "CONNECT\n\n\0").last().unwrap(),
+            &format!("{newcomer} CONNECTED\nheart-beat:0,0\n\n\0")
+        );
+    }
+    let ended = bench.effects.dropped.clone();
+    assert_eq!(ended.len(), 40);
+    for client in 0..9 {
+        let of_client: Vec<u64> = ended.iter().copied().filter(|socket| socket % 9 == client).collect();
+        let expected: Vec<u64> = (0..of_client.len() as u64).map(|turn| client + 9 * turn).collect();
+        assert!(of_client == expected && (4..=5).contains(&expected.len()), "{client}: {of_client:?}");
+    }
+    // Who has most is not given more.
+    bench.open(200, "10.0.0.1");
+    assert_eq!(bench.effects.drain().last().unwrap(), "200 close 1013");
+}
+
+#[test]
+fn when_everybody_has_one_session_a_newcomer_is_told_so_and_clients_of_this_machine_are_not() {
+    let mut bench = places(100);
+    (1..=99).for_each(|socket| bench.open(socket, &format!("10.0.0.{socket}")));
+    assert_eq!(bench.effects.drain(), NOTHING);
+    bench.open(100, "10.0.1.1");
+    assert_eq!(bench.effects.drain(), ["100 close 1013"]);
+    bench.open(101, "127.0.0.1");
+    assert_eq!(bench.effects.drain(), NOTHING);
+    let mut forwarded = caller("127.0.0.1");
+    forwarded.is_forwarded = true;
+    bench.broker.open(ConnectionId(102), &forwarded, NOW, &mut bench.effects);
+    assert_eq!(bench.effects.drain(), ["102 close 1013"]);
+}

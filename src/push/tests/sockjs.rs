@@ -190,16 +190,20 @@ fn a_websocket_speaks_in_frames() {
 
 #[test]
 fn what_is_no_message_ends_a_websocket() {
-    for broken in ["{}", "[]", "[1]", "[null]", "xx", "[\"CONNECT\\n\\n\\u0000"] {
+    for broken in ["{}", "[]", "[1]", "xx", "[\"CONNECT\\n\\n\\u0000"] {
         let mut port = Port::new();
         port.upgrade(1, "a");
         port.bench.effects.drain();
         assert_eq!(port.hear(1, broken, true), [r#"1 c[1007,"null"]"#, "1 close 1007"], "{broken}");
     }
-    let mut port = Port::new();
-    port.upgrade(1, "a");
-    port.bench.effects.drain();
-    assert_eq!(port.hear(1, CONNECT, false), ["1 close 1003"]);
+    for (message, is_text, end) in
+        [(CONNECT, false, "1 close 1003"), ("[null]", true, "1 close 1011"), ("[null,\"a\"]", true, "1 close 1011")]
+    {
+        let mut port = Port::new();
+        port.upgrade(1, "a");
+        port.bench.effects.drain();
+        assert_eq!(port.hear(1, message, is_text), [end]);
+    }
 }
 
 #[test]
@@ -464,6 +468,32 @@ fn a_caller_has_so_many_sessions_without_websockets() {
     port.pass(seconds(6));
     port.from = "10.0.0.1";
     assert_eq!(open(&mut port, 3), "o\n");
+}
+
+#[test]
+fn forty_clients_without_websockets_keep_no_newcomer_out_and_what_gives_way_is_not_kept() {
+    const ADDRESSES: [&str; 4] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
+    let mut port = Port::limited(Limits { sessions: 40, ..Limits::default() });
+    for session in 0..1_000 {
+        port.from = ADDRESSES[session % 4];
+        port.post(1, &format!("0/{session}/xhr"), "");
+    }
+    port.bench.open(10, "10.0.0.9");
+    assert_eq!(port.bench.effects.drain(), NOTHING);
+    assert_eq!(port.bench.broker.figures().sessions, 40);
+    // One that is fetched from just now hears of it.
+    port.from = "10.0.0.1";
+    port.pass(seconds(6));
+    assert_eq!(port.bench.broker.figures().sessions, 1);
+    for session in 0..39 {
+        port.post(1, &format!("0/{session}/xhr"), "");
+        assert_eq!(port.post(100 + session, &format!("0/{session}/xhr"), ""), (200, String::new()));
+    }
+    port.from = "10.0.0.2";
+    assert_eq!(port.post(2, "0/new/xhr", ""), (200, "o\n".to_owned()));
+    let (_, told, taken) = &port.open[&100];
+    assert_eq!((told.body.as_slice(), *taken), (b"c[1013,\"too many sessions\"]\n".as_slice(), Taken::Done));
+    assert_eq!(port.open[&101].2, Taken::Held);
 }
 
 #[test]

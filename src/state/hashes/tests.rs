@@ -147,8 +147,8 @@ impl<'s> Chain<'s> {
         for (height, block) in (1..).map(Height).zip(&self.blocks) {
             for (index, transaction) in (0..).zip(&block.transactions) {
                 for (number, one) in transaction.self_and_children().enumerate() {
-                    let index = (number == 0).then_some(index);
-                    places.insert(one.hash(), HashEntry { height, timestamp: one.timestamp, index });
+                    let (timestamp, is_nested) = (one.timestamp, number > 0);
+                    places.insert(one.hash(), HashEntry { height, timestamp, index, is_nested });
                 }
             }
         }

@@ -56,7 +56,7 @@ pub struct Edition {
 pub struct Current {
     tenure: Tenure,
     /// Where that stands.
-    stand: Stand,
+    pub(super) stand: Stand,
     /// Which definition of it is in force.
     pub edition: Edition,
     /// That definition, and its supply now.

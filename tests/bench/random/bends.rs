@@ -1,27 +1,27 @@
 //! Cases that break one rule.
 
 use nisd::model::mosaic::LevyKind;
-use nisd::model::transaction::{LinkMode, ModificationKind, Multisig, SupplyChangeKind, entity_version, wire_version};
-use nisd::model::{Amount, Body, Levy, Mosaic, MosaicId, NamespaceId, NetworkByte, Timestamp, Transaction};
+use nisd::model::transaction::{
+    LinkMode, ModificationKind, Multisig, SupplyChangeKind, entity_version, wire_network, wire_version,
+};
+use nisd::model::{Amount, Body, Levy, Mosaic, MosaicId, NamespaceId, Timestamp, Transaction};
 
 use super::court::Purpose;
 use super::maker::{MICRO, Maker};
 use super::model::Token;
 use super::people::{CREATION, FIRST_ORDINARY, HARVESTERS, LENDER, NEMESIS, RENTAL, SHARERS, Who};
 use super::rule::Rule;
-use crate::common::private_network::NETWORK;
 
 /// Transactions that no block can hold in this order.
 pub type Bent = Option<Vec<Transaction>>;
-
-const OTHER_NETWORK: NetworkByte = NetworkByte(0x68);
 
 impl Maker<'_> {
     /// Transactions meant to break a rule for transactions, if the state has what it takes.
     pub fn bend(&mut self, aim: Rule) -> Bent {
         use Rule::*;
+        let (network, other_network) = (self.court.people.network, self.court.people.other_network());
         match aim {
-            T1Past => self.anywhere(|random, one| one.deadline.0 = one.timestamp.0 - random.below(2) as i32),
+            T1Past => self.anywhere(|random, one| one.deadline.0 = (one.timestamp.0 - random.below(2) as i32).max(0)),
             T1Future => self.anywhere(|random, one| one.deadline.0 = one.timestamp.0 + 86_401 + random.below(9) as i32),
             T1Wraps => self.anywhere(|random, one| {
                 one.timestamp = Timestamp(i32::MAX - 86_399 + random.below(80_000) as i32);
@@ -31,7 +31,7 @@ impl Maker<'_> {
             T2Cosignature => self.high_cosignature(),
             T2Unknown | T19Unknown => self.unknown_mosaic(),
             T3Version => self.anywhere(|random, one| {
-                one.version = wire_version(NETWORK, if random.coin() { 0 } else { 3 });
+                one.version = wire_version(network, if random.coin() { 0 } else { 3 });
             }),
             T3Mosaics => self.before_mosaics(),
             T3Modification => {
@@ -55,7 +55,7 @@ impl Maker<'_> {
             T6Name => self.long_name(),
             T6Quantity => self.large_quantity(),
             T6Levy => self.negative_levy(),
-            T7 => self.anywhere(|_, one| one.version = wire_version(OTHER_NETWORK, entity_version(one.version))),
+            T7 => self.anywhere(|_, one| one.version = wire_version(other_network, entity_version(one.version))),
             T8Signer => self.by_remote(),
             T8Other | T8Inner => self.with_remote(aim == T8Inner),
             T9 => {
@@ -121,7 +121,7 @@ impl Maker<'_> {
     }
 
     /// A valid draft of a multisig account.
-    fn draft_of_multisig(&mut self) -> Option<Transaction> {
+    pub fn draft_of_multisig(&mut self) -> Option<Transaction> {
         let who =
             self.one_who(|who, account| account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO)?;
         if self.can_act(who) { self.draft_by(who) } else { None }
@@ -690,7 +690,7 @@ impl Maker<'_> {
 }
 
 /// The same as of version 1.
-fn version_1(mut transaction: Transaction) -> Transaction {
-    transaction.version = wire_version(NETWORK, 1);
+pub fn version_1(mut transaction: Transaction) -> Transaction {
+    transaction.version = wire_version(wire_network(transaction.version), 1);
     transaction
 }

@@ -3,16 +3,15 @@
 use nisd::codec::Form;
 use nisd::crypto::PublicKey;
 use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind, wire_version};
-use nisd::model::{Block, BlockKind, Body, Height, Mosaic, NetworkByte, Timestamp, Transaction};
+use nisd::model::{Block, BlockKind, Body, Height, Mosaic, Transaction};
 
 use super::Stage;
 use super::court::Purpose;
-use super::ground::LATE;
+use super::ground::{LATE, signed_block};
 use super::maker::{MICRO, Maker};
 use super::people::{ALWAYS_POOR, HARVESTERS, LENDER, Who};
 use super::rule::Rule;
 use crate::common::Random;
-use crate::common::private_network::{self, NETWORK};
 
 /// Some of the keys that may not harvest.
 const BLOCKED: [&str; 3] = [
@@ -20,7 +19,6 @@ const BLOCKED: [&str; 3] = [
     "897825b75e12aea7863486140775a6be93e810921a5988a64cd0f2ae49202a76",
     "2de79193ac4e974b8d172c5b0f17ccc1f57b3c8c49c793a47040e94c5d02c4c8",
 ];
-const OTHER_NETWORK: NetworkByte = NetworkByte(0x68);
 
 impl Stage {
     /// Offers a case that concerns a block; whether the rule is one of these.
@@ -35,6 +33,10 @@ impl Stage {
             | WrongParent
             | NotHit => self.try_bad_proof(aim, harvesters),
             B3Blocked => self.try_blocked_key(),
+            Unreadable => self.try_unreadable(harvesters),
+            // Many are offered at once.
+            PoolFull if self.random.below(6) > 0 => {}
+            PoolFull => self.fill_pool(),
             U1 | PoolSignature | PoolKnown | PoolAlone => self.try_unconfirmed(aim),
             TwiceInPart | ChildTwiceInPart | B1 | B2 | B3Status | B4 | B5Signer | B5Owner | B6 | B6Child | B7 | B8
             | B9 | B10 | B11Supply | B11Transfer | B11Namespace | HazardKind => self.try_bad_block(aim, harvesters),
@@ -44,14 +46,15 @@ impl Stage {
     }
 
     /// Calls with a maker for the next height.
-    fn with_maker<T>(&mut self, harvesters: [Who; 2], act: impl FnOnce(&mut Maker<'_>) -> T) -> T {
+    pub fn with_maker<T>(&mut self, harvesters: [Who; 2], act: impl FnOnce(&mut Maker<'_>) -> T) -> T {
         let mut random = Random(self.random.next());
-        let time = self.time();
+        let signer = if harvesters[0] == usize::MAX { HARVESTERS[0] } else { harvesters[0] };
+        let time = self.time_of(signer);
         let court = self.world.court(&self.model, time, Purpose::Block);
         act(&mut Maker { court, random: &mut random, time, harvesters })
     }
 
-    fn something(&mut self, harvesters: [Who; 2]) -> Option<Transaction> {
+    pub fn something(&mut self, harvesters: [Who; 2]) -> Option<Transaction> {
         self.with_maker(harvesters, |maker| {
             let draft = maker.valid_draft()?;
             maker.finish(draft)
@@ -59,9 +62,8 @@ impl Stage {
     }
 
     fn try_bad_proof(&mut self, aim: Rule, harvesters: [Who; 2]) {
-        let (time, keys) = (self.time(), self.world.people.keys(harvesters[0]));
-        let height = self.next_height();
-        let mut blocks = vec![self.ground.block(keys, time, Vec::new())];
+        let (time, height) = (self.time_of(harvesters[0]), self.next_height());
+        let mut blocks = vec![self.block(harvesters[0], time, Vec::new())];
         match aim {
             Rule::ManyBlocks => {
                 // Seldom, for it is slow to make.
@@ -71,8 +73,8 @@ impl Stage {
                 let most = self.world.terms.rewrite_limit + 40;
                 for step in 1..=most {
                     let (parent, at) = (blocks.last().map(Block::hash).unwrap_or_default(), height + step);
-                    let at_time = Timestamp(self.world.terms.time(at));
-                    blocks.push(private_network::block(keys, at, at_time, parent, Vec::new()));
+                    let at_time = self.world.terms.time(at);
+                    blocks.push(signed_block(&self.world.people, harvesters[0], at, at_time, parent, Vec::new()));
                 }
             }
             Rule::BadTransactionSignature | Rule::BadCosignatureSignature => {
@@ -82,12 +84,11 @@ impl Stage {
                     return;
                 }
                 spoil(&mut one, is_inner, &mut self.random);
-                let keys = self.world.people.keys(harvesters[0]);
-                blocks = vec![self.ground.block(keys, time, vec![one])];
+                blocks = vec![self.block(harvesters[0], time, vec![one])];
             }
             Rule::WrongHeight => {
                 blocks[0].height = Height(if self.random.coin() { height + 1 } else { height - 1 });
-                resign(&mut blocks[0], keys);
+                resign(&mut blocks[0], self.world.people.keys(harvesters[0]));
             }
             Rule::BadBlockSignature => {
                 let place = self.random.below(64);
@@ -95,12 +96,12 @@ impl Stage {
             }
             Rule::WrongParent => {
                 blocks[0].previous_hash.0[0] ^= 1;
-                resign(&mut blocks[0], keys);
+                resign(&mut blocks[0], self.world.people.keys(harvesters[0]));
             }
             _ => {
                 // Who has nothing cannot make a block, and nobody can without delay.
                 let poor = (ALWAYS_POOR..ALWAYS_POOR + 20).find(|who| self.model.accounts[*who].links.is_empty());
-                let parent = if height == 2 { 0 } else { self.world.terms.time(height - 1) };
+                let parent = self.model.proofs.time();
                 let (who, time) = match poor.filter(|_| self.random.coin()) {
                     Some(who) => (who, time),
                     None => (harvesters[0], parent - self.random.below(2) as i32),
@@ -108,10 +109,10 @@ impl Stage {
                 if time < 0 {
                     return;
                 }
-                blocks = vec![self.ground.block(self.world.people.keys(who), time, Vec::new())];
+                blocks = vec![self.block(who, time, Vec::new())];
             }
         }
-        let now = self.time() + 1_000_000;
+        let now = time + 1_000_000;
         self.offer_bad(&aim.into(), &blocks, now);
     }
 
@@ -119,7 +120,8 @@ impl Stage {
     /// block.
     fn try_blocked_key(&mut self) {
         let key = BLOCKED[self.random.below(BLOCKED.len())];
-        let mut block = self.block(HARVESTERS[0], self.time(), Vec::new());
+        let time = self.time();
+        let mut block = self.block(HARVESTERS[0], time, Vec::new());
         block.signer = PublicKey::from_hex(key).expect("a key");
         self.figures.offered += 1;
         let found = self.ground.take_in_trusted(&block);
@@ -161,7 +163,8 @@ impl Stage {
 
     fn try_bad_block(&mut self, aim: Rule, harvesters: [Who; 2]) {
         let mut signer = harvesters[0];
-        let (mut time, mut now) = (self.time(), self.time());
+        let mut time = self.time_of(harvesters[0]);
+        let mut now = time;
         let mut transactions = Vec::new();
         match aim {
             Rule::B1 => now = time - 11 - self.random.below(2) as i32,
@@ -173,6 +176,11 @@ impl Stage {
                     return;
                 }
                 signer = LENDER;
+                time = self.time_of(signer);
+                now = time;
+                if self.first_hit(signer).is_none() {
+                    return;
+                }
             }
             Rule::B5Owner if harvesters[0] == harvesters[1] => return,
             Rule::B9 => transactions = self.wrong_treasury(harvesters),
@@ -203,15 +211,14 @@ impl Stage {
             time = time.max(first + 1);
             now = time;
         }
-        let keys = self.world.people.keys(signer);
-        let mut block = self.ground.block(keys, time, transactions);
+        let mut block = self.block(signer, time, transactions);
         match aim {
-            Rule::B7 => block.version = wire_version(OTHER_NETWORK, 1),
-            Rule::B8 => block.version = wire_version(NETWORK, if self.random.coin() { 2 } else { 0 }),
+            Rule::B7 => block.version = wire_version(self.world.people.other_network(), 1),
+            Rule::B8 => block.version = wire_version(self.world.people.network, if self.random.coin() { 2 } else { 0 }),
             Rule::HazardKind => block.kind = BlockKind::Nemesis,
             _ => {}
         }
-        resign(&mut block, keys);
+        resign(&mut block, self.world.people.keys(signer));
         self.judge_and_offer(aim, &block, now);
     }
 
@@ -245,7 +252,7 @@ impl Stage {
 }
 
 /// Makes a signature wrong.
-fn spoil(transaction: &mut Transaction, is_inner: bool, random: &mut Random) {
+pub fn spoil(transaction: &mut Transaction, is_inner: bool, random: &mut Random) {
     let place = random.below(64);
     let flip = |one: &mut Transaction| one.signature.iter_mut().for_each(|signature| signature.0[place] ^= 1);
     match &mut transaction.body {
@@ -254,7 +261,7 @@ fn spoil(transaction: &mut Transaction, is_inner: bool, random: &mut Random) {
     }
 }
 
-fn resign(block: &mut Block, keys: &nisd::crypto::KeyPair) {
+pub fn resign(block: &mut Block, keys: &nisd::crypto::KeyPair) {
     block.signature = Some(keys.sign(&block.to_bytes(Form::NonVerifiable)));
 }
 
@@ -276,7 +283,7 @@ impl Maker<'_> {
                 let who = self.harvesters[usize::from(aim == Rule::B5Owner)];
                 let to = HARVESTERS[self.random.below(2)];
                 let mut draft = self.transfer_of(who, to, MICRO, Vec::new());
-                draft.version = wire_version(NETWORK, 1);
+                draft.version = wire_version(self.court.people.network, 1);
                 vec![draft]
             }
             Rule::B10 => self.two_modifications()?,
@@ -285,11 +292,11 @@ impl Maker<'_> {
         all.into_iter().map(|draft| self.finish(draft)).collect()
     }
 
-    fn small_transfer(&mut self) -> Option<Transaction> {
+    pub fn small_transfer(&mut self) -> Option<Transaction> {
         let (from, to) = (self.single_payer(1_000)?, self.payee());
         let amount = self.random.next() % MICRO;
         let mut draft = self.transfer_of(from, to, amount, Vec::new());
-        draft.version = wire_version(NETWORK, 1);
+        draft.version = wire_version(self.court.people.network, 1);
         Some(draft)
     }
 

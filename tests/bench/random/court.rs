@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use nisd::model::transaction::{LinkMode, entity_version, wire_network};
-use nisd::model::{Body, Hash256, MosaicId, Transaction};
+use nisd::model::{Body, Hash256, MosaicId, NetworkByte, Transaction};
 
 use super::model::{Model, Move};
 use super::people::{CREATION, NEMESIS, People, RENTAL, Who};
 use super::rule::{Rule, Ruling, require};
 use super::terms::Terms;
-use crate::common::private_network::NETWORK;
 
 const DAY: i32 = 86_400;
 /// The last time stamp to which a day can be added.
@@ -64,7 +63,7 @@ impl<'a> Court<'a> {
         require(signer != NEMESIS || self.height == self.terms.forks.treasury, Rule::T5)?;
         let moves = self.moves(transaction)?;
         self.currency(&moves)?; // T6
-        require(wire_network(transaction.version) == NETWORK, Rule::T7)?;
+        require(wire_network(transaction.version) == self.people.network, Rule::T7)?;
         self.remotes(transaction, signer)?; // T8
         self.multisig_signer(transaction, signer)?; // T9
         match &transaction.body {
@@ -78,7 +77,7 @@ impl<'a> Court<'a> {
             Body::Multisig(body) => {
                 let account = self.people.of_key(&body.inner.signer);
                 require(self.model.accounts[account].cosignatories.contains(&signer), Rule::T12)?;
-                let is_later = self.height > self.terms.forks.treasury;
+                let is_later = self.height > self.terms.forks.treasury && self.people.network == NetworkByte::TESTNET;
                 require(!(is_later && [RENTAL, CREATION].contains(&account)), Rule::T13)?;
             }
             Body::AggregateModification(body) => {

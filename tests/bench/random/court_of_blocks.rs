@@ -9,13 +9,16 @@ use super::court::Court;
 use super::model::{Account, Model};
 use super::people::Who;
 use super::rule::{Rule, Ruling, require};
-use crate::common::private_network::NETWORK;
 
 impl Court<'_> {
     /// What the state is after a block, if it is valid.
     pub fn judge_block(&self, block: &Block) -> Result<Model, Ruling> {
+        self.judge_next(block, &mut BTreeSet::new())
+    }
+
+    /// The same within a part in whose blocks so far these hashes are.
+    pub fn judge_next(&self, block: &Block, seen: &mut BTreeSet<Hash256>) -> Result<Model, Ruling> {
         let mut after = self.model.clone();
-        let mut seen = BTreeSet::new();
         for transaction in &block.transactions {
             let hashes: Vec<Hash256> = transaction.self_and_children().map(Transaction::hash).collect();
             let rule = if seen.contains(&hashes[0]) { Rule::TwiceInPart } else { Rule::ChildTwiceInPart };
@@ -27,6 +30,7 @@ impl Court<'_> {
         let signer = self.people.of_key(&block.signer);
         Court { model: &after, ..*self }.block_rules(block, signer)?;
         let fees = block.transactions.iter().flat_map(Transaction::self_and_children).map(|one| one.fee.0).sum();
+        after.proofs.follow(&block.signer, block.timestamp.0, self.terms);
         after.settle(signer, self.height, block.timestamp.0, fees, self.terms);
         for one in block.transactions.iter().flat_map(Transaction::self_and_children) {
             after.hashes.insert(one.hash(), one.timestamp.0);
@@ -51,7 +55,7 @@ impl Court<'_> {
         }
         // What is merely known gives way to any failure after it.
         let known = self.are_new(transactions); // B6
-        require(wire_network(block.version) == NETWORK, Rule::B7)?;
+        require(wire_network(block.version) == self.people.network, Rule::B7)?;
         require(entity_version(block.version) == 1, Rule::B8)?;
         let hashes: Vec<Hash256> = transactions.iter().map(Transaction::hash).collect();
         require(self.height != self.terms.forks.treasury || self.treasury.contains(&&hashes[..]), Rule::B9)?;
@@ -63,7 +67,7 @@ impl Court<'_> {
         require(block.kind == BlockKind::Regular, Rule::HazardKind)
     }
 
-    fn may_sign(&self, account: &Account) -> bool {
+    pub fn may_sign(&self, account: &Account) -> bool {
         let Some(standing) = account.standing(self.height, self.terms.rewrite_limit) else { return true };
         let is_active = standing.mode == LinkMode::Activate;
         match (standing.is_owner, is_active) {

@@ -6,7 +6,7 @@ use nisd::model::transaction::{
     AggregateModification, LinkMode, ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig,
     ProvisionNamespace, SupplyChangeKind, Transfer,
 };
-use nisd::model::{Body, Mosaic, NamespaceId};
+use nisd::model::{Body, Mosaic, NamespaceId, NetworkByte};
 
 use super::court::Court;
 use super::model::{Standing, Token};
@@ -159,7 +159,7 @@ impl Court<'_> {
     pub fn supply(&self, body: &MosaicSupplyChange, signer: Who) -> Result<(), Ruling> {
         let id = &body.mosaic;
         if id.is_xem() {
-            return require(signer == RENTAL, Rule::T18Creator);
+            return require(signer == RENTAL && self.people.network == NetworkByte::TESTNET, Rule::T18Creator);
         }
         let token = self.model.token(id).ok_or(Rule::T18Unknown)?;
         self.namespace(&id.namespace, Rule::T18Expired)?;

@@ -9,8 +9,9 @@ use nisd::chain::{
 use nisd::codec::block_file::{BlockFile, write_block};
 use nisd::codec::{Context, Form};
 use nisd::config::{self, Settings};
-use nisd::crypto::{KeyPair, Verifier};
-use nisd::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
+use nisd::crypto::Verifier;
+use nisd::model::transaction::wire_version;
+use nisd::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp, Transaction};
 use nisd::pool::{Confirmed, Pool};
 use nisd::rules::Refusal;
 use nisd::state::{self, Lease, StateView};
@@ -18,15 +19,18 @@ use nisd::store::{ChainIdentity, Options, Store, tip};
 use tempfile::TempDir;
 
 use super::model::{Link, Model};
-use super::people::Who;
+use super::people::{People, Who};
 use super::rule::Verdict;
 use super::world::World;
-use crate::common::private_network;
 use crate::invariants;
 
 /// A time that no block is ahead of.
 pub const LATE: i32 = i32::MAX - 100;
 const MAP_SIZE: usize = 1 << 30;
+/// How the verdict begins on what is no block.
+pub const UNREADABLE: &str = "cannot be read";
+/// The verdict on a valid part that does not replace what is there.
+pub const NOT_BETTER: &str = "valid, but not better";
 
 /// See the module.
 pub struct Ground {
@@ -68,31 +72,56 @@ impl Ground {
     }
 
     /// A signed block that follows the last.
-    pub fn block(&self, keys: &KeyPair, time: i32, transactions: Vec<Transaction>) -> Block {
+    pub fn block(&self, people: &People, signer: Who, time: i32, transactions: Vec<Transaction>) -> Block {
         let parent = self.hash(self.height());
-        private_network::block(keys, self.height() + 1, Timestamp(time), parent, transactions)
+        signed_block(people, signer, self.height() + 1, time, parent, transactions)
     }
 
     /// Offers blocks that are to follow the last, in the form in which they are sent.
     pub fn offer(&mut self, blocks: &[Block], now: i32) -> Verdict {
-        let read = |block: &Block| Block::from_bytes(&block.to_bytes(Form::Verifiable), Context::of(self.network()));
+        self.offer_above(self.height(), blocks, now).0
+    }
+
+    /// Offers blocks that are to follow one of the chain. Gives the transactions of those replaced besides.
+    pub fn offer_above(&mut self, common: u64, blocks: &[Block], now: i32) -> (Verdict, Vec<Transaction>) {
+        let bytes: Vec<Vec<u8>> = blocks.iter().map(|block| block.to_bytes(Form::Verifiable)).collect();
+        self.offer_bytes(common, &bytes, now)
+    }
+
+    /// The same as bytes.
+    pub fn offer_bytes(&mut self, common: u64, blocks: &[Vec<u8>], now: i32) -> (Verdict, Vec<Transaction>) {
+        let read = |bytes: &Vec<u8>| Block::from_bytes(bytes, Context::of(self.network()));
         let read: Result<Vec<Block>, _> = blocks.iter().map(read).collect();
         let blocks = match read {
             Ok(blocks) => blocks,
-            Err(error) => return Verdict::Exception(format!("cannot be read: {error}")),
+            Err(error) => return (Verdict::Exception(format!("{UNREADABLE}: {error}")), Vec::new()),
         };
         let hashes: Vec<Hash256> = blocks.iter().map(Block::hash).collect();
-        let part = ChainPart::new(&self.store, self.network(), Height(self.height()), blocks).expect("the last block");
+        let part = ChainPart::new(&self.store, self.network(), Height(common), blocks).expect("a block of the chain");
         let outcome = finish(Box::new(part), now);
-        if outcome.switch.is_some() {
-            self.hashes.extend(hashes);
-        }
-        match outcome.validity {
-            Validity::Valid if outcome.switch.is_none() => Verdict::Exception("valid, but not better".to_owned()),
+        let verdict = match outcome.validity {
+            Validity::Valid if outcome.switch.is_none() => Verdict::Exception(NOT_BETTER.to_owned()),
             Validity::Valid => Verdict::Valid,
             Validity::Refused(result) => Verdict::Refused(result),
             Validity::Exception(exception) => Verdict::Exception(exception.text),
-        }
+        };
+        let Some(switch) = outcome.switch else { return (verdict, Vec::new()) };
+        self.hashes.truncate(common as usize);
+        self.hashes.extend(hashes);
+        (verdict, switch.returned)
+    }
+
+    /// The importance that an account has for the next block, if it took part when that was computed.
+    pub fn importance(&self, address: &Address) -> Option<f64> {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        let due = Height((self.height() / 359 * 359).max(1));
+        let own = state::importance(&snapshot, address).expect("a store");
+        own.filter(|own| own.height == due).map(|own| own.importance)
+    }
+
+    /// Score of the whole chain.
+    pub fn score(&self) -> i128 {
+        tip(&self.store.snapshot().expect("a snapshot")).expect("a store").expect("a chain").score
     }
 
     /// Has a block taken in for which the user vouches: neither signatures nor the proof are looked at.
@@ -115,10 +144,15 @@ impl Ground {
 
     /// Offers an unconfirmed transaction to an empty pool.
     pub fn announce(&self, transaction: &Transaction, now: i32) -> Verdict {
+        self.announce_to(&mut Pool::default(), transaction, now)
+    }
+
+    /// Offers an unconfirmed transaction.
+    pub fn announce_to(&self, pool: &mut Pool, transaction: &Transaction, now: i32) -> Verdict {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let (network, height) = (self.network(), Height(self.height()));
         let confirmed = Confirmed { snapshot: &snapshot, network, height, now: Timestamp(now) };
-        match Pool::default().add(transaction.clone(), &confirmed, &mut Verifier::default()) {
+        match pool.add(transaction.clone(), &confirmed, &mut Verifier::default()) {
             Ok(()) => Verdict::Valid,
             Err(Refusal::Result(result)) => Verdict::Refused(result),
             Err(Refusal::Exception(exception)) => Verdict::Exception(exception.text),
@@ -205,6 +239,29 @@ impl Ground {
         mosaics.sort();
         same("mosaics of", &name, expected.mosaics.iter().cloned().collect::<Vec<_>>(), mosaics)
     }
+}
+
+/// A signed block.
+pub fn signed_block(
+    people: &People,
+    signer: Who,
+    height: u64,
+    time: i32,
+    parent: Hash256,
+    transactions: Vec<Transaction>,
+) -> Block {
+    let mut block = Block {
+        kind: if height == 1 { BlockKind::Nemesis } else { BlockKind::Regular },
+        version: wire_version(people.network, 1),
+        timestamp: Timestamp(time),
+        signer: people.public(signer),
+        signature: None,
+        previous_hash: parent.into(),
+        height: Height(height),
+        transactions,
+    };
+    block.signature = Some(people.keys(signer).sign(&block.to_bytes(Form::NonVerifiable)));
+    block
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected: T, found: T) -> Result<(), String> {

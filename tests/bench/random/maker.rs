@@ -14,7 +14,6 @@ use super::people::{
     ALWAYS_POOR, CREATION, FIRST_ORDINARY, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, RENTAL, SHARED, SHARERS, Who,
 };
 use crate::common::Random;
-use crate::common::private_network::NETWORK;
 
 pub const MICRO: u64 = 1_000_000;
 const ROOTS: usize = 8;
@@ -104,7 +103,7 @@ impl<'a> Maker<'a> {
         let timestamp = (self.time - self.random.below(3_000) as i32).max(0);
         let life = 4_000 + self.random.below(82_401) as i32;
         let mut transaction = Transaction {
-            version: wire_version(NETWORK, version),
+            version: wire_version(self.court.people.network, version),
             timestamp: Timestamp(timestamp),
             signer: self.court.people.public(signer),
             signature: None,
@@ -174,7 +173,7 @@ impl<'a> Maker<'a> {
                 self.draft(*who, 1, Body::Cosignature(body))
             })
             .collect();
-        cosignatures.sort_by_key(|one| one.signer_address(NETWORK));
+        cosignatures.sort_by_key(|one| one.signer_address(self.court.people.network));
         self.draft(first, 1, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
     }
 

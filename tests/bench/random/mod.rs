@@ -3,7 +3,8 @@
 //! A model of the state is kept by the text of the protocol, and an oracle judges on it by rules of its own: nothing
 //! of what the program decides with is asked. Valid blocks take the network on; at every height where it stops, cases
 //! that break one rule are offered first. What is accepted must leave the state that the model says, must keep what
-//! holds of every state, and is undone and taken in once more.
+//! holds of every state, and is undone and taken in once more. Several blocks are undone and return as one part, alone or
+//! in the place of others; pools are filled; and what makes cases unlike each other besides is counted by [`Class`].
 
 mod bends;
 mod block_cases;
@@ -16,7 +17,11 @@ mod ground;
 mod maker;
 mod model;
 mod moves;
+mod odd_bytes;
+mod parts;
 mod people;
+mod pools;
+mod proof;
 mod record;
 mod rule;
 mod terms;
@@ -32,14 +37,17 @@ use tempfile::TempDir;
 
 use crate::common::Random;
 use court::Purpose;
-pub use figures::Figures;
+pub use figures::{Class, Figures};
 use ground::{Ground, LATE};
 use maker::Maker;
 use model::Model;
-use people::{HARVESTERS, LENDER, Who};
+use parts::Past;
+use people::{HARVESTERS, LENDER, NEMESIS, WITH_KEYS, Who};
+use proof::{Bound, PATIENCE};
 use record::Recorder;
 pub use rule::Rule;
 use rule::{Ruling, Verdict};
+use terms::Terms;
 use world::World;
 
 /// What the protocol refuses by its text, but nothing can be refused for, and why.
@@ -114,6 +122,10 @@ struct Stage {
     recorder: Option<Recorder>,
     /// Transactions confirmed lately.
     recent: VecDeque<Transaction>,
+    /// The last blocks, as far as they follow each other.
+    history: VecDeque<Past>,
+    /// A height, and when its block is wanted.
+    wanted: (u64, i32),
     _files: Option<TempDir>,
 }
 
@@ -128,8 +140,21 @@ impl Stage {
         let ground = Ground::new(&world, &files);
         let recorder = folder.map(|folder| Recorder::new(&folder));
         let model = world.model();
+        let (recent, history) = (VecDeque::new(), VecDeque::new());
+        let _files = scratch;
         let mut stage =
-            Stage { world, ground, model, random, figures, recorder, recent: VecDeque::new(), _files: scratch };
+            Stage { world, ground, model, random, figures, recorder, recent, history, wanted: (0, 0), _files };
+        let (terms, usual) = (stage.world.terms.clone(), Terms::of(1, &mut Random(0)));
+        for (class, is_so) in [
+            (Class::OtherPace, terms.target_time != usual.target_time),
+            (Class::OtherLimit, terms.rewrite_limit != usual.rewrite_limit),
+            (Class::OtherSize, terms.per_block != usual.per_block),
+            (Class::OtherByte, terms.network != usual.network),
+        ] {
+            if is_so {
+                stage.figures.note(class);
+            }
+        }
         stage.check_state();
         stage
     }
@@ -140,7 +165,7 @@ impl Stage {
 
     /// A signed block that follows the last.
     fn block(&self, signer: Who, time: i32, transactions: Vec<Transaction>) -> Block {
-        self.ground.block(self.world.people.keys(signer), time, transactions)
+        self.ground.block(&self.world.people, signer, time, transactions)
     }
 
     fn differ(&mut self, text: String) {
@@ -158,16 +183,68 @@ impl Stage {
         };
         let lender = &self.model.accounts[LENDER];
         let may_lend = lender.links.last().is_none_or(is_idle);
-        match self.random.below(6) {
+        let chosen = match self.random.below(9) {
             0 if may_lend => [LENDER, LENDER],
             0 | 1 => remote.map_or([HARVESTERS[0]; 2], |remote| [remote, LENDER]),
             2 | 3 => [HARVESTERS[0]; 2],
-            _ => [HARVESTERS[1]; 2],
-        }
+            4..7 => [HARVESTERS[1]; 2],
+            _ => self.ordinary_harvester().unwrap_or([HARVESTERS[0]; 2]),
+        };
+        if self.first_hit(chosen[0]).is_some() { chosen } else { [HARVESTERS[0]; 2] }
     }
 
-    fn time(&self) -> i32 {
-        self.world.terms.time(self.next_height())
+    /// Somebody else who may make the next block soon, and for whom: if there are any, one who is not an ordinary account
+    /// on its own.
+    fn ordinary_harvester(&mut self) -> Option<[Who; 2]> {
+        let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
+        let court = self.world.court(&self.model, 0, Purpose::Block);
+        let soon = (2 * self.world.terms.target_time as i32).max(10_000);
+        let pairs = (0..WITH_KEYS).filter(|who| *who != NEMESIS && !HARVESTERS.contains(who)).filter_map(|who| {
+            let account = &self.model.accounts[who];
+            let owner = account.forwarded(height, limit).unwrap_or(who);
+            (court.may_sign(account) && owner != LENDER).then_some([who, owner])
+        });
+        let able: Vec<[Who; 2]> = pairs.filter(|pair| self.first_hit(pair[0]).is_some_and(|hit| hit < soon)).collect();
+        let is_special = |pair: &&[Who; 2]| pair[0] != pair[1] || self.model.accounts[pair[1]].is_multisig();
+        let special: Vec<[Who; 2]> = able.iter().filter(is_special).copied().collect();
+        let list = if special.is_empty() || self.random.coin() { able } else { special };
+        (!list.is_empty()).then(|| list[self.random.below(list.len())])
+    }
+
+    /// The importance that counts if an account signs the next block.
+    fn importance_of(&self, signer: Who) -> Option<f64> {
+        let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
+        let owner = self.model.accounts[signer].forwarded(height, limit).unwrap_or(signer);
+        self.ground.importance(&self.world.people.address(owner))
+    }
+
+    /// Seconds after which an account may make the next block.
+    fn first_hit(&self, signer: Who) -> Option<i32> {
+        let importance = self.importance_of(signer)?;
+        self.model.proofs.first_hit(&self.world.people.public(signer), importance, &self.world.terms)
+    }
+
+    /// Time of the next block if this account makes it.
+    fn time_of(&mut self, signer: Who) -> i32 {
+        let (height, parent) = (self.next_height(), self.model.proofs.time());
+        if self.wanted.0 != height {
+            let terms = &self.world.terms;
+            let (due, is_late) = (terms.time(height), parent > terms.time(height - 1) + 1_000);
+            let pause = (self.random.next() % (2 * terms.target_time)) as i32;
+            let time = match self.random.below(6) {
+                // As soon as possible.
+                0 | 1 => 0,
+                2 if !is_late && height < terms.forks.treasury.wrapping_sub(5) => due + pause,
+                _ => due,
+            };
+            self.wanted = (height, time);
+        }
+        self.wanted.1.max(parent + self.first_hit(signer).unwrap_or(PATIENCE))
+    }
+
+    /// The same if it does not matter who makes it.
+    fn time(&mut self) -> i32 {
+        self.time_of(HARVESTERS[0])
     }
 
     /// Tries cases at the next height, and then takes the network on by one block.
@@ -176,7 +253,19 @@ impl Stage {
         for _ in 0..cases * if is_treasury { 4 } else { 1 } {
             self.try_case();
         }
+        if self.random.below(3) == 0 {
+            self.try_odd_bytes();
+        }
+        if self.random.below(8) == 0 {
+            self.try_limit();
+        }
+        if self.random.below(40) == 0 {
+            self.fill_pool();
+        }
         self.advance();
+        if self.random.below(4) == 0 {
+            self.try_part();
+        }
     }
 
     /// Offers a case that breaks one of the rules that were broken least often.
@@ -191,7 +280,7 @@ impl Stage {
         if self.try_block_case(aim, harvesters) {
             return;
         }
-        let (time, ahead) = (self.time(), self.random.below(30) as i32);
+        let (time, ahead) = (self.time_of(harvesters[0]), self.random.below(30) as i32);
         // The clock is never so far behind that this were what is wrong.
         let now = time + ahead - 10;
         let mut random = Random(self.random.next());
@@ -213,6 +302,7 @@ impl Stage {
         }
         let blocks = std::slice::from_ref(block);
         match judged {
+            Err(_) if !self.history.is_empty() && self.random.below(6) == 0 => self.offer_late(block, now),
             Err(ruling) => self.offer_bad(&ruling, blocks, now),
             Ok(after) => self.offer_good(block, after, now, false),
         }
@@ -232,7 +322,7 @@ impl Stage {
     fn check_refusal(&mut self, ruling: &Ruling, blocks: &[Block], now: i32, found: &Verdict) {
         self.figures.refuse(ruling.rule, false);
         if let Some(recorder) = &mut self.recorder {
-            recorder.refused(blocks, now, ruling.rule, found);
+            recorder.refused(blocks, (self.model.height, now), ruling.rule, found);
         }
         let is_refused = ruling.verdict == Verdict::Somehow && *found != Verdict::Valid;
         if *found != ruling.verdict && !is_refused {
@@ -267,6 +357,10 @@ impl Stage {
             self.differ("the state after undoing a block is not that before it".to_owned());
         }
         if !stays {
+            if let Some(recorder) = &mut self.recorder {
+                let bytes = [block.to_bytes(nisd::codec::Form::Verifiable)];
+                recorder.undone(&self.world, &bytes, (own.height, now), [&own, &self.model]);
+            }
             self.model = own;
             return;
         }
@@ -274,7 +368,38 @@ impl Stage {
         if again != Verdict::Valid || self.ground.digest() != digest {
             self.differ(format!("a block undone and taken in again: {again:?}"));
         }
+        self.note_proof(&own, block);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.state(&self.world, &own, &self.model);
+        }
+        self.history.push_back(Past { model: own, block: block.clone(), now, digest: before });
+        if self.history.len() > parts::LONGEST {
+            self.history.pop_front();
+        }
         self.keep(block);
+    }
+
+    /// Counts what is remarkable about who made a block and when.
+    fn note_proof(&mut self, before: &Model, block: &Block) {
+        let (signer, terms) = (self.world.people.of_key(&block.signer), &self.world.terms);
+        let owner = before.accounts[signer].forwarded(before.height + 1, terms.rewrite_limit).unwrap_or(signer);
+        let bound = before.proofs.difficulty(terms).1;
+        let is_multisig = before.accounts[owner].is_multisig();
+        let who = match owner {
+            _ if HARVESTERS.contains(&owner) => None,
+            _ => Some(match (signer == owner, is_multisig) {
+                (true, false) => Class::OrdinaryHarvester,
+                (false, false) => Class::OrdinaryRemote,
+                (true, true) => Class::MultisigHarvester,
+                (false, true) => Class::MultisigRemote,
+            }),
+        };
+        let bound = match bound {
+            Bound::None => None,
+            Bound::Step => Some(Class::Step),
+            Bound::Range => Some(Class::Range),
+        };
+        who.into_iter().chain(bound).for_each(|class| self.figures.note(class));
     }
 
     /// What is remembered of a block that stays.
@@ -293,6 +418,10 @@ impl Stage {
 
     /// Compares the state with the model, and looks at what holds of every state.
     fn check_state(&mut self) {
+        let (score, expected) = (self.ground.score(), self.model.proofs.score);
+        if score != expected {
+            self.figures.differences.push(format!("score after height {}: {score}, not {expected}", self.model.height));
+        }
         let facts = self.ground.check_invariants().and_then(|facts| {
             let expected = self.model.hashes.len() as u64;
             if facts.hashes == expected { Ok(()) } else { Err(format!("{} hashes, not {expected}", facts.hashes)) }
@@ -338,7 +467,8 @@ impl Stage {
     /// Takes the network on by a block of valid transactions.
     fn advance(&mut self) {
         let harvesters = self.harvesters();
-        let (time, now) = (self.time(), self.time() + self.random.below(100) as i32 - 10);
+        let time = self.time_of(harvesters[0]);
+        let now = time + self.random.below(100) as i32 - 10;
         if self.next_height() == self.world.terms.forks.treasury {
             return self.pay_treasury();
         }
@@ -365,14 +495,34 @@ impl Stage {
                 Err(_) => {}
             }
         }
+        self.try_near_miss(harvesters[0], time, now);
         let judged = self.world.court(&self.model, now, Purpose::Block).judge_block(&block);
         self.offer_good(&block, judged.expect("what was judged before"), now, true);
+    }
+
+    /// If a block is made at the first second at which it is a hit, it was none a second before.
+    fn try_near_miss(&mut self, signer: Who, time: i32, now: i32) {
+        let elapsed = time - self.model.proofs.time();
+        let (Some(importance), Some(first)) = (self.importance_of(signer), self.first_hit(signer)) else { return };
+        let (key, terms) = (self.world.people.public(signer), self.world.terms.clone());
+        let is_close = |elapsed| self.model.proofs.is_close(&key, importance, elapsed, &terms);
+        if elapsed != first || is_close(first) || is_close(first - 1) {
+            return;
+        }
+        let early = self.block(signer, time - 1, Vec::new());
+        self.offer_bad(&Rule::NotHit.into(), &[early], now);
+        self.figures.note(Class::FirstHit);
+        self.figures.note(Class::LastMiss);
+        if terms.stabilize {
+            self.figures.note(Class::Stabilized);
+        }
     }
 
     /// The block of the treasury: what the network agreed on, first one way, then the other.
     fn pay_treasury(&mut self) {
         for (place, stays) in [(1, false), (0, true)] {
-            let block = self.block(HARVESTERS[0], self.time(), self.world.treasury[place].clone());
+            let time = self.time();
+            let block = self.block(HARVESTERS[0], time, self.world.treasury[place].clone());
             match self.world.court(&self.model, LATE, Purpose::Block).judge_block(&block) {
                 Ok(after) => self.offer_good(&block, after, LATE, stays),
                 Err(ruling) => self.differ(format!("the treasury is empty: {ruling:?}")),
@@ -406,7 +556,8 @@ impl Stage {
         }
         let links = self.model.accounts.iter().flat_map(|account| &account.links);
         heights.extend(links.map(|link| link.height + terms.rewrite_limit));
-        heights.retain(|height| *height >= least);
+        // Where years are long, none passes.
+        heights.retain(|height| (least..least + 4_000).contains(height));
         let offset = self.random.below(4) as u64;
         // Skipping some lets the years pass.
         heights.sort_unstable();
@@ -415,21 +566,39 @@ impl Stage {
 
     /// Empty blocks up to that before a height.
     fn jump(&mut self, height: u64) {
+        let (signer, is_hasty) = (HARVESTERS[0], self.random.below(3) == 0);
+        let key = self.world.people.public(signer);
         while self.next_height() < height {
-            let left = (height - self.next_height()).min(40);
-            let keys = self.world.people.keys(HARVESTERS[0]);
+            // Importances are those of now until they are computed next.
+            let until_computed = 359 - (self.next_height() - 1) % 359;
+            let left = (height - self.next_height()).min(40).min(until_computed);
+            let importance = self.importance_of(signer).expect("what a harvester has");
+            let before = self.model.clone();
             let mut blocks: Vec<Block> = Vec::new();
             for _ in 0..left {
                 let parent = blocks.last().map_or_else(|| self.ground.hash(self.ground.height()), Block::hash);
-                let (at, time) = (self.model.height + 1, self.world.terms.time(self.model.height + 1));
-                let time_stamp = nisd::model::Timestamp(time);
-                blocks.push(crate::common::private_network::block(keys, at, time_stamp, parent, Vec::new()));
-                self.model.settle(HARVESTERS[0], at, time, 0, &self.world.terms);
+                let (at, terms) = (self.model.height + 1, &self.world.terms);
+                let first = self.model.proofs.first_hit(&key, importance, terms).expect("what a harvester waits for");
+                let soonest = self.model.proofs.time() + first;
+                let time = if is_hasty { soonest } else { terms.time(at).max(soonest) };
+                blocks.push(ground::signed_block(&self.world.people, signer, at, time, parent, Vec::new()));
+                match self.model.proofs.difficulty(terms).1 {
+                    Bound::None => {}
+                    Bound::Step => self.figures.note(Class::Step),
+                    Bound::Range => self.figures.note(Class::Range),
+                }
+                self.model.proofs.follow(&key, time, terms);
+                self.model.settle(signer, at, time, 0, terms);
+            }
+            self.history.clear();
+            if let Some(recorder) = &mut self.recorder {
+                recorder.state(&self.world, &before, &self.model);
             }
             self.figures.empty += left;
             let found = self.ground.offer(&blocks, LATE);
             if found != Verdict::Valid {
-                panic!("empty blocks up to {}: {found:?}", self.model.height);
+                let before = self.figures.differences.join("\n");
+                panic!("empty blocks up to {}: {found:?}; before that: {before}", self.model.height);
             }
             blocks.iter().for_each(|block| self.keep(block));
         }

@@ -6,6 +6,7 @@ use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind};
 use nisd::model::{Hash256, MosaicDefinition, MosaicId, NamespaceId};
 
 use super::people::{RENTAL, Who};
+use super::proof::Proofs;
 use super::terms::Terms;
 
 /// Link between an owner and a remote, from one side.
@@ -25,7 +26,7 @@ pub struct Standing {
     pub is_recent: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     pub balance: u64,
     pub harvested: u64,
@@ -67,14 +68,14 @@ impl Account {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Lease {
     pub owner: Who,
     pub height: u64,
     pub children: BTreeSet<String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     pub definition: MosaicDefinition,
     pub creator: Who,
@@ -101,7 +102,7 @@ impl Token {
 }
 
 /// A root namespace: its leases, and the mosaics of the newest.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Root {
     pub leases: Vec<Lease>,
     pub tokens: BTreeMap<MosaicId, Token>,
@@ -147,12 +148,13 @@ pub struct Model {
     pub roots: BTreeMap<String, Root>,
     /// Hashes in the chain, with the time stamps of their transactions.
     pub hashes: BTreeMap<Hash256, i32>,
+    pub proofs: Proofs,
 }
 
 impl Model {
-    pub fn new(accounts: usize) -> Model {
+    pub fn new(accounts: usize, generation: Hash256) -> Model {
         let accounts = vec![Account::default(); accounts];
-        Model { height: 0, accounts, roots: BTreeMap::new(), hashes: BTreeMap::new() }
+        Model { height: 0, accounts, roots: BTreeMap::new(), hashes: BTreeMap::new(), proofs: Proofs::new(generation) }
     }
 
     /// A mosaic other than that of the currency.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use nisd::crypto::{KeyPair, PublicKey};
-use nisd::model::Address;
 use nisd::model::network::{MOSAIC_SINK, NAMESPACE_SINK};
+use nisd::model::{Address, NetworkByte};
 
-use crate::common::private_network::{NETWORK, key_pair};
+use crate::common::private_network::key_pair;
 
 /// Place of an account.
 pub type Who = usize;
@@ -28,7 +28,7 @@ pub const FIRST_POOR: Who = 40;
 /// The first account that nobody pays currency.
 pub const ALWAYS_POOR: Who = 60;
 /// Accounts with keys.
-const WITH_KEYS: usize = 80;
+pub const WITH_KEYS: usize = 80;
 /// Who receives rents.
 pub const RENTAL: Who = WITH_KEYS;
 /// Who receives creation fees.
@@ -36,6 +36,7 @@ pub const CREATION: Who = WITH_KEYS + 1;
 
 /// All accounts.
 pub struct People {
+    pub network: NetworkByte,
     keys: Vec<KeyPair>,
     public: Vec<PublicKey>,
     addresses: Vec<Address>,
@@ -44,13 +45,18 @@ pub struct People {
 }
 
 impl People {
-    pub fn new() -> People {
+    pub fn new(network: NetworkByte) -> People {
         let keys: Vec<KeyPair> = (0..WITH_KEYS as u64).map(key_pair).collect();
         let public: Vec<PublicKey> = keys.iter().map(KeyPair::public).chain([NAMESPACE_SINK, MOSAIC_SINK]).collect();
-        let addresses: Vec<Address> = public.iter().map(|key| Address::from_public_key(key, NETWORK)).collect();
+        let addresses: Vec<Address> = public.iter().map(|key| Address::from_public_key(key, network)).collect();
         let by_key = public.iter().enumerate().map(|(who, key)| (key.0, who)).collect();
         let by_address = addresses.iter().enumerate().map(|(who, address)| (*address, who)).collect();
-        People { keys, public, addresses, by_key, by_address }
+        People { network, keys, public, addresses, by_key, by_address }
+    }
+
+    /// The byte of some other network.
+    pub fn other_network(&self) -> NetworkByte {
+        if self.network == NetworkByte::MAINNET { NetworkByte::TESTNET } else { NetworkByte::MAINNET }
     }
 
     pub fn len(&self) -> usize {

@@ -34,6 +34,7 @@ macro_rules! rules {
 }
 
 rules! {
+    Unreadable _ "7   bytes that are no block";
     ManyBlocks FailureMaxChainSizeExceeded "C   more blocks than a part may have";
     BadTransactionSignature FailureTransactionUnverifiable "C   signature of a transaction";
     BadCosignatureSignature FailureTransactionUnverifiable "C   signature of a cosignature";
@@ -129,6 +130,7 @@ rules! {
     T21Foreign FailureMultisigInvalidCosigners "T21 signature of a stranger";
     U1 FailurePastDeadline "U1  expired now (pool)";
     PoolSignature FailureSignatureNotVerifiable "U   signature (pool)";
+    PoolFull FailureTransactionCacheTooFull "U   no room for what pays so little (pool)";
     PoolKnown Neutral "U   in the chain already (pool)";
     PoolAlone FailureMultisigNoMatchingMultisig "U   cosignature without a multisig transaction (pool)";
     B1 FailureTimestampTooFarInFuture "B1  time stamp in the future";

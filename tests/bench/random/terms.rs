@@ -1,5 +1,7 @@
 //! The terms of a small network: when rules change, and how long things last.
 
+use nisd::model::NetworkByte;
+
 use super::rule::Rule;
 use crate::common::Random;
 
@@ -38,12 +40,26 @@ pub struct Terms {
     pub retention: i64,
     pub stake: bool,
     pub immediate: bool,
+    /// Whether late blocks become easier.
+    pub stabilize: bool,
+    pub network: NetworkByte,
 }
 
 impl Terms {
-    /// What chance makes of them; every third network waives fees. Blocks are so far apart that a year is as short as the protocol allows.
+    /// What chance makes of them; every third network waives fees. Of three networks two have blocks so far apart that a
+    /// year is as short as the protocol allows; in the third everything else varies too.
     pub fn of(number: u64, random: &mut Random) -> Terms {
-        const TARGET_TIME: u64 = 8_640;
+        /// Ten blocks a day.
+        const RARE: u64 = 8_640;
+        const BYTES: [NetworkByte; 4] =
+            [NetworkByte::TESTNET, NetworkByte::MAINNET, NetworkByte::MIJINNET, NetworkByte(0x13)];
+        let (is_odd, kind) = (number.is_multiple_of(3), (number / 3 % 4) as usize);
+        let target_time = if is_odd { [1_800, 600, 3_600, 60][kind] } else { RARE };
+        let most = (86_400 / target_time).min(360);
+        let rewrite_limit = if is_odd { 10 + random.next() % (most.min(40) - 9) } else { 10 };
+        let per_block = if is_odd { [24, 8, 40][random.below(3)] } else { 16 };
+        let network = if is_odd { BYTES[kind] } else { NetworkByte::TESTNET };
+        let stabilize = is_odd && kind % 2 == 1;
         // In an order of its own each time, except that fees change one after the other.
         let mut heights: Vec<u64> = (0..6).map(|place| 20 + 45 * place + random.next() % 30).collect();
         for place in (1..heights.len()).rev() {
@@ -62,13 +78,15 @@ impl Terms {
         };
         Terms {
             forks,
-            target_time: TARGET_TIME,
-            rewrite_limit: 10,
-            per_block: 16,
+            target_time,
+            rewrite_limit,
+            per_block,
             ignore_fees: number % 3 == 2,
             retention: if random.below(3) == 0 { -1 } else { 36 },
             stake: random.below(4) > 0,
             immediate: random.below(4) == 0,
+            stabilize,
+            network,
         }
     }
 
@@ -97,19 +115,20 @@ impl Terms {
     /// Time of the block at a height: never quite regular.
     pub fn time(&self, height: u64) -> i32 {
         let odd = height.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        ((height - 1) * self.target_time + if height == 1 { 0 } else { odd % 1_200 }) as i32
+        ((height - 1) * self.target_time + if height == 1 { 0 } else { odd % (self.target_time / 7) }) as i32
     }
 
     /// The settings of such a network.
     pub fn settings(&self, preferred: &str, fallback: &str) -> Vec<(&'static str, String)> {
         let importance = if self.stake { "PROOF_OF_STAKE" } else { "PROOF_OF_IMPORTANCE" };
         let vesting = if self.immediate { "WB_IMMEDIATE_VESTING" } else { "WB_TIME_BASED_VESTING" };
+        let stabilize = if self.stabilize { "|STABILIZE_BLOCK_TIMES" } else { "" };
         vec![
             ("nis.blockGenerationTargetTime", self.target_time.to_string()),
             ("nis.blockChainRewriteLimit", self.rewrite_limit.to_string()),
             ("nis.maxTransactionsPerBlock", self.per_block.to_string()),
             ("nis.maxTransactions", (self.per_block * self.rewrite_limit).to_string()),
-            ("nis.blockChainFeatures", format!("{importance}|{vesting}")),
+            ("nis.blockChainFeatures", format!("{importance}|{vesting}{stabilize}")),
             ("nis.ignoreFees", self.ignore_fees.to_string()),
             ("nis.transactionHashRetentionTime", self.retention.to_string()),
             ("nis.multisigMOfNForkHeight", self.forks.multisig.to_string()),
@@ -145,7 +164,7 @@ impl Rule {
             T10Second => height >= forks.multisig && height < forks.remote,
             T10Third => height >= forks.remote,
             T11Mosaic | T11Namespace | T11Multisig | T11Cosignatory => height >= forks.remote,
-            T13 => height > forks.treasury,
+            T13 => height > forks.treasury && terms.network == NetworkByte::TESTNET,
             B9 => height == forks.treasury,
             // The network agreed on those transactions, whoever signed them.
             BadTransactionSignature | BadCosignatureSignature => height != forks.treasury,

@@ -7,13 +7,14 @@ use nisd::model::transaction::{AggregateModification, Modification, Modification
 use nisd::model::{Amount, Block, Body, Hash256, Timestamp, Transaction};
 
 use super::court::{Court, Purpose};
+use super::ground::signed_block;
 use super::model::Model;
 use super::people::{
     ALWAYS_POOR, CREATION, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, People, RENTAL, SHARED, SHARERS, Who,
 };
 use super::terms::Terms;
 use crate::common::Random;
-use crate::common::private_network::{self, Genesis, NETWORK};
+use crate::common::private_network::{self, Genesis};
 
 const MICRO: u64 = 1_000_000;
 /// Micro-units that there are.
@@ -32,7 +33,8 @@ pub struct World {
 impl World {
     /// The network with a number, of which some are of a kind of their own.
     pub fn new(number: u64, random: &mut Random) -> World {
-        let (people, terms) = (People::new(), Terms::of(number, random));
+        let terms = Terms::of(number, random);
+        let people = People::new(terms.network);
         let nemesis = nemesis(&people);
         let treasury = treasury(&people, &terms);
         let hashes_of = |list: &Vec<Transaction>| list.iter().map(Transaction::hash).collect();
@@ -49,7 +51,7 @@ impl World {
 
     /// The state after the nemesis block.
     pub fn model(&self) -> Model {
-        let mut model = Model::new(self.people.len());
+        let mut model = Model::new(self.people.len(), private_network::GENERATION_HASH);
         model.accounts[NEMESIS].balance = TOTAL;
         for transaction in &self.nemesis.transactions {
             let moves = self.court(&model, 0, Purpose::Block).moves(transaction).expect("what was made for it");
@@ -63,7 +65,12 @@ impl World {
     /// Writes the settings and the nemesis block.
     pub fn write(&self, folder: &Path) -> PathBuf {
         let joined = |hashes: &[Hash256]| hashes.iter().map(Hash256::to_string).collect::<Vec<_>>().join("|");
-        let settings = self.terms.settings(&joined(&self.treasury_hashes[0]), &joined(&self.treasury_hashes[1]));
+        let mut settings = self.terms.settings(&joined(&self.treasury_hashes[0]), &joined(&self.treasury_hashes[1]));
+        let byte = self.people.network.0.to_string();
+        let signer = self.people.address(NEMESIS).to_string();
+        settings.push(("nem.network.version", byte));
+        settings.push(("nem.network.addressStartChar", signer[..1].to_owned()));
+        settings.push(("nem.network.nemesisSignerAddress", signer));
         let settings: Vec<(&str, &str)> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let genesis = Genesis { block: self.nemesis.to_bytes(Form::Verifiable), ..Genesis::new(Timestamp(0), &[]) };
         genesis.write(folder, &settings)
@@ -73,7 +80,7 @@ impl World {
 fn transaction(people: &People, signer: Who, [time, fee]: [u64; 2], body: Body) -> Transaction {
     let timestamp = Timestamp(time as i32);
     let mut transaction = Transaction {
-        version: wire_version(NETWORK, 1),
+        version: wire_version(people.network, 1),
         timestamp,
         signer: people.public(signer),
         signature: None,
@@ -117,13 +124,13 @@ fn nemesis(people: &People) -> Block {
         .map(|(who, units)| transfer(people, [NEMESIS, who], [0, 0], units * MICRO))
         .collect();
     transactions.push(share(people, SHARED, &SHARERS, [0, 0]));
-    private_network::block(people.keys(NEMESIS), 1, Timestamp(0), Hash256::default(), transactions)
+    signed_block(people, NEMESIS, 1, 0, Hash256::default(), transactions)
 }
 
 /// What the network agreed on: it pays what was never paid, makes a fee sink a multisig account, and has one act by
 /// itself; or else it only pays.
 fn treasury(people: &People, terms: &Terms) -> [Vec<Transaction>; 2] {
-    let time = terms.time(terms.forks.treasury) as u64 - 40_000;
+    let time = (terms.time(terms.forks.treasury) as u64).saturating_sub(40_000);
     let preferred = vec![
         transfer(people, [NEMESIS, SHARERS[0]], [time, 0], 1_000 * MICRO),
         share(people, RENTAL, &SHARERS, [time, MICRO]),

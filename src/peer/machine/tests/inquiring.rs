@@ -1,11 +1,11 @@
 use crate::model::{Address, Height};
 use crate::peer::experiences::LIFE;
 use crate::peer::machine::inquiries::{FRESH, LONGEST_INQUIRY};
-use crate::peer::machine::{Largest, PeerSettings, PushResult};
+use crate::peer::machine::{KnownPeer, Largest, PeerSettings, PushResult};
 use crate::peer::outside::{InquiryId, Now, Reply};
 use crate::peer::schedule::{Task, Timer};
-use crate::peer::testing::{Behaviour, LOCAL, Scene, Sent, address_of, info, pair, settings};
-use crate::peer::wire::{Experience, ExperiencePair};
+use crate::peer::testing::{Behaviour, LOCAL, Scene, Sent, address_of, info, pusher, settings};
+use crate::peer::wire::{Endpoint, Experience, ExperiencePair, NodeInfo};
 
 fn timer(scene: &Scene, task: Task) -> &Timer {
     scene.peers.timers().iter().find(|timer| timer.task == task).expect("a timer")
@@ -77,14 +77,15 @@ fn a_partner_that_takes_too_long_to_tell_its_height_is_left_out() {
 }
 
 #[test]
-fn the_clock_follows_nodes_of_important_accounts_and_asks_no_others() {
-    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+fn the_clock_follows_nodes_of_important_accounts_and_asks_besides_only_listed_ones() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 4);
+    scene.others[0].list = vec![info(3)];
     scene.others.iter_mut().for_each(|other| other.ahead = 700);
     scene.fake.importances.extend([(address_of(0), 0.01), (address_of(1), 0.000_24), (address_of(2), 0.000_25)]);
     scene.run_seconds(3);
     let mut asked = scene.asked("/time-sync/network-time");
     asked.sort_unstable();
-    assert_eq!(asked, [0, 2]);
+    assert_eq!((asked, scene.peers.active().0.len()), (vec![0, 1, 2], 4));
     // Two of a hundred accounts have too small a share to move it by all.
     let [round] = scene.peers.time().rounds().collect::<Vec<_>>()[..] else { panic!("a round") };
     assert_eq!((round.change, scene.fake.shifted), (358, 358));
@@ -114,26 +115,77 @@ fn a_node_whose_clock_is_off_is_told_so() {
 }
 
 #[test]
+fn a_time_that_is_told_where_a_node_is_known_no_more_moves_nothing() {
+    for has_moved in [false, true] {
+        let mut scene = Scene::new(settings(&[0]), 1);
+        scene.fake.importances.extend([(address_of(0), 0.3)]);
+        scene.others[0].ahead = 700;
+        scene.others[0].behaviour = Behaviour::SilentAt("/time-sync/network-time");
+        scene.run_seconds(3);
+        let is_question = |sent: &&Sent| sent.request.path == "/time-sync/network-time";
+        let question = scene.fake.waiting.iter().find(is_question).expect("a question");
+        let (call, to) = (question.call, question.to.clone());
+        scene.others[0].behaviour = Behaviour::Good;
+        let reply = scene.reply(question);
+        if has_moved {
+            let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(0) };
+            scene.peers.know(vec![KnownPeer::Node(elsewhere)]);
+        }
+        scene.end(call, reply);
+        assert_eq!((to, scene.fake.shifted != 0), (info(0).endpoint, !has_moved));
+    }
+}
+
+#[test]
+fn network_time_does_not_follow_a_few_listed_nodes_and_says_so() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+    scene.fake.importances.extend((0..3).map(|number| (address_of(number), 0.3)));
+    scene.others.iter_mut().take(2).for_each(|other| other.ahead = 3_600_000);
+    scene.run_seconds(3);
+    assert_eq!((scene.fake.shifted, scene.peers.time().refused().is_some()), (0, true));
+    assert_eq!(timer(&scene, Task::TimeSynchronisation).failures, 1);
+    scene.others[2].ahead = 3_600_000;
+    scene.run_seconds(61);
+    assert!((3_599_000..=3_600_000).contains(&scene.fake.shifted), "{}", scene.fake.shifted);
+    assert_eq!(scene.peers.time().refused(), None);
+}
+
+#[test]
 fn what_a_partner_thinks_of_others_is_taken_only_in_its_own_name() {
     let between = |scene: &Scene, who: usize, of: usize| -> u64 {
         scene.peers.experiences.between(&address_of(who), &address_of(of)).calls()
     };
-    let mut scene = Scene::new(settings(&[0]), 1);
+    let mut scene = Scene::new(settings(&[0, 3]), 1);
     scene.others[0].experiences = pairs([3, 4]);
     scene.run_seconds(2);
     assert_eq!((between(&scene, 0, 3), between(&scene, 0, 5)), (21, 0));
+    assert_eq!(between(&scene, 0, 4), 0, "it is not known");
     for speaks_for in [info(1), info(LOCAL)] {
-        let mut scene = Scene::new(settings(&[0]), 1);
+        let mut scene = Scene::new(settings(&[0, 3]), 1);
         scene.others[0].experiences = pairs([3, 4]);
         scene.others[0].speaks_for = Some(speaks_for);
         scene.run_seconds(2);
         assert_eq!([0, 1, LOCAL].map(|who| between(&scene, who, 3)), [0, 0, 0]);
         assert_eq!(timer(&scene, Task::UpdatingExperiences).failures, 1);
     }
-    let mut scene = Scene::new(settings(&[0]), 1);
+    let mut scene = Scene::new(settings(&[0, 3]), 1);
     scene.others[0].experiences = pairs(0..101);
     scene.run_seconds(2);
     assert_eq!(between(&scene, 0, 3), 0, "too many of them");
+}
+
+#[test]
+fn what_a_partner_thinks_of_a_node_at_another_place_says_nothing_about_the_one_that_is_known() {
+    let calls = |endpoint: Option<Endpoint>| {
+        let mut scene = Scene::new(settings(&[0]), 2);
+        scene.others[0].list = vec![info(1)];
+        let mut about = pairs([1]);
+        endpoint.into_iter().for_each(|endpoint| about[0].node.endpoint = endpoint);
+        scene.others[0].experiences = about;
+        scene.run_seconds(2);
+        scene.peers.experiences.between(&address_of(0), &address_of(1)).calls()
+    };
+    assert_eq!((calls(None), calls(Some(Endpoint::http("99.9.9.9", 7890)))), (21, 0));
 }
 
 #[test]
@@ -145,14 +197,17 @@ fn pushes_count_for_nodes_that_are_known_and_not_shunned() {
     let now = scene.now();
     for number in 0..4 {
         for result in [PushResult::Useful, PushResult::Harmful, PushResult::Neutral, PushResult::Useful] {
-            scene.peers.pushed(&pair(number).public(), result, now);
+            scene.peers.pushed(&pusher(number), result, now);
         }
     }
-    assert_eq!([0, 1, 2].map(|number| scene.experience(number)), [(2, 1), (2, 1), (0, 0)]);
-    let told = scene.peers.experiences(&mut || 0);
-    let told: Vec<_> =
-        told.experiences.iter().map(|pair| (pair.experience.successes, pair.experience.failures)).collect();
-    assert_eq!(told, [(2, 1), (2, 1)]);
+    // The second one has never answered: what is harmful may come from anybody.
+    assert_eq!([0, 1, 2].map(|number| scene.experience(number)), [(2, 1), (2, 0), (0, 0)]);
+    let told = scene.peers.experiences(&mut || 0).experiences;
+    let about = |number: usize| {
+        let is_about = |pair: &&ExperiencePair| pair.node.identity.key == info(number).identity.key;
+        told.iter().find(is_about).map(|pair| (pair.experience.successes, pair.experience.failures))
+    };
+    assert_eq!([0, 1, 2].map(about), [Some((2, 1)), Some((2, 0)), None]);
 }
 
 #[test]
@@ -160,7 +215,7 @@ fn own_experiences_last_a_day() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run_seconds(1);
     let now = scene.now();
-    scene.peers.pushed(&pair(0).public(), PushResult::Useful, now);
+    scene.peers.pushed(&pusher(0), PushResult::Useful, now);
     scene.run_seconds(LIFE as u64 - 3_600);
     assert_eq!(scene.experience(0), (1, 0));
     scene.run_seconds(8 * 3_600);

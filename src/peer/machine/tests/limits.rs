@@ -6,7 +6,7 @@ use super::synchronising::block;
 use crate::model::{Hash256, Height};
 use crate::peer::machine::{IpDetection, PeerSettings, PushResult};
 use crate::peer::outside::{CallId, OwnTip, Reply, Verdict};
-use crate::peer::testing::{Behaviour, Other, Scene, address_of, info, ip_of, pair, settings, signed};
+use crate::peer::testing::{Behaviour, Other, Scene, address_of, info, ip_of, pusher, settings, signed};
 use crate::peer::wire::{HashChain, List, Outgoing};
 
 const OTHERS: usize = 40;
@@ -141,7 +141,7 @@ fn happen(scene: &mut Scene, event: Event) {
         }
         Event::Push { node, result } => {
             let result = [PushResult::Useful, PushResult::Neutral, PushResult::Harmful][result];
-            scene.peers.pushed(&pair(node).public(), result, now);
+            scene.peers.pushed(&pusher(node), result, now);
         }
         Event::Judge { node, verdict } => {
             let verdict = [Verdict::Better, Verdict::Neutral, Verdict::Bad][verdict];

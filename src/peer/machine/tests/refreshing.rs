@@ -171,20 +171,22 @@ fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
 }
 
 #[test]
-fn a_node_is_reached_where_it_says_or_else_where_it_has_answered() {
-    let mut scene = Scene::new(settings(&[0]), 1);
-    scene.run(Duration::from_millis(100));
-    scene.now = Duration::from_millis(200);
-    scene.turn();
-    // It answers here, and says that it is reached elsewhere, where nobody listens.
-    let sent = scene.fake.waiting.pop_front().expect("a question");
-    let elsewhere = NodeInfo { endpoint: Endpoint::http("99.9.9.9", 7890), ..info(0) };
-    let body = signed(&scene.others[0], &sent.request, elsewhere);
-    scene.end(sent.call, Reply::Answer { body, from: ip_of(0) });
-    assert_eq!(scene.fake.waiting[0].to.host, "99.9.9.9");
-    scene.answer_all();
-    assert_eq!(scene.state(0), Some(State::Active));
-    assert_eq!(scene.peers.active().0, [info(0)], "somebody has told it a wrong address");
+fn a_node_stays_where_it_is_known_whatever_it_says() {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    scene.others[0].list = vec![info(1)];
+    scene.run_seconds(10);
+    // Another one listens there, who passes all on.
+    for number in [0, 1] {
+        let there = Endpoint::http(format!("99.9.9.{number}"), 7890);
+        let relay = scene.relay(number, there.clone());
+        scene.others[number].says = Some(NodeInfo { endpoint: there, ..info(number) });
+        scene.others[relay].says = scene.others[number].says.clone();
+    }
+    scene.run_seconds(1_000);
+    for number in [0, 1] {
+        assert_eq!((scene.state(number), scene.place(number)), (Some(State::Active), Some(info(number).endpoint)));
+    }
+    assert!(scene.fake.history.iter().all(|(_, to, _)| !to.contains("99.9.9")));
 }
 
 #[test]

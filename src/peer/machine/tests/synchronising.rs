@@ -70,7 +70,9 @@ fn pulled() -> Scene {
 
 #[test]
 fn blocks_of_a_better_chain_are_judged_and_the_partner_is_credited_with_the_outcome() {
-    for (verdict, experience) in [(Verdict::Better, (1, 0)), (Verdict::Bad, (0, 1)), (Verdict::Neutral, (0, 0))] {
+    for (verdict, experience) in
+        [(Verdict::Better, (1, 0)), (Verdict::Bad, (0, 1)), (Verdict::Neutral, (0, 0)), (Verdict::TooDeep, (0, 0))]
+    {
         let mut scene = pulled();
         let [pulled] = &scene.fake.judged[..] else { panic!("{:?}", scene.fake.judged) };
         assert_eq!((pulled.from, pulled.common, pulled.base), (address_of(0), Height(1), Hash256([1; 32])));
@@ -83,6 +85,8 @@ fn blocks_of_a_better_chain_are_judged_and_the_partner_is_credited_with_the_outc
         scene.peers.judged(&address_of(0), verdict, now);
         assert_eq!((scene.experience(0), timer(&scene).0), (experience, false), "{verdict:?}");
         assert_eq!(scene.peers.known()[0].score, Some(500));
+        let apart = scene.peers.apart(now.running).nodes.len();
+        assert_eq!(apart, usize::from(verdict == Verdict::TooDeep));
     }
 }
 
@@ -113,6 +117,16 @@ fn a_partner_that_cheats_is_blamed() {
     answer(&mut scene, Score(500));
     answer(&mut scene, Block { signature: Some(Signature([1; 64])), ..block(2) });
     assert_eq!((scene.experience(0), timer(&scene)), ((0, 1), (false, 1, 0)));
+}
+
+#[test]
+fn a_better_chain_that_has_left_ours_too_far_back_is_noticed() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(500));
+    answer(&mut scene, block(2));
+    assert_eq!(last_question(&scene), "/chain/hashes-from");
+    answer(&mut scene, HashChain(vec![Hash256([7; 32]), Hash256([2; 32])]));
+    assert_eq!(scene.peers.apart(scene.now().running).nodes, [address_of(0)]);
 }
 
 #[test]

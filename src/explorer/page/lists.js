@@ -1,0 +1,139 @@
+// Lists of all blocks, transactions, namespaces and mosaics, a page at a time, the newest first.
+
+import { addressOf } from "./address.js";
+import { hashesInBlock } from "./binary.js";
+import { h } from "./dom.js";
+import { grouped, time, xem } from "./format.js";
+import { feesOf } from "./kinds.js";
+import { mosaicLink } from "./mosaics.js";
+import { blockAt, get, postForBytes } from "./node.js";
+import { accountLink, blockLink, link, loaded, namespaceLink, nothing, pager, table } from "./parts.js";
+import { transactionTable } from "./transactions.js";
+
+/** Entries on a page, and blocks on one: each is a question, and a node answers so many in a second. */
+const PAGE = 25;
+const BLOCKS = 20;
+
+/** The heights of a page, the highest first. */
+async function heights(before, signal) {
+  const last = before ? Number(before) - 1 : (await get("chain/height", {}, signal)).height;
+  return Array.from({ length: Math.max(0, Math.min(BLOCKS, last)) }, (_, index) => last - index);
+}
+
+/** Links to the newest page and to the next one. */
+const pages = (list, isNewest, next) =>
+  (!isNewest || next) && pager(!isNewest && link(list, "← ", "Newest"), next && link(next, "Older", " →"));
+
+/** A page with a heading, whose content is loaded. */
+const page = (signal, title, load) => ({
+  title,
+  body: [h("h1", { tabindex: -1 }, title), loaded(signal, load)],
+});
+
+const olderThan = (list, shown) => shown.at(-1) > 1 && `${list}/before/${shown.at(-1)}`;
+
+/**
+ * @param {AbortSignal} signal
+ * @param {string} [before] shows the blocks below this height
+ */
+export function blocks(signal, before) {
+  return page(signal, "Blocks", async () => {
+    const shown = await heights(before, signal);
+    if (shown.length === 0) return nothing("There are no blocks below.");
+    const found = await Promise.all(shown.map((height) => blockAt(height, signal)));
+    const fees = ({ transactions }) => transactions.reduce((sum, transaction) => sum + feesOf(transaction), 0n);
+    return [
+      table(
+        "Blocks, the newest first",
+        [
+          { name: "Height", class: "number", cell: ({ height }) => blockLink(height) },
+          { name: "Time (UTC)", class: "nowrap", cell: ({ timeStamp }) => time(timeStamp) },
+          { name: "Harvester", class: "wide", cell: ({ signer }) => accountLink(addressOf(signer)) },
+          { name: "Transactions", class: "number", cell: ({ transactions }) => grouped(transactions.length) },
+          { name: "Fees", class: "number wide", cell: (block) => xem(fees(block)) },
+        ],
+        found,
+      ),
+      pages("blocks", !before, olderThan("blocks", shown)),
+    ];
+  });
+}
+
+/** The transactions of a block with their hashes, the last first. */
+async function transactionsAt(height, signal) {
+  const block = await blockAt(height, signal);
+  if (block.transactions.length === 0) return [];
+  const hashOf = hashesInBlock(await postForBytes("block/at/public", { height }, signal));
+  return block.transactions
+    .map((transaction) => ({ transaction, height, hash: hashOf(transaction.signature).hash }))
+    .reverse();
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {string} [before] shows the transactions of the blocks below this height
+ */
+export function transactions(signal, before) {
+  return page(signal, "Transactions", async () => {
+    const shown = await heights(before, signal);
+    if (shown.length === 0) return nothing("There are no blocks below.");
+    const found = (await Promise.all(shown.map((height) => transactionsAt(height, signal)))).flat();
+    const range = `of the blocks ${grouped(shown.at(-1))} to ${grouped(shown[0])}`;
+    return [
+      h("p", { class: "quiet" }, `Those ${range}, the newest first.`),
+      found.length > 0 ? transactionTable(`Transactions ${range}`, found) : nothing(`There are none ${range}.`),
+      pages("transactions", !before, olderThan("transactions", shown)),
+    ];
+  });
+}
+
+/** A page of what the node numbers by itself. */
+async function numbered(path, before, signal) {
+  const { data } = await get(path, before ? { pageSize: PAGE, id: before } : { pageSize: PAGE }, signal);
+  return { data, next: data.length === PAGE && data.at(-1).meta.id };
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {string} [before] shows those with smaller numbers
+ */
+export function namespaces(signal, before) {
+  return page(signal, "Namespaces", async () => {
+    const { data, next } = await numbered("namespace/root/page", before, signal);
+    if (data.length === 0) return nothing("No namespace is rented.");
+    return [
+      table(
+        "Namespaces that are rented, the newest first",
+        [
+          { name: "Namespace", cell: ({ namespace }) => namespaceLink(namespace.fqn) },
+          { name: "Owner", cell: ({ namespace }) => accountLink(namespace.owner) },
+          { name: "Since block", class: "number", cell: ({ namespace }) => blockLink(namespace.height) },
+        ],
+        data,
+      ),
+      pages("namespaces", !before, next && `namespaces/before/${next}`),
+    ];
+  });
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {string} [before] shows those with smaller numbers
+ */
+export function mosaics(signal, before) {
+  return page(signal, "Mosaics", async () => {
+    const { data, next } = await numbered("mosaic/definition/page", before, signal);
+    if (data.length === 0) return nothing("No mosaic is defined besides nem:xem.");
+    return [
+      table(
+        "Mosaics, the newest definitions first",
+        [
+          { name: "Mosaic", cell: ({ mosaic }) => mosaicLink(mosaic.id) },
+          { name: "Creator", cell: ({ mosaic }) => accountLink(addressOf(mosaic.creator)) },
+        ],
+        data,
+      ),
+      pages("mosaics", !before, next && `mosaics/before/${next}`),
+    ];
+  });
+}

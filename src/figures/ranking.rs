@@ -1,0 +1,74 @@
+//! Who holds most of something.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Amounts by key, with the largest at hand.
+#[derive(Debug)]
+pub struct Ranking<K> {
+    amounts: BTreeMap<K, usize>,
+    ranked: BTreeSet<(usize, K)>,
+    total: usize,
+}
+
+impl<K> Default for Ranking<K> {
+    fn default() -> Ranking<K> {
+        Ranking { amounts: BTreeMap::new(), ranked: BTreeSet::new(), total: 0 }
+    }
+}
+
+impl<K: Copy + Ord> Ranking<K> {
+    /// Sets an amount. A key without one is not held.
+    pub fn set(&mut self, key: K, amount: usize) {
+        let before = match amount {
+            0 => self.amounts.remove(&key),
+            _ => self.amounts.insert(key, amount),
+        };
+        if let Some(before) = before {
+            self.ranked.remove(&(before, key));
+            self.total = self.total.saturating_sub(before);
+        }
+        if amount > 0 {
+            self.ranked.insert((amount, key));
+            self.total = self.total.saturating_add(amount);
+        }
+    }
+
+    /// The amount of a key.
+    pub fn of(&self, key: &K) -> usize {
+        self.amounts.get(key).copied().unwrap_or(0)
+    }
+
+    /// The largest amount, and whose it is.
+    pub fn largest(&self) -> Option<(usize, K)> {
+        self.ranked.last().copied()
+    }
+
+    /// The sum of all amounts.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_largest_amount_and_the_sum_are_those_of_all_amounts(steps in prop::collection::vec((0u8..6, 0usize..9), 0..60)) {
+            let (mut ranking, mut amounts) = (Ranking::default(), [0; 6]);
+            for (key, amount) in steps {
+                ranking.set(key, amount);
+                amounts[usize::from(key)] = amount;
+                prop_assert_eq!(ranking.total(), amounts.iter().sum::<usize>());
+                let largest = ranking.largest();
+                prop_assert_eq!(largest.map_or(0, |(amount, _)| amount), *amounts.iter().max().unwrap());
+                if let Some((amount, key)) = largest {
+                    prop_assert_eq!((ranking.of(&key), amounts[usize::from(key)]), (amount, amount));
+                }
+            }
+        }
+    }
+}

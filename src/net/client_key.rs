@@ -1,0 +1,68 @@
+//! Who answers for what a client makes the node hold.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::machine::Caller;
+
+/// One client: this machine, an IPv4 address, or the network of an IPv6 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientKey {
+    is_local: bool,
+    address: IpAddr,
+}
+
+impl ClientKey {
+    /// Of who makes a request, where the first `ipv6_prefix` bits of an IPv6 address stand for one client.
+    pub fn of(caller: &Caller, ipv6_prefix: u8) -> ClientKey {
+        let address = caller.address.to_canonical();
+        let is_loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&address);
+        let address = match address {
+            IpAddr::V6(address) => {
+                let host_bits = 128 - u32::from(ipv6_prefix.min(128));
+                let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
+            }
+            address => address,
+        };
+        ClientKey { is_local: is_loopback && !caller.is_forwarded, address }
+    }
+
+    /// Whether it is 127.0.0.1 or `::1` by its own word.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::ListenerId;
+    use super::*;
+
+    fn key(address: &str, ipv6_prefix: u8, is_forwarded: bool) -> ClientKey {
+        let caller =
+            Caller { listener: ListenerId(0), address: address.parse().unwrap(), is_forwarded, is_unnamed: false };
+        ClientKey::of(&caller, ipv6_prefix)
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_client_and_an_ipv4_address_another() {
+        let of = |address| key(address, 64, false);
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        let both = |prefix| [key("::2", prefix, false), key("8000::", prefix, false)];
+        assert!(both(0)[0] == both(0)[1] && both(1)[0] != both(1)[1]);
+        assert!(both(128)[0] != both(128)[1] && both(200)[0] != both(0)[0]);
+    }
+
+    #[test]
+    fn only_what_comes_from_this_machine_itself_is_local() {
+        for (address, is_local) in
+            [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("::1", true), ("127.0.0.2", false), ("::2", false)]
+        {
+            assert_eq!(key(address, 64, false).is_local(), is_local, "{address}");
+            assert!(!key(address, 64, true).is_local(), "{address}");
+        }
+    }
+}

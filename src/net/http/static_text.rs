@@ -1,0 +1,118 @@
+//! A text that is part of the program, as it is sent.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::sync::OnceLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{Reply, Request, accepts_gzip};
+
+/// A text with its version, sent plain or compressed, and only to clients that do not have this version.
+pub struct StaticText {
+    media_type: &'static str,
+    plain: Cow<'static, str>,
+    /// What tells it from other versions of it, in ASCII.
+    version: String,
+    /// Its compressed form, once it was wanted.
+    packed: OnceLock<Vec<u8>>,
+}
+
+impl StaticText {
+    /// A text of a media type. `version` changes with the text; it consists of letters and digits.
+    pub fn new(media_type: &'static str, plain: impl Into<Cow<'static, str>>, version: String) -> StaticText {
+        StaticText { media_type, plain: plain.into(), version, packed: OnceLock::new() }
+    }
+
+    /// What tells it from other versions of it.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Answers a GET or HEAD request with the text, or with 304 if the client has it. `caching` is the value of
+    /// `Cache-Control`. Without `may_compress` it is sent plain to everybody.
+    pub fn send(&self, caching: &'static str, may_compress: bool, request: &Request<'_>, reply: &mut Reply) {
+        let is_packed = may_compress && accepts_gzip(request.header_values("Accept-Encoding"));
+        let tag = self.tag(is_packed);
+        let is_known = is_known(&tag, request);
+        reply.compress = false;
+        reply.header("ETag", tag);
+        reply.header("Cache-Control", caching);
+        reply.header("Vary", "Accept-Encoding");
+        if is_known {
+            reply.status = 304;
+            return;
+        }
+        reply.header("Content-Type", self.media_type);
+        if is_packed {
+            reply.header("Content-Encoding", "gzip");
+            reply.body.extend_from_slice(self.packed());
+        } else {
+            reply.body.extend_from_slice(self.plain.as_bytes());
+        }
+    }
+
+    /// The entity tag of one of the two forms: strong, so the forms have different ones.
+    fn tag(&self, is_packed: bool) -> String {
+        format!("\"{}{}\"", self.version, if is_packed { "-gzip" } else { "" })
+    }
+
+    fn packed(&self) -> &[u8] {
+        self.packed.get_or_init(|| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            // Memory takes everything.
+            drop(encoder.write_all(self.plain.as_bytes()));
+            encoder.finish().unwrap_or_default()
+        })
+    }
+}
+
+/// Whether the client says that it has what a tag stands for (RFC 9110 §13.1.2, which compares weakly).
+fn is_known(tag: &str, request: &Request<'_>) -> bool {
+    let mut known = request.header_values("If-None-Match").flat_map(|value| value.split(',')).map(str::trim);
+    known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::http::RequestReader;
+
+    fn ask(headers: &str, may_compress: bool) -> Reply {
+        let text = StaticText::new("application/json", "{}".repeat(1000), "0a1b".to_owned());
+        let mut reader = RequestReader::new(0);
+        reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
+        let mut reply = Reply { compress: true, ..Reply::new() };
+        text.send("no-cache", may_compress, &reader.next_request().unwrap().unwrap(), &mut reply);
+        assert!(!reply.compress);
+        reply
+    }
+
+    fn header<'r>(reply: &'r Reply, name: &str) -> Option<&'r str> {
+        reply.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_ref())
+    }
+
+    #[test]
+    fn each_form_has_its_own_tag_and_is_not_sent_twice() {
+        const GZIP: &str = "Accept-Encoding: gzip\r\n";
+        for (headers, may_compress, tag, is_packed) in
+            [("", true, "\"0a1b\"", false), (GZIP, true, "\"0a1b-gzip\"", true), (GZIP, false, "\"0a1b\"", false)]
+        {
+            let first = ask(headers, may_compress);
+            assert_eq!((first.status, header(&first, "ETag")), (200, Some(tag)));
+            assert_eq!(header(&first, "Content-Encoding"), is_packed.then_some("gzip"));
+            assert_eq!(first.body.len() < 2000, is_packed);
+            for (known, is_known) in
+                [(tag, true), (&format!("W/{tag}"), true), (&format!("\"x\", {tag}"), true), ("*", true)]
+                    .into_iter()
+                    .chain([("\"0a1\"", false), ("0a1b", false), ("", false)])
+            {
+                let again = ask(&format!("{headers}If-None-Match: {known}\r\n"), may_compress);
+                assert_eq!(again.status, if is_known { 304 } else { 200 }, "{known}");
+                assert_eq!((again.body.is_empty(), header(&again, "ETag")), (is_known, Some(tag)), "{known}");
+                assert_eq!(header(&again, "Vary"), Some("Accept-Encoding"));
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What is said of blocks that were replaced, and of chains that cannot come together.
+
+use std::time::Duration;
+
+use super::Node;
+use crate::chain::{Reorg, Replaced, Switch};
+use crate::model::{Address, Timestamp};
+use crate::net::machine::Moment;
+use crate::peer::Peers;
+
+/// How often the operator is told of nodes whose chain cannot be followed.
+const TELL_OF_SPLITS_EVERY: Duration = Duration::from_secs(600);
+/// Most harvesters and nodes that are named in a line.
+const MOST_NAMED: usize = 5;
+
+impl Node<'_> {
+    /// Takes note of a change of the chain, and says which blocks it has replaced.
+    pub(super) fn note_reorg(&mut self, switch: &Switch, time: Timestamp) {
+        let byte = self.network.byte;
+        let unlocked = &self.harvester.unlocked;
+        let is_own = |signer: &_| unlocked.contains(&Address::from_public_key(signer, byte));
+        let Some(reorg) = Reorg::of(switch, time, is_own) else { return };
+        let harvester = |replaced: &Replaced| Address::from_public_key(&replaced.signer, byte);
+        let mut harvesters: Vec<_> = reorg.replaced.iter().map(harvester).collect();
+        harvesters.sort_unstable();
+        harvesters.dedup();
+        log::info!(
+            "reorg: blocks {} to {} are replaced ({} back), the chain ends at {} now; they were harvested by {}; {} \
+             transactions are unconfirmed again",
+            reorg.common.next(),
+            reorg.common.0 + reorg.replaced.len() as u64,
+            reorg.replaced.len(),
+            reorg.last,
+            named(&harvesters),
+            reorg.returned
+        );
+        for Replaced { height, hash, .. } in reorg.own() {
+            log::warn!("the block {hash} that was harvested here is lost: another one has its height {height}");
+        }
+        self.reorgs.note(reorg);
+    }
+
+    /// Says that other nodes are on a chain that neither they nor this one can leave.
+    pub(super) fn tell_of_splits(&mut self, now: Moment) {
+        if now.running < self.tell_apart_at {
+            return;
+        }
+        let Some(apart) = self.partners.peers().map(|peers: &Peers| peers.apart(now.running)) else { return };
+        // It is looked at from time to time only.
+        const LOOK_EVERY: Duration = Duration::from_secs(5);
+        self.tell_apart_at = now.running + LOOK_EVERY;
+        if apart.nodes.is_empty() {
+            return;
+        }
+        self.tell_apart_at = now.running + TELL_OF_SPLITS_EVERY;
+        let is_most = 2 * apart.nodes.len() >= apart.active;
+        log::log!(
+            if is_most { log::Level::Error } else { log::Level::Warn },
+            "the network is split for good: {} of {} active nodes ({}) have another chain, which has left this one more than \
+             {} blocks back, so that neither side can change to the other's. Decide which chain is to stay; stop the nodes \
+             of the other, move their data folders away (keys and settings stay), and start them again: they fetch the \
+             chain that stays. `nisd help trouble` says more",
+            apart.nodes.len(),
+            apart.active,
+            named(&apart.nodes),
+            self.network.chain.rewrite_limit
+        );
+    }
+}
+
+/// Some addresses, and how many others there are.
+fn named(addresses: &[Address]) -> String {
+    let names: Vec<_> = addresses.iter().take(MOST_NAMED).map(Address::as_str).collect();
+    let more = addresses.len().saturating_sub(MOST_NAMED);
+    names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}

@@ -1,0 +1,120 @@
+//! Compares all that is stored with its checksums while the node runs, a range of rows at a time.
+
+use std::time::Duration;
+
+use crate::store::{Reader, StoreError, VerifyPosition};
+
+/// From the start of the node to the first range.
+const FIRST_AFTER: Duration = Duration::from_secs(10);
+/// From one range, of 64 KiB as a rule, to the next: a store of 10 GiB takes about five hours.
+const PAUSE: Duration = Duration::from_millis(100);
+/// From one pass over all ranges to the next.
+const REST: Duration = Duration::from_secs(6 * 3600);
+/// Damaged ranges that one pass names in the log.
+const MAX_NAMED: u64 = 8;
+
+/// How far the store was compared, and what was found.
+#[derive(Debug)]
+pub struct Verification {
+    position: VerifyPosition,
+    due: Duration,
+    /// Damaged ranges of this pass.
+    found: u64,
+    /// Those of the last one that is complete.
+    found_before: u64,
+    passes: u64,
+}
+
+impl Verification {
+    /// Of a node that is started at a moment of its running time.
+    pub fn new(running: Duration) -> Verification {
+        let position = VerifyPosition::default();
+        Verification { position, due: running + FIRST_AFTER, found: 0, found_before: 0, passes: 0 }
+    }
+
+    /// Compares the next range once it is due. What is damaged is said, and the node goes on.
+    pub fn work(&mut self, reader: &Reader<'_>, running: Duration) -> Result<(), StoreError> {
+        if running < self.due {
+            return Ok(());
+        }
+        self.due = running + PAUSE;
+        match reader.snapshot()?.verify_next(&mut self.position) {
+            Ok(true) => {}
+            Ok(false) => {
+                if self.found > MAX_NAMED {
+                    log::error!("{} ranges of the store are damaged; `nisd check` says more", self.found);
+                }
+                self.found_before = std::mem::take(&mut self.found);
+                self.passes += 1;
+                self.due = running + REST;
+            }
+            Err(error) => {
+                self.found += 1;
+                if self.found <= MAX_NAMED {
+                    log::error!("{error}; the node answers what does not need these rows");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// When the next range is due.
+    pub fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// Damaged ranges that are known.
+    pub fn damaged_ranges(&self) -> u64 {
+        self.found.max(self.found_before)
+    }
+
+    /// How often all ranges were compared.
+    pub fn passes(&self) -> u64 {
+        self.passes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Table, Write, test_store};
+
+    #[test]
+    fn all_ranges_are_compared_one_at_a_time_and_then_the_node_rests() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        (0..900u16).for_each(|key| batch.put(Table::Numbers, &key.to_be_bytes(), &[1; 300]).unwrap());
+        batch.commit().unwrap();
+        let reader = Reader::new(&store);
+        let mut verification = Verification::new(Duration::ZERO);
+        let mut steps = 0;
+        while verification.passes() == 0 {
+            let due = verification.due();
+            verification.work(&reader, due - Duration::from_millis(1)).unwrap();
+            assert_eq!(verification.due(), due, "nothing is done before it is due");
+            verification.work(&reader, due).unwrap();
+            steps += 1;
+        }
+        assert!((Table::ALL.len() + 3..Table::ALL.len() + 12).contains(&steps), "{steps}");
+        assert_eq!(verification.damaged_ranges(), 0);
+        assert!(verification.due() > REST);
+    }
+
+    #[test]
+    fn damaged_ranges_are_counted_until_a_pass_finds_none() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        (0..900u16).for_each(|key| batch.put(Table::Numbers, &key.to_be_bytes(), &[1; 300]).unwrap());
+        // A checksum that is not that of its range.
+        batch.commit().unwrap();
+        let mut batch = store.begin().unwrap();
+        batch.put_unjournaled(Table::Checksums, &[Table::Numbers as u8], &[9; 16]).unwrap();
+        batch.commit().unwrap();
+        let (reader, mut verification) = (Reader::new(&store), Verification::new(Duration::ZERO));
+        while verification.passes() == 0 {
+            let due = verification.due();
+            verification.work(&reader, due).unwrap();
+        }
+        assert_eq!(verification.damaged_ranges(), 1);
+    }
+}

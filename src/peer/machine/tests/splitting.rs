@@ -1,0 +1,64 @@
+use std::time::Duration;
+
+use crate::model::{Hash256, Height};
+use crate::peer::machine::splits::{BETWEEN_QUESTIONS, FORGOTTEN_AFTER, LONG_WORSE};
+use crate::peer::outside::OwnTip;
+use crate::peer::testing::{Behaviour, Scene, settings};
+
+/// A machine with a chain of 400 blocks and partners whose chains are worse.
+fn scene(others: usize) -> Scene {
+    let mut scene = Scene::new(settings(&(0..others).collect::<Vec<_>>()), others);
+    let hashes: Vec<_> = (0..400_u64).map(|height| Hash256([height as u8; 32])).collect();
+    let (height, hash) = (Height(400), hashes[399]);
+    scene.fake.tip = Some(OwnTip { height, hash, signature: None, score: 100 });
+    scene.fake.hashes = hashes;
+    scene.others.iter_mut().for_each(|other| other.score = 50);
+    scene
+}
+
+fn apart(scene: &Scene) -> (usize, usize) {
+    let apart = scene.peers.apart(scene.now().running);
+    (apart.nodes.len(), apart.active)
+}
+
+#[test]
+fn a_node_with_a_worse_chain_is_asked_where_it_has_left_ours_if_that_goes_on() {
+    let mut scene = scene(1);
+    scene.others[0].hashes = vec![Hash256([0xee; 32])];
+    scene.run(LONG_WORSE - Duration::from_secs(5));
+    assert_eq!((scene.asked("/chain/hashes-from").len(), apart(&scene)), (0, (0, 1)));
+    scene.run_seconds(15);
+    assert_eq!((scene.asked("/chain/hashes-from").len(), apart(&scene)), (1, (1, 1)));
+    // It is asked seldom, and what it says counts for a while.
+    scene.run(BETWEEN_QUESTIONS * 2);
+    assert_eq!(scene.asked("/chain/hashes-from").len(), 3);
+    scene.others[0].behaviour = Behaviour::SilentAt("/chain/score");
+    scene.run(FORGOTTEN_AFTER);
+    assert_eq!(apart(&scene), (0, 1), "that was long ago");
+}
+
+#[test]
+fn a_node_that_is_behind_or_has_left_ours_lately_is_not_split_off() {
+    // Our block 40 is the lowest that may be undone.
+    for (theirs, is_apart) in [
+        (vec![], false),
+        (vec![Hash256([39; 32]), Hash256([0xee; 32])], false),
+        (vec![Hash256([0xee; 32]), Hash256([40; 32])], true),
+    ] {
+        let mut scene = scene(1);
+        scene.others[0].hashes = theirs.clone();
+        scene.run(LONG_WORSE * 2);
+        assert_eq!((scene.asked("/chain/hashes-from").len(), apart(&scene).0 == 1), (1, is_apart), "{theirs:?}");
+    }
+}
+
+#[test]
+fn a_node_that_has_come_over_is_split_off_no_more() {
+    let mut scene = scene(2);
+    scene.others.iter_mut().for_each(|other| other.hashes = vec![Hash256([0xee; 32])]);
+    scene.run(LONG_WORSE * 3);
+    assert_eq!(apart(&scene), (2, 2));
+    scene.others[0].score = 100;
+    scene.run_seconds(60);
+    assert_eq!(apart(&scene), (1, 2));
+}

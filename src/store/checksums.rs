@@ -1,0 +1,612 @@
+//! Checksums of ranges of rows, so that a row that is missing, out of order or of an earlier commit is noticed.
+//!
+//! The checksum of a row ([`super::sealed`]) says nothing where the row is not found: a bit that has flipped in a key, a
+//! page in the place of another or a page of an earlier commit make LMDB find nothing, or what was true once. So the rows
+//! of each table are divided, by key, into ranges of about [`MAX_RANGE_BYTES`], and [`Table::Checksums`] holds the bytes
+//! of each range and the sum of a hash of each row. A change of a row subtracts the old hash and adds the new one, in
+//! the same commit: it costs neither a walk nor a look at other rows. A range that has grown too large is split, an
+//! empty one is joined to the one before it. Where the ranges begin depends on what has happened; their content does not.
+//!
+//! Whoever reads compares a range with its checksum before anything of it is believed, once for each opening of the store
+//! ([`Verified`]): a row that is not found in a verified range is truly absent, and a walk over verified ranges has
+//! passed over nothing. A damaged range is an error, and all others are answered. Rows of [`Table::Blocks`] that are found are
+//! read without that: they are long, and each has checksums of its parts.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use lmdb::RoCursor;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::error::StoreError;
+use super::read::{NEXT, SET, SET_RANGE, Walk};
+use super::sealed::{self, CHECKSUM_BYTES};
+use super::tables::Table;
+
+/// Bytes of rows in a range, unless it is one row. What is read before the first answer from a range, and about a
+/// thousand times what the checksum takes.
+pub const MAX_RANGE_BYTES: u64 = 64 << 10;
+/// A longer key begins no range: the key of its checksum would be too long for LMDB.
+const MAX_BOUNDARY: usize = 500;
+
+/// Bytes of rows, with their keys, and the sum of their hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    pub bytes: u64,
+    hash: u64,
+}
+
+impl Sum {
+    /// That of one row, as it is stored.
+    pub fn of_row(table: Table, key: &[u8], row: &[u8]) -> Sum {
+        let checksum = match row.last_chunk::<CHECKSUM_BYTES>() {
+            Some(checksum) if table != Table::Meta => u32::from_le_bytes(*checksum),
+            _ => sealed::sum(table, key, row),
+        };
+        Sum::new(table, key, row.len(), checksum)
+    }
+
+    /// That of a row with a value.
+    pub fn of_value(table: Table, key: &[u8], value: &[u8]) -> Sum {
+        Sum::new(table, key, sealed::length(table, value), sealed::sum(table, key, value))
+    }
+
+    /// The checksum of the row stands for its value.
+    fn new(table: Table, key: &[u8], row_bytes: usize, checksum: u32) -> Sum {
+        let seed = u64::from(table as u8) << 32 | u64::from(checksum);
+        Sum { bytes: (key.len() + row_bytes) as u64, hash: xxh3_64_with_seed(key, seed) }
+    }
+
+    pub fn plus(self, other: Sum) -> Sum {
+        Sum { bytes: self.bytes.wrapping_add(other.bytes), hash: self.hash.wrapping_add(other.hash) }
+    }
+
+    pub fn minus(self, other: Sum) -> Sum {
+        Sum { bytes: self.bytes.wrapping_sub(other.bytes), hash: self.hash.wrapping_sub(other.hash) }
+    }
+
+    /// The value of a row of [`Table::Checksums`].
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.hash.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(value: &[u8]) -> Result<Sum, StoreError> {
+        match value.as_chunks() {
+            ([bytes, hash], []) => Ok(Sum { bytes: u64::from_le_bytes(*bytes), hash: u64::from_le_bytes(*hash) }),
+            _ => Err(StoreError::Damaged("the checksum of a range")),
+        }
+    }
+}
+
+/// Rows of a table from a key on, up to another one or to the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Empty for the first one.
+    pub first: Vec<u8>,
+    pub end: Option<Vec<u8>>,
+    pub sum: Sum,
+}
+
+impl Range {
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.first.as_slice() <= key && self.end.as_deref().is_none_or(|end| key < end)
+    }
+}
+
+/// Key of the checksum of the range that begins at a key.
+pub fn checksum_key(table: Table, first: &[u8]) -> Vec<u8> {
+    [&[table as u8], first].concat()
+}
+
+/// The range of a key, found in the checksums of all ranges.
+pub fn stored_range(mut checksums: Walk<'_>, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+    let wanted = checksum_key(table, key);
+    let at = checksums.seek(&wanted)?;
+    let (begin, next) = match at {
+        Some((found, _)) if found == wanted => (at, checksums.next()?),
+        Some(_) => (checksums.previous()?, at),
+        None => (checksums.last()?, None),
+    };
+    let of_table =
+        |found: &[u8]| found.split_first().filter(|(of, _)| **of == table as u8).map(|(_, key)| key.to_vec());
+    let begin = begin.and_then(|(found, value)| of_table(found).map(|first| (first, value)));
+    let end = next.and_then(|(found, _)| of_table(found));
+    let (first, sum) = match begin {
+        Some((first, value)) => (first, Sum::from_bytes(value)?),
+        None => (Vec::new(), Sum::default()),
+    };
+    let range = Range { first, end, sum };
+    if range.contains(key) { Ok(range) } else { Err(StoreError::Damaged("the checksums of ranges")) }
+}
+
+/// Compares the rows of a range with its checksum, and looks for each of them: where the way to a row is damaged, a walk
+/// still comes to it, and a search does not.
+pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -> Result<(), StoreError> {
+    use lmdb::Cursor;
+    let (mut sum, mut before, mut is_right) = (Sum::default(), None, true);
+    each_row(rows, range, |key, row| {
+        sealed::unseal(table, key, row)?;
+        let is_behind = before.replace(key).is_none_or(|before| before < key);
+        sum = sum.plus(Sum::of_row(table, key, row));
+        let is_found = search.get(Some(key), None, SET).is_ok_and(|(_, found)| found.as_ptr() == row.as_ptr());
+        // A damaged page may lead back to one that was passed already.
+        is_right = is_found && is_behind && range.contains(key) && sum.bytes <= range.sum.bytes;
+        Ok(is_right)
+    })?;
+    match is_right && sum == range.sum {
+        true => Ok(()),
+        false => Err(StoreError::Incomplete { table, first: range.first.clone() }),
+    }
+}
+
+/// Divides a range where half of its bytes are before; `None` if it is one row.
+pub fn split(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<Option<[Range; 2]>, StoreError> {
+    let (mut sum, mut boundary) = (Sum::default(), None);
+    each_row(rows, range, |key, row| {
+        if sum.bytes > 0
+            && sum.bytes + (key.len() + row.len()) as u64 > range.sum.bytes / 2
+            && key.len() <= MAX_BOUNDARY
+        {
+            boundary = Some(key.to_vec());
+            return Ok(false);
+        }
+        sum = sum.plus(Sum::of_row(table, key, row));
+        Ok(true)
+    })?;
+    Ok(boundary.map(|boundary| {
+        let before = Range { first: range.first.clone(), end: Some(boundary.clone()), sum };
+        // What is wrong with a range stays wrong with one of its halves.
+        let behind = Range { first: boundary, end: range.end.clone(), sum: range.sum.minus(sum) };
+        [before, behind]
+    }))
+}
+
+/// Calls `visit` with the rows of a range as they are stored, until it says `false`.
+fn each_row<'a>(
+    rows: &RoCursor<'a>,
+    range: &Range,
+    mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    use lmdb::Cursor;
+    let first = if range.first.is_empty() { &[0] } else { range.first.as_slice() };
+    let mut found = rows.get(Some(first), None, SET_RANGE);
+    loop {
+        match found {
+            Ok((Some(key), _)) if range.end.as_deref().is_some_and(|end| key >= end) => return Ok(()),
+            Ok((Some(key), row)) if visit(key, row)? => {}
+            Ok((Some(_), _)) | Err(lmdb::Error::NotFound) => return Ok(()),
+            Ok((None, _)) => return Err(StoreError::Damaged("an entry without a key")),
+            Err(error) => return Err(error.into()),
+        }
+        found = rows.get(None, None, NEXT);
+    }
+}
+
+/// The beginning of each stretch of keys and its end, which the end of the table has not.
+type Stretches = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// From where to where the keys of each table are verified since the store was opened.
+pub struct Verified {
+    /// Whether all of a table is: then nothing more is looked for.
+    whole: [Cell<bool>; Table::ALL.len()],
+    stretches: RefCell<[Stretches; Table::ALL.len()]>,
+}
+
+impl Default for Verified {
+    fn default() -> Verified {
+        let stretches = RefCell::new(Table::ALL.map(|_| BTreeMap::new()));
+        Verified { whole: Table::ALL.map(|_| Cell::new(false)), stretches }
+    }
+}
+
+impl Verified {
+    /// Whether nothing of a table need be verified any more.
+    pub fn is_whole(&self, table: Table) -> bool {
+        self.whole[table as usize].get()
+    }
+
+    /// The first key from one on up to another one, or to the end, that is not verified.
+    fn gap(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Option<Vec<u8>> {
+        if self.is_whole(table) {
+            return None;
+        }
+        let stretches = &self.stretches.borrow()[table as usize];
+        let (_, end) = stretches.range::<[u8], _>((Bound::Unbounded, Bound::Included(from))).next_back().unzip();
+        match end {
+            Some(None) => None,
+            Some(Some(end)) if end.as_slice() > from => to.is_none_or(|to| to >= end.as_slice()).then(|| end.clone()),
+            _ => Some(from.to_vec()),
+        }
+    }
+
+    fn add(&self, table: Table, range: Range) {
+        let stretches = &mut self.stretches.borrow_mut()[table as usize];
+        let Range { mut first, mut end, .. } = range;
+        let touches = |end: &Option<Vec<u8>>, first: &[u8]| end.as_deref().is_none_or(|end| end >= first);
+        if let Some((before, to)) =
+            stretches.range::<[u8], _>((Bound::Unbounded, Bound::Included(&first[..]))).next_back()
+            && touches(to, &first)
+        {
+            (first, end) = (before.clone(), later(end, to.clone()));
+        }
+        while let Some((behind, to)) =
+            stretches.range::<[u8], _>((Bound::Excluded(&first[..]), Bound::Unbounded)).next()
+            && touches(&end, behind)
+        {
+            let behind = behind.clone();
+            end = later(end, to.clone());
+            stretches.remove(&behind);
+        }
+        self.whole[table as usize].set(first.is_empty() && end.is_none());
+        stretches.insert(first, end);
+    }
+
+    /// Nothing of a table counts as verified any more.
+    pub fn forget(&self, table: Table) {
+        self.whole[table as usize].set(false);
+        self.stretches.borrow_mut()[table as usize].clear();
+    }
+}
+
+fn later(a: Option<Vec<u8>>, b: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    a.zip(b).map(|(a, b)| a.max(b))
+}
+
+/// A state of the store whose ranges can be compared with their checksums.
+pub trait Verify {
+    /// What is verified already.
+    fn verified(&self) -> &Verified;
+
+    /// The range of a key, and what its checksum should be.
+    fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError>;
+
+    /// Shows the rows of a table as they are.
+    fn cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError>;
+
+    /// Compares the range of a key with its checksum, whether that was done before or not.
+    fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+        let range = self.range(table, key)?;
+        verify([&self.cursor(table)?, &self.cursor(table)?], table, &range)?;
+        self.verified().add(table, range.clone());
+        Ok(range)
+    }
+
+    /// Makes sure of all ranges from a key up to another one, or to the end.
+    fn ensure(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
+        while let Some(key) = self.verified().gap(table, from, to) {
+            self.verify_range(table, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure of the range of a key, where that is read by its key alone.
+    fn ensure_row(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        match table {
+            Table::Blocks | Table::Checksums => Ok(()),
+            table => self.ensure(table, key, Some(key)),
+        }
+    }
+
+    /// Makes sure that a row that was not found is absent.
+    fn ensure_absence(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        match table {
+            Table::Blocks => self.ensure(table, key, Some(key)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How far all tables were compared with their checksums.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyPosition {
+    table: u8,
+    key: Vec<u8>,
+}
+
+impl VerifyPosition {
+    /// Where to go on; the next table counts as where it will be. `None` at the end, and then it is the beginning again.
+    pub(super) fn take(&mut self) -> Option<(Table, Vec<u8>)> {
+        let table = Table::from_number(self.table).filter(|table| *table != Table::Checksums);
+        let key = std::mem::take(&mut self.key);
+        self.table = table.map_or(0, |table| table as u8 + 1);
+        table.map(|table| (table, key))
+    }
+
+    pub(super) fn go_on_behind(&mut self, table: Table, range: &Range) {
+        if let Some(end) = &range.end {
+            *self = VerifyPosition { table: table as u8, key: end.clone() };
+        }
+    }
+}
+
+/// The beginning of each range, its end and its checksum.
+type SummedRanges = BTreeMap<Vec<u8>, (Option<Vec<u8>>, Sum)>;
+
+/// Ranges that a batch has changed.
+pub struct ChangedRanges {
+    tables: [SummedRanges; Table::ALL.len()],
+}
+
+impl Default for ChangedRanges {
+    fn default() -> ChangedRanges {
+        ChangedRanges { tables: Table::ALL.map(|_| BTreeMap::new()) }
+    }
+}
+
+impl ChangedRanges {
+    /// The range of a key, if the batch has changed it.
+    pub fn get(&self, table: Table, key: &[u8]) -> Option<Range> {
+        let ranges = &self.tables[table as usize];
+        let (first, (end, sum)) = ranges.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        let is_inside = end.as_deref().is_none_or(|end| key < end);
+        is_inside.then(|| Range { first: first.clone(), end: end.clone(), sum: *sum })
+    }
+
+    /// The checksum of the range of a key, to be changed, and whether the range is the last one of its table.
+    pub fn get_mut(&mut self, table: Table, key: &[u8]) -> Option<(&mut Sum, bool)> {
+        let ranges = &mut self.tables[table as usize];
+        let (_, (end, sum)) = ranges.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        let is_inside = end.as_deref().is_none_or(|end| key < end);
+        is_inside.then_some((sum, end.is_none()))
+    }
+
+    pub fn set(&mut self, table: Table, range: Range) {
+        self.tables[table as usize].insert(range.first, (range.end, range.sum));
+    }
+
+    /// Begins a range at a key that comes behind all others.
+    pub fn begin(&mut self, table: Table, key: &[u8], sum: Sum) {
+        let ranges = &mut self.tables[table as usize];
+        if let Some((_, (end @ None, _))) = ranges.iter_mut().next_back() {
+            *end = Some(key.to_vec());
+        }
+        ranges.insert(key.to_vec(), (None, sum));
+    }
+
+    /// The table has one range, which is empty.
+    pub fn clear(&mut self, table: Table) {
+        self.tables[table as usize] = BTreeMap::from([(Vec::new(), (None, Sum::default()))]);
+    }
+
+    /// Keys of all checksums that have changed, in their order, with the new ones; `None` for a range that is empty.
+    pub fn take(&mut self) -> impl Iterator<Item = (Vec<u8>, Option<Sum>)> + use<> {
+        let ChangedRanges { tables } = std::mem::take(self);
+        Table::ALL.into_iter().zip(tables).flat_map(|(table, ranges)| {
+            ranges.into_iter().map(move |(first, (_, sum))| {
+                // Where the hashes of no rows do not add up to nothing a row was lost: that must not be forgotten.
+                let is_empty = sum == Sum::default();
+                (checksum_key(table, &first), Some(sum).filter(|_| !is_empty))
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use lmdb::{Environment, EnvironmentFlags, Transaction, WriteFlags};
+    use proptest::prelude::*;
+
+    use super::super::{Batch, Read, Store, Write, open, test_store};
+    use super::*;
+
+    type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
+
+    /// One that grows at its end, one of long and one of short rows.
+    const TABLES: [Table; 3] = [Table::Trails, Table::Balances, Table::Stakes];
+
+    #[derive(Clone, Debug)]
+    enum Change {
+        Put(u8, u16, u16),
+        PutUnjournaled(u8, u16, u16),
+        Delete(u8, u16),
+        DeleteRange(u8, u16, u16),
+        Clear(u8),
+        Undo,
+    }
+
+    fn changes() -> impl Strategy<Value = Change> {
+        let (table, key, length) = (0u8..3, 0u16..300, 0u16..6000);
+        prop_oneof![
+            12 => (table.clone(), key.clone(), length.clone()).prop_map(|(t, k, l)| Change::Put(t, k, l)),
+            6 => (table.clone(), key.clone(), length).prop_map(|(t, k, l)| Change::PutUnjournaled(t, k, l)),
+            6 => (table.clone(), key.clone()).prop_map(|(t, k)| Change::Delete(t, k)),
+            1 => (table.clone(), key.clone(), key).prop_map(|(t, a, b)| Change::DeleteRange(t, a, b)),
+            1 => table.prop_map(Change::Clear),
+            1 => Just(Change::Undo),
+        ]
+    }
+
+    /// Does a change to a batch and to what it should hold; `before` is what an undo leads back to.
+    fn apply(batch: &mut Batch<'_>, rows: &mut Rows, before: &mut Rows, change: &Change) {
+        let place = |table: u8, key: u16| (TABLES[usize::from(table)], key.to_be_bytes().to_vec());
+        // What the journal does not know cannot be undone.
+        let unjournaled = |batch: &mut Batch<'_>, rows: &Rows, before: &mut Rows| {
+            batch.take_journal();
+            before.clone_from(rows);
+        };
+        match *change {
+            Change::Put(table, key, length) => {
+                let ((table, key), value) = (place(table, key), vec![length as u8; length.into()]);
+                batch.put(table, &key, &value).unwrap();
+                rows.insert((table, key), value);
+            }
+            Change::PutUnjournaled(table, key, length) => {
+                let ((table, key), value) = (place(table, key), vec![length as u8; length.into()]);
+                batch.put_unjournaled(table, &key, &value).unwrap();
+                rows.insert((table, key), value);
+                unjournaled(batch, rows, before);
+            }
+            Change::Delete(table, key) => {
+                let (table, key) = place(table, key);
+                batch.delete(table, &key).unwrap();
+                rows.remove(&(table, key));
+            }
+            Change::DeleteRange(table, a, b) => {
+                let ((table, first), (_, last)) = (place(table, a.min(b)), place(table, a.max(b)));
+                batch.delete_range_unjournaled(table, &first, &last).unwrap();
+                rows.retain(|(of, key), _| *of != table || *key < first || *key > last);
+                unjournaled(batch, rows, before);
+            }
+            Change::Clear(table) => {
+                let table = TABLES[usize::from(table)];
+                batch.clear(table).unwrap();
+                rows.retain(|(of, _), _| *of != table);
+                unjournaled(batch, rows, before);
+            }
+            Change::Undo => {
+                let journal = batch.take_journal();
+                batch.undo(&journal).unwrap();
+                rows.clone_from(before);
+            }
+        }
+    }
+
+    fn rows_of(state: &impl Read) -> Rows {
+        let mut rows = Rows::new();
+        for table in TABLES {
+            let visit = |key: &[u8], value: &[u8]| {
+                rows.insert((table, key.to_vec()), value.to_vec());
+                Ok(true)
+            };
+            state.each(table, &[], visit).unwrap();
+        }
+        rows
+    }
+
+    fn forget(store: &Store) {
+        Table::ALL.into_iter().for_each(|table| store.verified.forget(table));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn checksums_are_those_of_the_rows_whatever_has_changed_and_was_undone(
+            batches in proptest::collection::vec((proptest::collection::vec(changes(), 0..60), any::<bool>()), 1..6),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::scratch(folder.path(), open::Options { map_size: 1 << 26 }).unwrap();
+            let mut rows = Rows::new();
+            for (changes, is_kept) in batches {
+                forget(&store);
+                let (mut batch, mut changed, mut before) = (store.begin().unwrap(), rows.clone(), rows.clone());
+                changes.iter().for_each(|change| apply(&mut batch, &mut changed, &mut before, change));
+                prop_assert!(rows_of(&batch) == changed);
+                if is_kept {
+                    batch.commit().unwrap();
+                    rows = changed;
+                } else {
+                    drop(batch);
+                }
+                forget(&store);
+                let snapshot = store.snapshot().unwrap();
+                snapshot.verify_all().unwrap();
+                TABLES.into_iter().for_each(|table| assert!(store.verified.is_whole(table)));
+                forget(&store);
+                prop_assert!(rows_of(&snapshot) == rows);
+            }
+        }
+    }
+
+    /// A store with a thousand rows in several ranges.
+    fn filled() -> (Store, tempfile::TempDir) {
+        let (store, folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        (0..1000u16).for_each(|key| batch.put(Table::Numbers, &key.to_be_bytes(), &[key as u8; 300]).unwrap());
+        batch.commit().unwrap();
+        (store, folder)
+    }
+
+    /// Changes rows behind the back of the store.
+    fn damage(store: Store, folder: &Path, change: impl FnOnce(&mut lmdb::RwTransaction<'_>, lmdb::Database)) -> Store {
+        drop(store);
+        let environment = Environment::new()
+            .set_max_dbs(1)
+            .set_flags(EnvironmentFlags::NO_SYNC)
+            .set_map_size(1 << 22)
+            .open(folder)
+            .unwrap();
+        let table = environment.open_db(Some(Table::Numbers.name())).unwrap();
+        let mut transaction = environment.begin_rw_txn().unwrap();
+        change(&mut transaction, table);
+        transaction.commit().unwrap();
+        drop(environment);
+        Store::open_existing(folder, open::AccessMode::Shared, open::Options { map_size: 1 << 22 }).unwrap().0
+    }
+
+    #[test]
+    fn a_table_is_divided_into_ranges_of_a_size() {
+        let (store, _folder) = filled();
+        let (snapshot, mut ranges, mut key) = (store.snapshot().unwrap(), Vec::new(), Some(Vec::new()));
+        while let Some(first) = key {
+            ranges.push(snapshot.range(Table::Numbers, &first).unwrap());
+            key = ranges.last().and_then(|range| range.end.clone());
+        }
+        assert!((5..12).contains(&ranges.len()), "{}", ranges.len());
+        assert!(ranges.iter().all(|range| range.sum.bytes <= MAX_RANGE_BYTES && range.sum.bytes > MAX_RANGE_BYTES / 4));
+    }
+
+    #[test]
+    fn a_row_that_is_lost_or_too_many_or_of_old_is_damage_wherever_it_is_asked_for_and_no_absence() {
+        type Damage = fn(&mut lmdb::RwTransaction<'_>, lmdb::Database);
+        // A row that was once there, with its own checksum.
+        let old: Damage = |transaction, table| {
+            let mut row = vec![0; sealed::length(Table::Numbers, &[7; 300])];
+            sealed::seal(Table::Numbers, &500u16.to_be_bytes(), &[7; 300], &mut row);
+            transaction.put(table, &500u16.to_be_bytes(), &row, WriteFlags::empty()).unwrap();
+        };
+        let damages: [Damage; 4] = [
+            |transaction, table| transaction.del(table, &500u16.to_be_bytes(), None).unwrap(),
+            // A key with one bit more, whose row is not looked at.
+            |transaction, table| {
+                let row = transaction.get(table, &500u16.to_be_bytes()).unwrap().to_vec();
+                transaction.del(table, &500u16.to_be_bytes(), None).unwrap();
+                transaction.put(table, &(500u16 | 1 << 15).to_be_bytes(), &row, WriteFlags::empty()).unwrap();
+            },
+            |transaction, table| {
+                (480..520u16).for_each(|key| transaction.del(table, &key.to_be_bytes(), None).unwrap());
+            },
+            old,
+        ];
+        for (number, change) in damages.into_iter().enumerate() {
+            let (store, folder) = filled();
+            let store = damage(store, folder.path(), change);
+            let snapshot = store.snapshot().unwrap();
+            let key = 500u16.to_be_bytes();
+            let is_damage = |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::Numbers, .. });
+            assert!(snapshot.get(Table::Numbers, &key).is_err_and(is_damage), "{number}");
+            assert!(snapshot.any(Table::Numbers, &key).is_err(), "{number}");
+            assert!(snapshot.each(Table::Numbers, &[], |_, _| Ok(true)).is_err(), "{number}");
+            assert!(snapshot.each_before(Table::Numbers, &[], &[9], |_, _| Ok(true)).is_err(), "{number}");
+            assert!(snapshot.verify_all().is_err(), "{number}");
+            // The rest is answered.
+            assert!(snapshot.get(Table::Numbers, &3u16.to_be_bytes()).unwrap().is_some(), "{number}");
+            assert!(snapshot.get(Table::Accounts, &key).unwrap().is_none(), "{number}");
+        }
+    }
+
+    #[test]
+    fn all_damaged_ranges_are_found_in_one_pass() {
+        let (store, folder) = filled();
+        let store = damage(store, folder.path(), |transaction, table| {
+            [10u16, 990].iter().for_each(|key| transaction.del(table, &key.to_be_bytes(), None).unwrap());
+        });
+        let (mut position, mut damaged) = (VerifyPosition::default(), 0);
+        let snapshot = store.snapshot().unwrap();
+        loop {
+            match snapshot.verify_next(&mut position) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => damaged += 1,
+            }
+        }
+        assert_eq!(damaged, 2);
+        assert_eq!(position, VerifyPosition::default());
+    }
+}

@@ -1,0 +1,209 @@
+//! Attacks from several addresses, each within what one client may do: on places, on what the system buffers, and by work
+//! that comes with no request.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockRef, Socket, Type};
+
+use super::stage::{Bar, Outcome, Stage};
+use super::swarm::{Part, Swarm};
+use crate::common::in_millis;
+
+/// Where a question is asked.
+const QUESTION: &str = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// How long an attack lasts.
+const LIMIT: Duration = Duration::from_secs(5);
+/// A page has so many bytes.
+const PAGE: usize = 4096;
+
+/// One of several attackers.
+fn attacker(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 2, 1 + number as u8)
+}
+
+/// Somebody who was never there, or this machine.
+fn newcomer(number: usize) -> Ipv4Addr {
+    if number.is_multiple_of(2) { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(127, 0, 3, number as u8) }
+}
+
+fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect_timeout(&to.into(), Duration::from_secs(2))?;
+    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    Ok(socket.into())
+}
+
+/// Whether somebody is let in and answered.
+fn is_answered(from: Ipv4Addr, to: SocketAddr) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = connect(from, to)?;
+        stream.write_all(QUESTION.as_bytes())?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head)?;
+        Ok(head.ends_with(b"200"))
+    };
+    ask().unwrap_or(false)
+}
+
+/// 33 addresses hold 250 connections each and ask as often as one may, so that none of them is idle for long.
+pub fn idle(binary: &str) -> Outcome {
+    const ADDRESSES: usize = 33;
+    const EACH: usize = 250;
+    let mut stage = Stage::new(binary);
+    let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
+    stage.begin();
+    swarm.open(ADDRESSES * EACH, |number| attacker(number / EACH), Part::default());
+    swarm.run(Duration::from_secs(1), |_| false);
+    let (mut answered, mut asked, mut took, mut next) = (0, 0, Vec::new(), 0);
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * LIMIT {
+        // 340 a second.
+        while (next as f64) < begun.elapsed().as_secs_f64() * 340.0 {
+            let index = next * 37 % swarm.peers.len();
+            if !swarm.peers[index].is_closed {
+                swarm.send(index, QUESTION.as_bytes());
+            }
+            next += 1;
+        }
+        swarm.run(Duration::from_millis(50), |_| false);
+        let since = Instant::now();
+        answered += usize::from(is_answered(newcomer(asked), stage.node.http));
+        took.push(since.elapsed().as_secs_f64());
+        asked += 1;
+    }
+    let notes = vec![
+        format!("{answered} of {asked} newcomers let in, {}", in_millis(&mut took)),
+        format!("attackers lost {} of {} connections", swarm.closed, swarm.peers.len()),
+    ];
+    stage.end(notes, &[Bar::Is("each newcomer is let in", answered == asked), Bar::Others(20.0)])
+}
+
+/// Bytes that the system holds for all TCP connections.
+fn kernel_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
+    line.split_whitespace().last().and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * PAGE
+}
+
+/// 12 addresses with 200 connections each ask for a long answer and read nothing of it. What the attackers' own ends hold
+/// is made as small as it can be, as it is their machines' elsewhere.
+pub fn unread(binary: &str) -> Outcome {
+    const MIB: usize = 1 << 20;
+    let mut stage = Stage::new(binary);
+    let before = kernel_bytes();
+    stage.begin();
+    let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let (mut held, mut most) = (Vec::new(), 0);
+    for number in 0..12 * 200 {
+        let open = || -> std::io::Result<TcpStream> {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.set_recv_buffer_size(1)?;
+            socket.bind(&SocketAddr::from((attacker(number / 200), 0)).into())?;
+            socket.connect_timeout(&stage.node.http.into(), Duration::from_secs(2))?;
+            let mut stream: TcpStream = socket.into();
+            // So often that more comes of it than the first write takes.
+            (0..4).try_for_each(|_| stream.write_all(request))?;
+            Ok(stream)
+        };
+        held.extend(open());
+        most = most.max(kernel_bytes());
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < LIMIT {
+        most = most.max(kernel_bytes());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let grown = most.saturating_sub(before) / MIB;
+    let of_node = stage.client.get("/metrics").ok().map(|(_, body)| String::from_utf8_lossy(body).into_owned());
+    let metric = |name: &str| {
+        let line = of_node.as_ref()?.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().last()?.parse::<f64>().ok()
+    };
+    let notes = vec![
+        format!("{} connections, the system holds {grown} MiB more", held.len()),
+        format!("counted {:?}, cut {:?}", metric("nisd_kernel_bytes "), metric("nisd_connections_cut_total ")),
+    ];
+    drop(held);
+    stage.end(notes, &[Bar::Is("the system holds <= 64 MiB", grown <= 64), Bar::Others(20.0)])
+}
+
+/// What part of a processor the node uses while something goes on.
+fn share_of_processor(stage: &Stage, attack: impl FnOnce()) -> f64 {
+    let (before, begun) = (stage.node.cpu_seconds(), Instant::now());
+    attack();
+    (stage.node.cpu_seconds() - before) / begun.elapsed().as_secs_f64()
+}
+
+/// Four addresses connect and close as fast as they can.
+pub fn connect_and_close(binary: &str) -> Outcome {
+    let mut stage = Stage::new(binary);
+    stage.begin();
+    let (is_over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let to = stage.node.http;
+    let threads: Vec<_> = (0..4)
+        .map(|number| {
+            let (is_over, count) = (is_over.clone(), count.clone());
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let Ok(stream) = connect(attacker(number), to) else { continue };
+                    // Its port is free again at once.
+                    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let mut newcomers = (0, 0);
+    let share = share_of_processor(&stage, || {
+        let begun = Instant::now();
+        while begun.elapsed() < LIMIT {
+            newcomers.0 += usize::from(is_answered(newcomer(newcomers.1), to));
+            newcomers.1 += 1;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    is_over.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().expect("an attacker"));
+    let rate = count.load(Ordering::Relaxed) as f64 / LIMIT.as_secs_f64();
+    let (answered, asked) = newcomers;
+    let notes = vec![
+        format!("{rate:.0} connections a second, {share:.2} of a processor"),
+        format!("{:.1} us each, {answered} of {asked} newcomers answered", share / rate * 1e6),
+    ];
+    let bars = [
+        Bar::Is("<= 0.30 of a processor", share <= 0.30),
+        Bar::Is("each newcomer is answered", answered == asked),
+        Bar::Others(20.0),
+    ];
+    stage.end(notes, &bars)
+}
+
+/// Connections from eight addresses that say something once and something else without end.
+fn without_end(binary: &str, first: &[u8], forever: Vec<u8>, most: f64, bar: &'static str) -> Outcome {
+    let mut stage = Stage::new(binary);
+    let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
+    stage.begin();
+    let part = Part { first: first.to_vec(), forever, returns: true, ..Part::default() };
+    swarm.open(64, |number| attacker(number / 8), part);
+    let share = share_of_processor(&stage, || _ = swarm.run(LIMIT, |_| false));
+    let notes = vec![format!("{share:.2} of a processor, {} times closed", swarm.closed)];
+    stage.end(notes, &[Bar::Is(bar, share <= most), Bar::Others(20.0)])
+}
+
+/// What cannot be read is refused, and the client goes on sending.
+pub fn refused(binary: &str) -> Outcome {
+    without_end(binary, b"nonsense\r\n\r\n", vec![b'x'; 1 << 18], 0.25, "<= 0.25 of a processor")
+}
+
+/// Bodies whose chunks have a byte and a long extension each.
+pub fn extensions(binary: &str) -> Outcome {
+    let head = "POST /transaction/announce HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    let chunk = format!("1;{}\r\n \r\n", "x".repeat(240));
+    without_end(binary, head.as_bytes(), chunk.repeat(200).into_bytes(), 0.25, "<= 0.25 of a processor")
+}

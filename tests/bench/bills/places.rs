@@ -1,0 +1,103 @@
+//! Attacks on places that are few: sessions, and answers that are written in steps.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::payer::post;
+use super::stage::{Bar, Outcome, Stage};
+use super::swarm::{Part, Swarm};
+use crate::common::data::private_network::NETWORK;
+use nisd::crypto::PublicKey;
+use nisd::model::Address;
+
+/// Addresses of the attacker, and connections of each.
+const ADDRESSES: usize = 40;
+const CONNECTIONS: usize = 2;
+/// Sessions that it opens in a second: no more than each of its addresses may ask for.
+const PER_SECOND: f64 = 1_800.0;
+const LIMIT: Duration = Duration::from_secs(9);
+/// From then on all places are taken.
+const FULL_AFTER: Duration = Duration::from_millis(4_600);
+const BETWEEN_NEWCOMERS: Duration = Duration::from_millis(200);
+
+/// Sessions of SockJS that are never fetched from, more than there are places.
+pub fn sessions(binary: &str) -> Outcome {
+    let mut stage = Stage::new(binary);
+    let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
+    let from = |number: usize| Ipv4Addr::new(127, 2, 0, 1 + (number % ADDRESSES) as u8);
+    swarm.open(ADDRESSES * CONNECTIONS, from, Part { returns: true, ..Part::default() });
+    let mut newcomers = Swarm::new(stage.node.websocket, 16 * 1024);
+    stage.begin();
+    let begun = Instant::now();
+    let mut opened = 0;
+    while begun.elapsed() < LIMIT {
+        while (opened as f64) < begun.elapsed().as_secs_f64() * PER_SECOND {
+            swarm.send(opened % swarm.peers.len(), post(&format!("/w/messages/0/s{opened}/xhr"), "").as_bytes());
+            opened += 1;
+        }
+        swarm.turn(Duration::from_millis(1));
+        newcomers.turn(Duration::ZERO);
+        let came = newcomers.peers.len();
+        if begun.elapsed() > FULL_AFTER + BETWEEN_NEWCOMERS * came as u32 {
+            let from = |_| Ipv4Addr::new(127, 3, 0, 1 + came as u8);
+            newcomers.open(1, from, Part { upgrades: true, ..Part::default() });
+        }
+    }
+    newcomers.run(Duration::from_millis(300), |_| false);
+    let came = newcomers.peers.len();
+    let refused: usize = newcomers.codes.values().sum();
+    let upgraded = newcomers.statuses.get(&101).copied().unwrap_or(0);
+    let notes = vec![
+        format!("{opened} sessions asked for, {} answers 200", swarm.statuses.get(&200).copied().unwrap_or(0)),
+        format!("{came} newcomers: {upgraded} websockets open, {refused} closed with {:?}", newcomers.codes),
+    ];
+    let is_in = Bar::Is("each newcomer has a session", upgraded == came && refused == 0);
+    stage.end(notes, &[is_in, Bar::Others(20.0), Bar::Memory(64.0)])
+}
+
+/// Batches of very many accounts at once: of a client of this machine, and then of eight strangers. The well-behaved client
+/// is of this machine too, so it is looked at while the strangers ask.
+pub fn long_answers(binary: &str) -> Outcome {
+    const PATH: &str = "/account/mosaic/owned/definition/batch";
+    const ACCOUNTS: u16 = 512;
+    const ROUNDS: usize = 5;
+    const STRANGERS: usize = 8;
+    /// No more than each may ask for in a second.
+    const OF_EACH: usize = 45;
+    let key =
+        |number: u16| PublicKey([number.to_be_bytes().as_slice(), &[9; 30]].concat().try_into().expect("32 bytes"));
+    let account = |number| format!("{{\"account\":\"{}\"}}", Address::from_public_key(&key(number), NETWORK));
+    let accounts: Vec<_> = (0..ACCOUNTS).map(account).collect();
+    let request = post(PATH, &format!("{{\"data\":[{}]}}", accounts.join(",")));
+    let mut stage = Stage::new(binary);
+    let local = at_once(stage.node.http, |_| Ipv4Addr::LOCALHOST, 64, ROUNDS, &request);
+    std::thread::sleep(Duration::from_secs(1));
+    stage.begin();
+    let stranger = |number: usize| Ipv4Addr::new(127, 2, 0, 1 + (number % STRANGERS) as u8);
+    let strangers = at_once(stage.node.http, stranger, STRANGERS * OF_EACH, 1, &request);
+    let notes = vec![format!("this machine: {}", local.0), format!("strangers: {}", strangers.0)];
+    stage.end(notes, &[Bar::Is("all are answered", local.1 && strangers.1), Bar::Others(20.0)])
+}
+
+/// The same request on so many connections at once, so many times. What the answers were, and whether all were good.
+fn at_once(
+    to: SocketAddr,
+    from: impl Fn(usize) -> Ipv4Addr,
+    connections: usize,
+    rounds: usize,
+    request: &str,
+) -> (String, bool) {
+    let mut swarm = Swarm::new(to, 64 * 1024);
+    swarm.open(connections, from, Part::default());
+    let mut longest = Duration::ZERO;
+    for round in 1..=rounds {
+        let begun = Instant::now();
+        (0..connections).for_each(|index| swarm.send(index, request.as_bytes()));
+        let is_over = |swarm: &Swarm| swarm.peers.iter().all(|peer| peer.answers >= round || peer.is_closed);
+        swarm.run(Duration::from_secs(20), is_over);
+        longest = longest.max(begun.elapsed());
+    }
+    let all: Vec<_> = swarm.statuses.iter().map(|(status, count)| format!("{count} x {status}")).collect();
+    let is_good = swarm.statuses.get(&200) == Some(&(connections * rounds));
+    (format!("{}, all of a round after {} ms", all.join(" "), longest.as_millis()), is_good)
+}

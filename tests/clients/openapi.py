@@ -1,0 +1,94 @@
+"""Generates a client from the description that a node serves of itself, and calls every GET with it. Each answer must
+be read into what the description calls it, and be the same when it is written again.
+
+    pip install -r requirements.txt
+    python openapi.py http://127.0.0.1:7890 ADDRESS FOLDER
+
+ADDRESS is that of an account with a transaction. The client is left in FOLDER, the description too.
+"""
+
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+NODE, ADDRESS, FOLDER = sys.argv[1:4]
+# What a devnet has not: namespaces, and the features that are off unless they are asked for.
+STATUSES = {"getNamespace": 404, "getAccountHistoricalData": 500, "getMosaicExpired": 500}
+
+
+def ask(path):
+    """The answer of the node to a GET."""
+    with urlopen(NODE + path) as answer:
+        return answer.read()
+
+
+def generate():
+    """The generated package."""
+    folder = Path(FOLDER)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "openapi.json").write_bytes(ask("/openapi.json"))
+    # Nothing has to be beautiful.
+    (folder / "config.json").write_text(json.dumps({"post_hooks": []}))
+    command = ["generate", "--path", "openapi.json", "--config", "config.json", "--meta", "none", "--fail-on-warning"]
+    program = [sys.executable, "-m", "openapi_python_client"]
+    subprocess.run([*program, *command, "--output-path", "nis1", "--overwrite"], check=True, cwd=folder)
+    sys.path.insert(0, str(folder))
+    return importlib.import_module("nis1")
+
+
+def snake(name):
+    """A name as a module has it."""
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name.replace(" ", "")).lower()
+
+
+def call(client, operation, values):
+    """Calls an operation with what it takes of these values; the status, and what the answer was read into."""
+    tag, name = operation["tags"][0], operation["operationId"]
+    module = importlib.import_module(f"nis1.api.{snake(tag)}.{snake(name)}")
+    given = {}
+    for parameter in inspect.signature(module.sync_detailed).parameters:
+        plain = parameter.replace("_", "").lower()
+        if plain in values:
+            given[parameter] = values[plain]
+    answer = module.sync_detailed(client=client, **given)
+    read = answer.parsed
+    assert answer.status_code == STATUSES.get(name, 200), f"{name}: {answer}"
+    assert read is not None, f"{name} is read as nothing: {answer.content}"
+    if hasattr(read, "to_dict"):
+        sent = json.loads(answer.content)
+        assert read.to_dict() == sent, f"{name} was read as {read.to_dict()}, and sent as {sent}"
+    else:
+        assert read == answer.content.decode(), f"{name}: {read}"
+
+
+def main():
+    """Calls all of them."""
+    client = generate().Client(base_url=NODE)
+    block = json.loads(ask("/chain/last-block"))
+    transaction = json.loads(ask(f"/account/transfers/all?address={ADDRESS}"))["data"][0]
+    values = {
+        "address": ADDRESS,
+        "publickey": block["signer"],
+        "hash": transaction["meta"]["hash"]["data"],
+        "namespace": "nem",
+        "mosaicid": "nem:xem",
+        "startheight": 1,
+        "endheight": 1,
+        "increment": 1,
+        "pagesize": 5,
+    }
+    description = json.loads((Path(FOLDER) / "openapi.json").read_text(encoding="utf8"))
+    operations = {path: methods["get"] for path, methods in description["paths"].items() if "get" in methods}
+    del operations["/shutdown"]
+    for operation in operations.values():
+        call(client, operation, values)
+    print(f"a generated Python client: {len(operations)} kinds of answers read and written again")
+
+
+if __name__ == "__main__":
+    main()

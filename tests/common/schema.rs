@@ -1,0 +1,165 @@
+//! The part of OpenAPI's schema language that the description of the interface uses, and nothing besides.
+
+use serde_json::{Map, Value};
+
+/// Keywords of a schema that say what a value must be like, and those that say something to people or generators.
+const KEYWORDS: [&str; 16] = [
+    "$ref",
+    "oneOf",
+    "type",
+    "format",
+    "enum",
+    "nullable",
+    "pattern",
+    "minimum",
+    "maximum",
+    "items",
+    "properties",
+    "required",
+    "x-may-be-empty",
+    "default",
+    "description",
+    "x-enum-varnames",
+];
+
+/// Why a value is not one of a schema of a document. A member that is not described is a misfit too.
+pub fn misfit(value: &Value, schema: &Value, document: &Value) -> Option<String> {
+    for keyword in schema.as_object().expect("a schema").keys() {
+        assert!(KEYWORDS.contains(&keyword.as_str()), "{keyword} is not looked at");
+    }
+    if let Some(path) = schema["$ref"].as_str() {
+        return misfit(value, resolve(path, document), document);
+    }
+    if value.is_null() && schema["nullable"] == true {
+        return None;
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        let misfits: Vec<String> = choices.iter().filter_map(|choice| misfit(value, choice, document)).collect();
+        return (misfits.len() + 1 != choices.len()).then(|| format!("not one of them: {}", misfits.join("; ")));
+    }
+    if let Some(values) = schema["enum"].as_array().filter(|values| !values.contains(value)) {
+        return Some(format!("{value} is none of {values:?}"));
+    }
+    let Some(kind) = schema["type"].as_str() else { panic!("{schema} has no type") };
+    let is_of_kind = match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.as_str().is_some_and(|text| schema["pattern"].as_str().is_none_or(|it| follows(text, it))),
+        "integer" => value.as_i64().is_some_and(|number| {
+            (schema["format"] != "int32" || i32::try_from(number).is_ok())
+                && schema["minimum"].as_i64().is_none_or(|least| number >= least)
+                && schema["maximum"].as_i64().is_none_or(|most| number <= most)
+        }),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        other => panic!("a type {other}"),
+    };
+    if !is_of_kind {
+        return Some(format!("{value} is not {schema}"));
+    }
+    let mut elements = value.as_array().into_iter().flatten();
+    let of_element = elements.find_map(|element| misfit(element, &schema["items"], document));
+    of_element.or_else(|| value.as_object().and_then(|object| members(object, schema, document)))
+}
+
+fn members(object: &Map<String, Value>, schema: &Value, document: &Value) -> Option<String> {
+    // Anything, if nothing is said.
+    let described = schema["properties"].as_object()?;
+    if schema["x-may-be-empty"] == true && object.len() != described.len() && !object.is_empty() {
+        return Some(format!("{object:?} has some of the members, neither all nor none"));
+    }
+    let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(missing) = required.find(|name| !object.contains_key(*name)) {
+        return Some(format!("{missing} is missing in {object:?}"));
+    }
+    object.iter().find_map(|(name, member)| match described.get(name) {
+        Some(schema) => misfit(member, schema, document).map(|misfit| format!("{name}: {misfit}")),
+        None => Some(format!("{name} is not described")),
+    })
+}
+
+/// What a reference such as `#/components/schemas/Hash` leads to.
+pub fn resolve<'d>(path: &str, document: &'d Value) -> &'d Value {
+    document.pointer(path.trim_start_matches('#')).unwrap_or_else(|| panic!("{path} leads nowhere"))
+}
+
+/// Whether a text follows a pattern of parts such as `[0-9a-f]{64}`, `[A-Z2-7]*` and single characters.
+fn follows(text: &str, pattern: &str) -> bool {
+    let mut pattern = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')).expect("a pattern of it all");
+    let mut text = text;
+    while !pattern.is_empty() {
+        let Some((set, rest)) = pattern.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
+            let literal = pattern.chars().next().expect("not empty");
+            let Some(rest) = text.strip_prefix(literal) else { return false };
+            (text, pattern) = (rest, &pattern[literal.len_utf8()..]);
+            continue;
+        };
+        let matching = text.chars().take_while(|sign| is_in(*sign, set)).count();
+        let wanted = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            Some((count, rest)) => {
+                pattern = rest;
+                count.parse().expect("a count")
+            }
+            None => {
+                pattern = rest.strip_prefix('*').expect("a count or a star");
+                matching
+            }
+        };
+        if matching < wanted {
+            return false;
+        }
+        text = &text[wanted..];
+    }
+    text.is_empty()
+}
+
+/// Whether a character is in a set such as `0-9a-f`.
+fn is_in(sign: char, set: &str) -> bool {
+    let set: Vec<char> = set.chars().collect();
+    assert!(set.len().is_multiple_of(3) && set.chunks(3).all(|range| range[1] == '-'), "{set:?} is no list of ranges");
+    set.chunks(3).any(|range| (range[0]..=range[2]).contains(&sign))
+}
+
+#[test]
+fn the_validator_refuses_what_does_not_fit() {
+    let schema = serde_json::json!({
+        "type": "object",
+        "required": ["a"],
+        "properties": {
+            "a": { "type": "string", "pattern": "^[0-9a-f]{2}$" },
+            "b": { "type": "array", "items": { "type": "integer", "format": "int32", "nullable": true } },
+            "c": { "type": "object", "x-may-be-empty": true, "properties": {
+                "d": { "type": "integer", "enum": [1, 2] }, "e": { "type": "integer", "minimum": 3, "maximum": 4 }
+            } },
+            "f": { "oneOf": [{ "type": "string", "pattern": "^[0-9]{4}-[0-9]*$" }, { "type": "integer" }] },
+        },
+    });
+    for (value, fits) in [
+        (r#"{"a":"0f"}"#, true),
+        (r#"{"a":"0F"}"#, false),
+        (r#"{"a":"0f0"}"#, false),
+        (r#"{"a":null}"#, false),
+        ("{}", false),
+        ("[]", false),
+        (r#"{"a":"00","x":1}"#, false),
+        (r#"{"a":"00","b":[1,null]}"#, true),
+        (r#"{"a":"00","b":[1,"1"]}"#, false),
+        (r#"{"a":"00","b":[3000000000]}"#, false),
+        (r#"{"a":"00","c":{}}"#, true),
+        (r#"{"a":"00","c":{"d":1}}"#, false),
+        (r#"{"a":"00","c":{"d":1,"e":3}}"#, true),
+        (r#"{"a":"00","c":{"d":3,"e":3}}"#, false),
+        (r#"{"a":"00","c":{"d":1,"e":2}}"#, false),
+        (r#"{"a":"00","c":{"d":1,"e":5}}"#, false),
+        (r#"{"a":"00","f":7}"#, true),
+        (r#"{"a":"00","f":"2026-11"}"#, true),
+        (r#"{"a":"00","f":"2026-"}"#, true),
+        (r#"{"a":"00","f":"2026"}"#, false),
+        (r#"{"a":"00","f":"202-11"}"#, false),
+        (r#"{"a":"00","f":"2026-11x"}"#, false),
+        (r#"{"a":"00","f":1.5}"#, false),
+    ] {
+        let value: Value = serde_json::from_str(value).expect("JSON");
+        assert_eq!(misfit(&value, &schema, &Value::Null).is_none(), fits, "{value}");
+    }
+}

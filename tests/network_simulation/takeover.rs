@@ -1,0 +1,84 @@
+//! Whether anybody is taken over by a relay: by somebody who passes what he is asked on to an honest node, and its proof back
+//! with whatever he likes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nisd::crypto::KeyPair;
+use nisd::net::fetch::Endpoint;
+
+use super::common::private_network::address;
+use super::ground::member_key;
+use super::network::{Network, Party};
+
+/// A member that could be asked for so long where it is known is known there still. Who is asked may take 15 s to fail.
+const ANSWERS: Duration = Duration::from_secs(35);
+/// Whether nodes are to see through a relay that lies about the time; nobody tries before they do.
+pub const TIME_IS_GUARDED: bool = false;
+/// How far network time may be from the member's own clock, in milliseconds; that is read in seconds.
+const MOST_OFF: i64 = 11_000;
+
+/// What members think of where others are.
+#[derive(Default)]
+pub struct Takeover {
+    /// Since when one could ask another one at any time.
+    in_touch: BTreeMap<(usize, usize), Duration>,
+    /// Pairs of members of which one has last known the other where it is.
+    known: BTreeMap<(usize, usize), u32>,
+}
+
+impl Takeover {
+    /// Nobody is taken over, as far as it shows now.
+    pub fn look(&mut self, network: &mut Network<'_>) {
+        if !network.plan.liars.iter().any(|liar| liar.is_relay) {
+            return;
+        }
+        let count = network.members.len();
+        for one in 0..count {
+            for other in (0..count).filter(|other| *other != one) {
+                match network.are_in_touch(one, other) {
+                    true => drop(self.in_touch.entry((one, other)).or_insert(network.now)),
+                    false => drop(self.in_touch.remove(&(one, other))),
+                }
+            }
+            self.look_at(one, network);
+        }
+    }
+
+    fn look_at(&mut self, index: usize, network: &mut Network<'_>) {
+        let (now, life) = (network.now, network.members[index].life);
+        let places: Vec<_> = (0..network.members.len()).map(|member| network.places_of(member)).collect();
+        let Some(running) = network.members[index].running.as_mut().filter(|running| running.busy_until <= now) else {
+            return;
+        };
+        running.set_now(now);
+        let own = i64::from(running.node.time().0) * 1_000;
+        let told = running.get("/time-sync/network-time").and_then(|told| told["sendTimeStamp"].as_i64());
+        let off = told.map_or(0, |told| told - own);
+        assert!(!TIME_IS_GUARDED || off.abs() <= MOST_OFF, "the network time of member {index} was moved by {off} ms");
+        let Some(report) = running.get("/local/peers") else { return };
+        for other in (0..places.len()).filter(|other| *other != index) {
+            let name = address(&KeyPair::new(&member_key(other))).to_string();
+            let peers = report["peers"].as_array().expect("peers");
+            let Some(peer) = peers.iter().find(|peer| peer["address"] == *name) else { continue };
+            let endpoint = &peer["node"]["endpoint"];
+            let is_at = |place: &Endpoint| endpoint["host"] == *place.host && endpoint["port"] == i64::from(place.port);
+            let party = places[other].iter().find(|(place, _)| is_at(place)).map(|(_, party)| *party);
+            if party == Some(Party::Member(other)) {
+                self.known.insert((index, other), life);
+                continue;
+            }
+            assert!(peer["isPreTrusted"] == 0, "member {other}, of the list of member {index}, is at {endpoint}");
+            assert!(party.is_some(), "member {index} knows member {other} where nobody is: {endpoint}");
+            let was_there = self.known.remove(&(index, other)) == Some(life);
+            let since = self.in_touch.get(&(index, other)).copied();
+            let has_answered = since.is_some_and(|since| now.saturating_sub(since) >= ANSWERS);
+            assert!(
+                !(was_there && has_answered),
+                "member {index} knows member {other}, who answers, at {endpoint} now"
+            );
+            let successes = peer["successes"].as_u64();
+            assert_eq!(successes, Some(0), "member {index} trusts a relay for what member {other} has done");
+        }
+    }
+}
