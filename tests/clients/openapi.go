@@ -4,7 +4,7 @@
 //	oapi-codegen -generate types,client -package main -o client.go openapi.json
 //	go run . http://127.0.0.1:7890 ADDRESS openapi.json
 //
-// ADDRESS is that of an account with a transaction.
+// ADDRESS is that of an account with a transaction; the chain has a mosaic, too.
 package main
 
 import (
@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// What a devnet has not: namespaces, and the features that are off unless they are asked for.
-var statuses = map[string]int{"getNamespace": 404, "getAccountHistoricalData": 500, "getMosaicExpired": 500}
+// The features that are off unless they are asked for.
+var statuses = map[string]int{"getAccountHistoricalData": 500, "getMosaicExpired": 500}
 
 // Puts the values that an operation takes into its parameters.
 func fill(parameters reflect.Value, values map[string]any) {
@@ -150,12 +150,19 @@ func main() {
 	if err != nil || transactions.JSON200 == nil || len(transactions.JSON200.Data) == 0 {
 		log.Fatal("the account has no transaction: ", err)
 	}
+	definitions, err := client.GetMosaicDefinitionPageWithResponse(context.Background(), nil)
+	if err != nil || definitions.JSON200 == nil || len(definitions.JSON200.Data) == 0 {
+		log.Fatal("there is no mosaic: ", err)
+	}
+	mosaic := definitions.JSON200.Data[0].Mosaic.Id
+	// The block before the last one can be found by its hash, too.
+	blockValues := map[string]any{"hash": block.JSON200.PrevBlockHash.Data}
 	values := map[string]any{
 		"address":     address,
 		"publicKey":   block.JSON200.Signer,
 		"hash":        transactions.JSON200.Data[0].Meta.Hash.Data,
-		"namespace":   "nem",
-		"mosaicId":    "nem:xem",
+		"namespace":   mosaic.NamespaceId,
+		"mosaicId":    mosaic.NamespaceId + ":" + mosaic.Name,
 		"startHeight": 1,
 		"endHeight":   1,
 		"increment":   1,
@@ -167,7 +174,11 @@ func main() {
 		if !isGet || path == "/shutdown" {
 			continue
 		}
-		if err := call(client, operation.OperationID, values); err != nil {
+		given := values
+		if path == "/block/get" {
+			given = blockValues
+		}
+		if err := call(client, operation.OperationID, given); err != nil {
 			log.Fatal(err)
 		}
 		count++

@@ -4,7 +4,8 @@ be read into what the description calls it, and be the same when it is written a
     pip install -r requirements.txt
     python openapi.py http://127.0.0.1:7890 ADDRESS FOLDER
 
-ADDRESS is that of an account with a transaction. The client is left in FOLDER, the description too.
+ADDRESS is that of an account with a transaction; the chain has a mosaic, too. The client is left in FOLDER, the
+description too.
 """
 
 import importlib
@@ -17,8 +18,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 NODE, ADDRESS, FOLDER = sys.argv[1:4]
-# What a devnet has not: namespaces, and the features that are off unless they are asked for.
-STATUSES = {"getNamespace": 404, "getAccountHistoricalData": 500, "getMosaicExpired": 500}
+# The features that are off unless they are asked for.
+STATUSES = {"getAccountHistoricalData": 500, "getMosaicExpired": 500}
 
 
 def ask(path):
@@ -71,12 +72,15 @@ def main():
     client = generate().Client(base_url=NODE)
     block = json.loads(ask("/chain/last-block"))
     transaction = json.loads(ask(f"/account/transfers/all?address={ADDRESS}"))["data"][0]
+    mosaic = json.loads(ask("/mosaic/definition/page"))["data"][0]["mosaic"]["id"]
+    # The block before the last one can be found by its hash, too.
+    block_values = {"hash": block["prevBlockHash"]["data"]}
     values = {
         "address": ADDRESS,
         "publickey": block["signer"],
         "hash": transaction["meta"]["hash"]["data"],
-        "namespace": "nem",
-        "mosaicid": "nem:xem",
+        "namespace": mosaic["namespaceId"],
+        "mosaicid": f"{mosaic['namespaceId']}:{mosaic['name']}",
         "startheight": 1,
         "endheight": 1,
         "increment": 1,
@@ -85,8 +89,8 @@ def main():
     description = json.loads((Path(FOLDER) / "openapi.json").read_text(encoding="utf8"))
     operations = {path: methods["get"] for path, methods in description["paths"].items() if "get" in methods}
     del operations["/shutdown"]
-    for operation in operations.values():
-        call(client, operation, values)
+    for path, operation in operations.items():
+        call(client, operation, block_values if path == "/block/get" else values)
     print(f"a generated Python client: {len(operations)} kinds of answers read and written again")
 
 
