@@ -19,6 +19,8 @@ const MOST_MS_TO_PAINT = 300;
 /** Milliseconds until the account with very many transactions is there as a whole. */
 const MOST_MS_OF_ACCOUNT = 2000;
 const PATIENCE_MS = 60_000;
+/** Milliseconds within which a page would have asked and shown what it should not show. */
+const SOON_MS = 1000;
 
 const DESKTOP = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
@@ -86,12 +88,13 @@ function troubles(page) {
   return found;
 }
 
-/** Opens the page; what goes wrong in it is in `troubles`. */
-async function open(look) {
+/** Opens the page, having prepared it; what goes wrong in it is in `troubles`. */
+async function open(look, prepare = async () => {}) {
   const context = await browser.newContext(look);
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const found = troubles(page);
+  await prepare(page);
   await page.goto(`${http}/explorer`);
   await page.getByText("Live", { exact: true }).waitFor();
   // What waits is known before it is looked at.
@@ -309,6 +312,88 @@ async function checkStrangers() {
   await close();
 }
 
+/** Of a node that looks no transactions up, blocks are found by their hashes all the same, and nothing is asked in vain. */
+async function checkWithoutLookup() {
+  const { page, found, close } = await open(LOOKS[0], async (page) => {
+    await page.route("**/node/info", async (route) => {
+      const response = await route.fetch();
+      const told = await response.json();
+      told.metaData.features &= ~1;
+      await route.fulfill({ response, json: told });
+    });
+    await page.route("**/transaction/get?*", (route) => route.fulfill({ status: 500, json: { message: "no lookup" } }));
+  });
+  const { prevBlockHash } = await (await fetch(`${http}/chain/last-block`)).json();
+  await page.getByRole("searchbox").fill(prevBlockHash.data);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: /^Block/ }).waitFor();
+  await go(page, `transaction/${scene.plain}`, "This node finds none in the chain by a hash");
+  assert.deepEqual(found, []);
+  await close();
+}
+
+/**
+ * What was replaced while the page could not hear the node is seen when it can: a block says so once the node has told
+ * what is there instead, a transaction is unconfirmed, and the last blocks are those of now. What is still there stays.
+ */
+async function checkReplacement() {
+  const sockets = [];
+  const opened = async (page) => {
+    await page.routeWebSocket(/./, (socket) => {
+      socket.connectToServer();
+      sockets.push(socket);
+    });
+  };
+  const { height } = await (await fetch(`${http}/chain/last-block`)).json();
+  const looks = await Promise.all([0, 1, 2].map(() => open(LOOKS[0], opened)));
+  const [home, block, transaction] = looks.map(({ page }) => page);
+  await go(block, `block/${height}`, "Harvester");
+  await go(transaction, `transaction/${scene.plain}`, "confirmed");
+  const lose = async () => {
+    for (const socket of sockets.splice(0)) await socket.close();
+    await Promise.all(looks.map(({ page }) => page.getByText("Live", { exact: true }).waitFor({ state: "hidden" })));
+    await Promise.all(looks.map(({ page }) => page.getByText("Live", { exact: true }).waitFor()));
+  };
+  const replaced = block.getByText("This block was replaced");
+  const asked = block.waitForResponse("**/chain/last-block");
+  await lose();
+  await asked;
+  await block.waitForTimeout(SOON_MS);
+  assert.equal(await replaced.count(), 0);
+
+  const harvester = scene.bob.publicKey;
+  let failures = 1;
+  const other = async (route) => {
+    if (route.request().headers().accept === "application/binary") {
+      if (failures-- > 0) return route.abort();
+      const response = await route.fetch();
+      const body = await response.body();
+      // The time at which it was harvested.
+      body[8] ^= 1;
+      return route.fulfill({ response, body });
+    }
+    const response = await route.fetch();
+    const json = await response.json();
+    return route.fulfill({ response, json: { ...json, signer: harvester, signature: "0".repeat(128) } });
+  };
+  for (const { page } of looks) {
+    await page.route("**/chain/last-block", other);
+    await page.route("**/block/at/public", other);
+    const json = { message: "Hash was not found in cache" };
+    await page.route("**/transaction/get?*", (route) => route.fulfill({ status: 400, json }));
+  }
+  const refused = block.waitForEvent("requestfailed");
+  await lose();
+  await refused;
+  assert.equal(await replaced.count(), 0, "a failed question tells nothing");
+  await replaced.waitFor();
+  await transaction.getByText("No transaction with this hash").waitFor();
+  const rows = home.getByRole("table", { name: "The last blocks" });
+  const link = rows.locator(`tbody tr:has(a[href="#/block/${height}"]) a[href="#/account/${scene.bob.address}"]`);
+  await link.waitFor();
+  for (const { close } of looks) await close();
+}
+
 /** Without JavaScript the page says what it needs, and where to ask. */
 async function checkWithoutJavaScript() {
   const context = await browser.newContext({ javaScriptEnabled: false });
@@ -344,6 +429,8 @@ try {
   await checkBusyAccount();
   await checkHashes();
   await checkStrangers();
+  await checkWithoutLookup();
+  await checkReplacement();
   await checkWithoutJavaScript();
   await checkLoss();
   for (const look of LOOKS) await lookAround(look);

@@ -6,7 +6,7 @@ import { onBlocks, onReplaced, tip } from "./chain.js";
 import { h } from "./dom.js";
 import { duration, grouped, plural, time, xem } from "./format.js";
 import { feesOf } from "./kinds.js";
-import { blockAt, get, postForBytes } from "./node.js";
+import { blockAt, get, ifThere, postForBytes } from "./node.js";
 import { copyable, facts, link, loaded, nothing, pager, refill, section, whole, wholeAccountLink } from "./parts.js";
 import { transactionTable } from "./transactions.js";
 
@@ -97,7 +97,7 @@ function replacement({ block: { height }, hash }, signal) {
   const place = h("div", { role: "status" });
   const look = async (lowest) => {
     if (lowest > height) return;
-    const bytes = await postForBytes("block/at/public", { height }, signal).catch(() => null);
+    const bytes = await ifThere(postForBytes("block/at/public", { height }, signal));
     if (bytes && blockHash(bytes) === hash) return;
     const again = h("button", { type: "button" }, "Show the block that is there now");
     again.addEventListener("click", () => location.reload());

@@ -19,6 +19,7 @@ const PATIENCE_MS = 5000;
  * @property {string} harvester address of the account that signed the block
  * @property {bigint} fees micro XEM
  * @property {number} count of its transactions
+ * @property {string} signature tells it from any other block
  */
 
 /** @type {Map<number, Summary>} */
@@ -29,14 +30,17 @@ let heardAt = 0;
 /** Why nothing is known. */
 let trouble = null;
 let isCatchingUp = false;
+/** Blocks that were known when something was missed and may have been replaced since; null if nothing was missed. */
+let doubtful = null;
 let isTelling = false;
 
-const summarise = ({ height, timeStamp, signer, transactions }) => ({
+const summarise = ({ height, timeStamp, signer, signature, transactions }) => ({
   height,
   time: timeStamp,
   harvester: addressOf(signer),
   fees: transactions.reduce((sum, transaction) => sum + feesOf(transaction), 0n),
   count: transactions.length,
+  signature,
 });
 
 /** The blocks that are known, the newest first. */
@@ -70,13 +74,35 @@ function extend(block) {
   tell();
 }
 
-/** Asks for the last blocks that are not known. */
+/**
+ * The lowest height of blocks, the newest first, whose block is not in the chain any more; null if there is none. From the
+ * first one on that is still there, all below are.
+ */
+async function lowestReplaced(known, last) {
+  let lowest = null;
+  for (const { height, signature } of known) {
+    if (height <= last.height) {
+      const there = height === last.height ? last : await blockAt(height);
+      if (there.signature === signature) return lowest;
+    }
+    lowest = height;
+  }
+  // Of what is below nothing is known.
+  return lowest && 1;
+}
+
+/** Asks for the last blocks that are not known, and whether the known ones are still there. */
 async function catchUp() {
+  doubtful ??= lastBlocks();
   const last = await get("chain/last-block");
+  const lowest = await lowestReplaced(doubtful, last);
+  doubtful = null;
   const from = Math.max(1, last.height - FIRST + 1);
+  if (lowest !== null) for (const height of blocks.keys()) if (height >= lowest) blocks.delete(height);
   // Nothing is kept from before a gap.
   if (tip()?.height < from - 1) blocks.clear();
   extend(last);
+  if (lowest !== null) mourners.forEach((mourner) => mourner(lowest));
   const missing = Array.from({ length: last.height - from }, (_, index) => from + index);
   const found = await Promise.all(missing.filter((height) => !blocks.has(height)).map((height) => blockAt(height)));
   found.forEach(keep);
@@ -105,8 +131,9 @@ export function followChain() {
   listen("/blocks", (body) => {
     const block = parseExactly(body);
     const isNext = tip()?.height + 1 >= block.height;
-    extend(block);
+    // What is known until now is what is in doubt.
     if (!isNext) tryToCatchUp();
+    extend(block);
   });
   watch((state) => state === "connected" && tryToCatchUp());
   setInterval(() => {
@@ -117,13 +144,21 @@ export function followChain() {
 }
 
 /**
- * Calls a function with the lowest height whose block was replaced, whenever that happens, until the signal is given.
- * @param {(height: number) => void} mourner
+ * Calls a function with the lowest height whose block was replaced, whenever that happens, until the signal is given. What
+ * it wants done is tried again while the node does not answer.
+ * @param {(height: number) => any} mourner
  * @param {AbortSignal} signal
  */
 export function onReplaced(mourner, signal) {
-  mourners.add(mourner);
-  signal.addEventListener("abort", () => mourners.delete(mourner));
+  const call = async (height) => {
+    try {
+      await mourner(height);
+    } catch {
+      setTimeout(() => signal.aborted || call(height), PATIENCE_MS);
+    }
+  };
+  mourners.add(call);
+  signal.addEventListener("abort", () => mourners.delete(call));
 }
 
 /**

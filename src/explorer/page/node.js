@@ -12,7 +12,7 @@ export class Problem extends Error {
   }
 }
 
-const KINDS = { 403: "refused", 404: "missing", 429: "busy", 503: "starting" };
+const KINDS = { 401: "refused", 404: "missing", 429: "busy", 503: "starting" };
 /** The node answers 400 to a hash that it does not know. */
 const UNKNOWN_HASH = "Hash was not found in cache";
 /** Attempts while the node says that it is asked too often, and the time between them. */
@@ -90,6 +90,16 @@ export async function postForBytes(path, body, signal) {
   return new Uint8Array(await response.arrayBuffer());
 }
 
+/** What `load` brings; null if the node has no such thing. */
+export async function ifThere(load) {
+  try {
+    return await load;
+  } catch (error) {
+    if (error instanceof Problem && error.kind === "missing") return null;
+    throw error;
+  }
+}
+
 /** The block at a height. */
 export const blockAt = (height, signal) => post("block/at/public", { height }, signal);
 
@@ -115,3 +125,11 @@ const unchanging = remembering((path) => get(path));
 
 /** What the node says of itself; this does not change while it runs. */
 export const nodeInfo = () => unchanging("node/info");
+
+/** A bit of the features of a node: whether it finds transactions of the chain by their hashes. */
+const FINDS_BY_HASH = 1;
+export const findsByHash = async () => ((await nodeInfo()).metaData.features & FINDS_BY_HASH) !== 0;
+
+/** The transaction of the chain that has a hash, or in which that is; null if there is none, or the node does not look. */
+export const transactionByHash = async (hash, signal) =>
+  (await findsByHash()) ? ifThere(get("transaction/get", { hash, nested: true }, signal)) : null;

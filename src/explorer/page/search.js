@@ -1,22 +1,12 @@
 // What somebody looks for, and where that is.
 
 import { addressOf, parseAddress } from "./address.js";
-import { Problem, get } from "./node.js";
+import { get, ifThere, transactionByHash } from "./node.js";
 import { knownUnconfirmed } from "./pool.js";
 
 const HEX = /^[0-9a-f]{64}$/;
 const NAME = /^[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*$/;
 const MOSAIC = /^[a-z0-9._-]+:[a-z0-9][a-z0-9'_ -]*$/;
-
-/** What the node has at a path; null if it has nothing. */
-async function getIfThere(path, parameters) {
-  try {
-    return await get(path, parameters);
-  } catch (error) {
-    if (error instanceof Problem && error.kind === "missing") return null;
-    throw error;
-  }
-}
 
 /**
  * 64 digits are a public key if there is an account that has shown it, else the hash of a transaction or of one of the
@@ -26,9 +16,8 @@ async function ofDigits(digits) {
   const address = addressOf(digits);
   const { account } = await get("account/get", { address });
   if (account.publicKey === digits) return `account/${address}`;
-  const isTransaction =
-    knownUnconfirmed(digits) || (await getIfThere("transaction/get", { hash: digits, nested: true }));
-  const block = isTransaction ? null : await getIfThere("block/get", { hash: digits });
+  const isTransaction = knownUnconfirmed(digits) || (await transactionByHash(digits));
+  const block = isTransaction ? null : await ifThere(get("block/get", { hash: digits }));
   return block ? `block/${block.height}` : `transaction/${digits}`;
 }
 

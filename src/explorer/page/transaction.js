@@ -1,14 +1,14 @@
 // The page of a transaction.
 
 import { addressOf } from "./address.js";
-import { onBlocks, tip } from "./chain.js";
+import { onBlocks, onReplaced, tip } from "./chain.js";
 import { foreign, h } from "./dom.js";
 import { duration, grouped, plural, secondsSince, time, units, xem } from "./format.js";
 import * as kinds from "./kinds.js";
 import { message } from "./message.js";
 import { definitionOf, levyOf, mosaicLink, property, quantityOf } from "./mosaics.js";
 import { signatures } from "./multisig.js";
-import { Problem, get } from "./node.js";
+import { findsByHash, transactionByHash } from "./node.js";
 import {
   badge,
   blockLink,
@@ -178,48 +178,57 @@ function shown({ transaction, height, hash, innerHash }, signal) {
 
 /** A transaction that a block has, or null. */
 async function confirmed(hash, signal) {
-  try {
-    const { meta, transaction } = await get("transaction/get", { hash, nested: true }, signal);
-    return { transaction, height: meta.height, hash: meta.hash.data, innerHash: meta.innerHash?.data };
-  } catch (error) {
-    if (error instanceof Problem && error.kind === "missing") return null;
-    throw error;
-  }
+  const found = await transactionByHash(hash, signal);
+  if (!found) return null;
+  const { meta, transaction } = found;
+  return { transaction, height: meta.height, hash: meta.hash.data, innerHash: meta.innerHash?.data };
 }
 
-/** A transaction wherever it is. */
-async function find(hash, signal) {
-  const found = knownUnconfirmed(hash) ?? (await confirmed(hash, signal));
+/** A transaction wherever it is; the node is asked for those that wait, too. */
+async function anew(hash, signal) {
+  const found = await confirmed(hash, signal);
   if (found) return found;
   await refreshPool();
   return knownUnconfirmed(hash);
 }
+
+/** A transaction wherever it is, as far as that is known or the chain tells. */
+const known = async (hash, signal) => knownUnconfirmed(hash) ?? confirmed(hash, signal);
+
+/** A transaction wherever it is. */
+const find = async (hash, signal) => knownUnconfirmed(hash) ?? anew(hash, signal);
 
 /**
  * @param {AbortSignal} signal
  * @param {string} text its hash
  */
 export function transaction(signal, text) {
-  const hash = text.toLowerCase(),
-    settled = new AbortController();
-  const content = (found) => {
-    if (found?.height) settled.abort();
-    return found
-      ? shown(found, signal)
-      : nothing(
-          "No transaction with this hash is in the chain or waits for a block, and no block that may still be replaced has " +
-            "it. Older blocks are found by their heights.",
-        );
+  const hash = text.toLowerCase();
+  /** The height of its block; null until it has one, and again when that was replaced. */
+  let height = null;
+  /** Given when a block has it: until then it may get signatures, come into a block, or be dropped. */
+  let settled = null;
+  const content = async (found) => {
+    height = found?.height ?? null;
+    if (height) {
+      settled?.abort();
+      settled = null;
+    } else if (!settled) {
+      settled = new AbortController();
+      onUnconfirmed(() => lookAgain(known).catch(() => {}), AbortSignal.any([signal, settled.signal]));
+    }
+    if (found) return shown(found, signal);
+    if (!(await findsByHash())) return nothing("It does not wait for a block. This node finds none in the chain by a hash.");
+    return nothing(
+      "No transaction with this hash is in the chain or waits for a block, and no block that may still be replaced has " +
+        "it. Older blocks are found by their heights.",
+    );
   };
-  // Until a block has it, it may get signatures, come into a block, or be dropped.
-  const lookAgain = async () => {
-    const found = knownUnconfirmed(hash) ?? (await confirmed(hash, signal));
-    if (!signal.aborted && !settled.signal.aborted) refill(place, content(found));
+  const lookAgain = async (search) => {
+    const now = await content(await search(hash, signal));
+    if (!signal.aborted) refill(place, now);
   };
-  const place = loaded(signal, async () => {
-    const found = await find(hash, signal);
-    if (!found?.height) onUnconfirmed(() => lookAgain().catch(() => {}), AbortSignal.any([signal, settled.signal]));
-    return content(found);
-  });
+  const place = loaded(signal, async () => content(await find(hash, signal)));
+  onReplaced((lowest) => height >= lowest && lookAgain(anew), signal);
   return { title: `Transaction ${hash.slice(0, 10)}…`, body: [h("h1", { tabindex: -1 }, "Transaction"), place] };
 }
