@@ -101,7 +101,11 @@ then height and digest of the state are printed, as `nisd digest` prints them.
 
 The folder holds the earlier copy, or no store, until the new one is complete: then that takes its
 place at once. What was interrupted is begun anew by the same command. While it runs, the store of the
-node grows by what is written there. A folder that holds anything else is left alone.
+node grows by what is written there. A folder that holds anything else is left alone. An earlier
+copy of another version, or a damaged one, is replaced; one of another network is not.
+
+With --keep, what was interrupted is removed first, and older copies when the new one is complete. A
+copy beside which something else lies, or on which a node runs, is not removed: a warning names it.
 
 To use a copy, stop the node, and put the file data.mdb into an empty data folder; settings and keys
 are not part of the store.
@@ -321,7 +325,7 @@ pub struct Backup {
     /// Folder for the copy: empty, not there yet, or with an earlier copy, which is replaced
     #[arg(value_name = "DIR", value_parser = folder())]
     pub folder: PathBuf,
-    /// Make a folder for this copy in DIR, named by the time, and remove the oldest beyond so many
+    /// Make a folder for this copy in DIR, named by the time, and remove interrupted ones and the oldest beyond so many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub keep: Option<u16>,
 }

@@ -11,6 +11,7 @@ use common::http_client::Client;
 use common::private_network::{Genesis, address, key_pair, now, private_key};
 use common::{Random, loudly, shared, tiny};
 use nisd::model::Amount;
+use nisd::store::SCHEMA;
 
 /// Copies that are killed before one is let to its end.
 const KILLED: usize = 4;
@@ -84,6 +85,67 @@ fn a_copy_of_every_night_takes_the_place_of_the_one_before_or_stands_beside_it()
     names.sort();
     let heights: Vec<u64> = names.iter().map(|copy| digest(copy).0).collect();
     assert_eq!(heights, [40, 60], "{names:?}");
+}
+
+/// Has every place in a file with some bytes hold others.
+fn overwrite(file: &Path, bytes: &[u8], others: &[u8]) {
+    let mut content = std::fs::read(file).expect("a file");
+    let places: Vec<_> = (0..content.len() - bytes.len()).filter(|at| content[*at..].starts_with(bytes)).collect();
+    assert!(!places.is_empty());
+    places.iter().for_each(|at| content[*at..*at + bytes.len()].copy_from_slice(others));
+    std::fs::write(file, content).expect("room");
+}
+
+#[test]
+fn an_earlier_copy_of_another_version_or_a_damaged_one_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+    run(["import", "--config", path(&config), "--data", path(&data), "--stop-at", "20", path(&blocks)])
+        .expect_success();
+    let (file, expected) = (copy.join("data.mdb"), digest(&data));
+    assert_eq!(state(backup(&data, &copy)), expected);
+    let present = format!("schema{SCHEMA}");
+    for other in ["schema2", "schema5", "schema9"] {
+        overwrite(&file, present.as_bytes(), other.as_bytes());
+        let refused = run(["digest", "--data", path(&copy)]).stderr;
+        assert!(refused.contains(&format!("schema {}", &other[6..])), "{refused}");
+        assert_eq!(state(backup(&data, &copy).expect_success()), expected, "{other}");
+        assert_eq!(digest(&copy), expected);
+    }
+    let whole = std::fs::read(&file).expect("a file");
+    let damaged = [Vec::new(), whole[..whole.len() / 2].to_vec(), [&[0; 8192], &whole[8192..]].concat()];
+    for content in damaged {
+        std::fs::write(&file, content).expect("room");
+        assert_ne!(run(["digest", "--data", path(&copy)]).code, Some(0));
+        let replaced = backup(&data, &copy).expect_success();
+        assert!(replaced.stderr.contains("is replaced, though it cannot be read"), "{}", replaced.stderr);
+        assert_eq!((state(replaced), digest(&copy)), (expected.clone(), expected.clone()));
+    }
+}
+
+#[test]
+fn interrupted_copies_are_removed_first_and_what_cannot_be_removed_keeps_no_copy_from_being_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, copies) = (folder.path().join("store"), folder.path().join("copies"));
+    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+    run(["import", "--config", path(&config), "--data", path(&data), "--stop-at", "5", path(&blocks)]).expect_success();
+    let named = |name: &str, file: &str| {
+        let place = copies.join(name);
+        std::fs::create_dir_all(place.join(file).parent().expect("a folder")).expect("a folder");
+        std::fs::write(place.join(file), "a").expect("room");
+        place
+    };
+    let interrupted = named("2026-01-01T000000Z", "unfinished/data.mdb");
+    let used = named("2026-01-02T000000Z", "data.mdb");
+    named("2026-01-02T000000Z", "settled");
+    let older = named("2026-01-03T000000Z", "data.mdb");
+    let kept = run(["backup", "--data", path(&data), "--keep", "1", path(&copies)]).expect_success();
+    assert!(!interrupted.exists() && !older.exists() && used.join("data.mdb").exists());
+    let place = |line: &str| kept.stderr.lines().position(|said| said.contains(line)).expect(line);
+    assert!(place("removed the interrupted copy") < place("copying the store"));
+    assert!(place(&format!("the older copy {} is not removed", path(&used))) > place("holds a copy"));
+    assert_eq!(state(kept), digest(&data));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Copying the store of a running node: `nisd backup`.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use time::OffsetDateTime;
@@ -29,6 +28,11 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
     let failed = |error| CommandError::Open(folder.clone(), error);
     let (store, network) = open_to_read(&command.store, settings, stop)?;
     let options = Options { map_size: settings.map_size };
+    if command.keep.is_some() {
+        // They may be what a full disk is full of.
+        let (_, interrupted) = copies(&command.folder);
+        remove_all(&interrupted, "interrupted");
+    }
     if store::exists(&folder) {
         refuse_other_store(data, &folder, &network, options)?;
     }
@@ -46,13 +50,15 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
     let copied = store::size(&folder).unwrap_or(bytes);
     log::info!("{} holds a copy of {} MiB", folder.display(), copied.div_ceil(1 << 20));
     if let Some(keep) = command.keep {
-        remove_older(&command.folder, usize::from(keep))
-            .map_err(|error| CommandError::File(command.folder.clone(), error))?;
+        let (complete, _) = copies(&command.folder);
+        let older = complete.len().saturating_sub(keep.into());
+        remove_all(&complete[..older], "older");
     }
     super::print(format_args!("{} {digest}", tip.height))
 }
 
-/// Refuses to replace a store that is not an earlier copy of this one: the store itself, or one of another network.
+/// Refuses to replace a store that is not an earlier copy of this one: the store itself, or one of another network. Of an
+/// earlier copy nothing else counts: one of another version or a damaged one is replaced.
 fn refuse_other_store(data: &Path, folder: &Path, network: &Network, options: Options) -> Result<(), CommandError> {
     let failed = |error| CommandError::Open(folder.to_owned(), error);
     let whole = |path: &Path| fs::canonicalize(path).map_err(|error| CommandError::File(path.to_owned(), error));
@@ -60,10 +66,15 @@ fn refuse_other_store(data: &Path, folder: &Path, network: &Network, options: Op
         let text = "the copy has to go to another folder than that of the store";
         return Err(CommandError::Usage(text.to_owned()));
     }
-    let (_, text) = Store::open_existing(folder, AccessMode::Shared, options).map_err(failed)?;
-    let stored = network_from_text(&text);
-    let stored = stored.ok_or_else(|| failed(StoreError::Damaged("the description of the network")))?;
-    refuse_other_network(&stored, Some(network)).map_err(failed)
+    let stored = store::stored_network(folder, options)
+        .and_then(|text| network_from_text(&text).ok_or(StoreError::Damaged("the description of the network")));
+    match stored {
+        Ok(stored) => refuse_other_network(&stored, Some(network)).map_err(failed),
+        Err(error) => {
+            log::warn!("the earlier copy in {} is replaced, though it cannot be read: {error}", folder.display());
+            Ok(())
+        }
+    }
 }
 
 /// The name of a copy that is begun now.
@@ -74,22 +85,25 @@ fn name(unix_millis: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// Removes copies that were not completed, and the oldest ones beyond so many. What is not named like a copy stays.
-fn remove_older(folder: &Path, keep: usize) -> io::Result<()> {
-    let mut copies: Vec<PathBuf> = fs::read_dir(folder)?
-        .filter_map(Result::ok)
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_name))
-        .map(|entry| entry.path())
-        .collect();
+/// The copies in a folder, the oldest first: complete ones, and those that were interrupted. What is not named like a copy
+/// is none.
+fn copies(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let is_copy = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(is_name);
+    let mut copies: Vec<_> = entries.filter(is_copy).map(|entry| entry.path()).collect();
     // The names are in the order of time.
     copies.sort_unstable();
-    let (complete, incomplete): (Vec<_>, Vec<_>) = copies.into_iter().partition(|copy| store::exists(copy));
-    let older = complete.len().saturating_sub(keep);
-    for copy in incomplete.iter().chain(&complete[..older]) {
-        store::remove_copy(copy)?;
-        log::info!("removed the older copy {}", copy.display());
+    copies.into_iter().partition(|copy| store::exists(copy))
+}
+
+/// Removes copies. One that cannot be removed stays, and what is asked for is done all the same.
+fn remove_all(copies: &[PathBuf], which: &str) {
+    for copy in copies {
+        match store::remove_copy(copy) {
+            Ok(()) => log::info!("removed the {which} copy {}", copy.display()),
+            Err(error) => log::warn!("the {which} copy {} is not removed: {error}", copy.display()),
+        }
     }
-    Ok(())
 }
 
 fn is_name(text: &str) -> bool {
@@ -127,25 +141,26 @@ mod tests {
     }
 
     #[test]
-    fn only_copies_are_removed_and_the_newest_stay() {
+    fn only_copies_are_removed_and_what_somebody_has_added_keeps_its_own() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
-        for second in 1..=4 {
+        for second in 1..=3 {
             fs::create_dir(of(&name(second * 1000))).unwrap();
             fs::write(of(&name(second * 1000)).join("data.mdb"), "a").unwrap();
         }
-        fs::create_dir_all(of(&name(5000)).join("unfinished")).unwrap();
+        fs::create_dir_all(of(&name(4000)).join("unfinished")).unwrap();
         fs::create_dir(of("other")).unwrap();
-        remove_older(folder.path(), 2).unwrap();
-        let mut left: Vec<_> = fs::read_dir(folder.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        left.sort();
-        assert_eq!(left, [name(3000), name(4000), "other".to_owned()]);
-        // What somebody has put there is not lost.
-        fs::write(of(&name(3000)).join("settled"), "a").unwrap();
-        assert!(remove_older(folder.path(), 1).is_err());
-        assert!(of(&name(3000)).join("settled").exists());
+        let (complete, interrupted) = copies(folder.path());
+        assert_eq!(complete, [1000, 2000, 3000].map(|time| of(&name(time))));
+        assert_eq!(interrupted, [of(&name(4000))]);
+        // A node may run on it.
+        fs::write(of(&name(1000)).join("settled"), "a").unwrap();
+        remove_all(&interrupted, "interrupted");
+        remove_all(&complete[..2], "older");
+        let (left, interrupted) = copies(folder.path());
+        assert_eq!(left, [1000, 3000].map(|time| of(&name(time))));
+        assert!(interrupted.is_empty() && of("other").exists());
+        assert!(of(&name(1000)).join("data.mdb").exists());
+        assert_eq!(copies(&of("nothing")), (Vec::new(), Vec::new()));
     }
 }

@@ -133,9 +133,13 @@ fn place(folder: &Path) -> PathBuf {
     folder.join(FOLDER)
 }
 
-/// Removes a copy: its files, and the folder if nothing else is in it.
+/// Removes a copy, also one that was interrupted. A folder that holds anything else is left alone, such as that of a node
+/// which runs on the copy.
 pub fn remove_copy(folder: &Path) -> io::Result<()> {
     remove(&place(folder))?;
+    if let Some(other) = foreign_entry(folder)? {
+        return Err(io::Error::other(format!("it holds {}, which belongs to no copy", other.display())));
+    }
     remove_file(&folder.join(READERS_FILE))?;
     remove_file(&folder.join(DATA_FILE))?;
     std::fs::remove_dir(folder)

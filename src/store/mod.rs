@@ -38,6 +38,7 @@ pub use older::{OldBlocks, OldStore};
 pub use open::test_store;
 pub use open::{
     AccessMode, ChainIdentity, Options, SCHEMA, Store, exists, free_bytes, is_left_alone, older_schema, size,
+    stored_network,
 };
 pub use overlay::{Changes, Overlay};
 pub use read::{Entry, Read, Snapshot, Walk};

@@ -114,6 +114,14 @@ pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, S
     Ok(stored.map(|(schema, _)| schema).filter(|schema| older::is_readable(schema)))
 }
 
+/// The text that describes the network of the store in a folder, whatever its schema.
+pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreError> {
+    check_existing(folder)?;
+    let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
+    let (_, network) = stored_meta(&environment(folder, options, flags)?)?.ok_or(StoreError::Empty)?;
+    Ok(network)
+}
+
 /// Bytes of the store in a folder.
 pub fn size(folder: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(folder.join(DATA_FILE))?.len())
