@@ -33,10 +33,6 @@ impl From<&Layers> for Given {
 }
 
 impl Given {
-    fn names(&self, key: &str) -> bool {
-        self.0.contains_key(key)
-    }
-
     fn text(&self, key: &Key) -> &str {
         match (self.0.get(key.name), key.default) {
             (Some(text), _) => text,
@@ -68,9 +64,10 @@ impl fmt::Display for Change {
 }
 
 impl Settings {
-    /// Whether somebody has named the folder of the store, rather than leaving it to the home folder.
+    /// Whether somebody has named the folder of the store, rather than leaving it to the home folder, as `%h` does.
     pub fn names_data(&self) -> bool {
-        self.given.names("nisd.data") || self.given.names("nem.folder")
+        let folder = ["nisd.data", "nem.folder"].iter().find_map(|key| self.given.0.get(key));
+        folder.is_some_and(|folder| !folder.contains("%h"))
     }
 
     /// The same without private keys, which are to lie in memory once.
