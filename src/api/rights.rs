@@ -3,8 +3,8 @@
 //! That a request comes from this machine is not enough: it may have been passed on by a proxy, or a page may have had the
 //! browser make it. The `Host` header holds the name by which the browser was led here, which is not one of this machine
 //! if somebody lets their own name point to it. `Origin`, `Referer` and `Sec-Fetch-Site` tell of the page: only pages of
-//! this interface itself, and of the origins that the operator names, have the rights of a local client. So a client that
-//! sends none of the three has them if it is no browser, or if a browser would have had to send one.
+//! this interface itself, and of the origins that the operator names, have the rights of a local client. A client that
+//! sends none of the three has them unless it is a browser.
 
 use std::net::IpAddr;
 
@@ -33,12 +33,10 @@ fn is_of_no_foreign_page(request: &Request<'_>, settings: &Settings) -> bool {
 }
 
 /// Whether a request that names no page may be one of a browser for a page all the same: one can have its `Referer` left
-/// out, and to a host that is not of the loopback no browser sends `Sec-Fetch-Site`.
+/// out, and `Sec-Fetch-Site` is sent by browsers of these years only, and to hosts of the loopback.
 fn may_hide_a_page(request: &Request<'_>) -> bool {
     let is_browser = request.header("User-Agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
-    is_browser
-        && !has(request, "Sec-Fetch-Site")
-        && !request.header("Host").is_some_and(|host| is_loopback(host_of(host)))
+    is_browser && !has(request, "Sec-Fetch-Site")
 }
 
 fn has(request: &Request<'_>, name: &str) -> bool {
@@ -76,16 +74,12 @@ fn origin_of(page: &str) -> Option<&str> {
 fn is_own_host(host: &str, settings: &Settings) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let address = address_of(host);
-    is_loopback(host)
+    host.eq_ignore_ascii_case("localhost")
+        || address.is_some_and(|address| address.is_loopback())
         || settings.host_names.iter().any(|name| match (address, address_of(name)) {
             (Some(sent), Some(known)) => sent == known,
             _ => !host.is_empty() && name.eq_ignore_ascii_case(host),
         })
-}
-
-fn is_loopback(host: &str) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    host.eq_ignore_ascii_case("localhost") || address_of(host).is_some_and(|address| address.is_loopback())
 }
 
 /// The host in `host:port`, an IPv6 address without its brackets.

@@ -348,10 +348,9 @@ fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
     let site = |site| ("Sec-Fetch-Site", site);
     let (own, other) = (("Referer", "http://localhost:7890/explorer"), ("Referer", "http://evil.example/page?a"));
     let named = ("Referer", "http://localhost:3000");
-    let allowed: [&[(&str, &str)]; 10] = [
+    let allowed: [&[(&str, &str)]; 9] = [
         &[],
         &[host],
-        &[host, browser],
         &[far],
         &[host, browser, site("none")],
         &[host, browser, site("same-origin"), own],
@@ -360,7 +359,7 @@ fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
         &[host, browser, site("same-site"), named],
         &[host, browser, site("same-site"), ("Origin", "http://localhost:3000")],
     ];
-    let refused: [&[(&str, &str)]; 13] = [
+    let refused: [&[(&str, &str)]; 14] = [
         &[host, site("cross-site")],
         &[host, site("same-site")],
         &[host, site("same-origin"), site("cross-site")],
@@ -373,7 +372,8 @@ fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
         &[host, ("Referer", "about:blank")],
         &[host, ("Referer", "http://localhost:7890.evil.example/")],
         &[host, ("Referer", "http://localhost:22080/")],
-        // A page that has its referrer left out, where browsers do not tell of sites.
+        // A page that has its referrer left out, in browsers or where they do not tell of sites.
+        &[host, browser],
         &[far, browser],
         &[("Host", "node.example"), browser],
     ];
