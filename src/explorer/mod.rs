@@ -76,7 +76,8 @@ impl Explorer {
             }
             ("GET" | "HEAD", Found::Root) => {
                 reply.status = 302;
-                reply.header("Location", format!("{}{PATH}", self.settings.context_path));
+                // Relative, as a proxy may have the node below a path of its own.
+                reply.header("Location", PATH.trim_start_matches('/'));
                 reply.header("Vary", "Accept");
             }
             _ => {
