@@ -23,7 +23,7 @@ pub struct Replaced {
     pub timestamp: Timestamp,
     /// Its direct transactions.
     pub transactions: usize,
-    /// Whether an account that harvests on this node has signed it.
+    /// Whether this node has harvested it, or, before its start, an account that harvests on it now.
     pub is_own: bool,
 }
 
@@ -44,14 +44,14 @@ pub struct Reorg {
 
 impl Reorg {
     /// That of a change of the chain, if it has replaced anything.
-    pub fn of(switch: &Switch, time: Timestamp, is_own: impl Fn(&PublicKey) -> bool) -> Option<Reorg> {
-        let mark = |replaced: &Replaced| Replaced { is_own: is_own(&replaced.signer), ..*replaced };
+    pub fn of(switch: &Switch, time: Timestamp, is_own: impl Fn(&Replaced) -> bool) -> Option<Reorg> {
+        let mark = |replaced: &Replaced| Replaced { is_own: is_own(replaced), ..*replaced };
         let replaced: Vec<_> = switch.replaced.iter().map(mark).collect();
         let (common, last, returned) = (switch.common, switch.last, switch.returned.len());
         (!replaced.is_empty()).then_some(Reorg { time, common, last, replaced, returned })
     }
 
-    /// Replaced blocks of accounts that harvest on this node.
+    /// Replaced blocks that were harvested here.
     pub fn own(&self) -> impl Iterator<Item = &Replaced> {
         self.replaced.iter().filter(|replaced| replaced.is_own)
     }

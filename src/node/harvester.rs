@@ -1,5 +1,6 @@
 //! Harvesting in a running node: a tick every second, and putting the block that comes of it onto the chain.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocke
 use crate::chain::{ChainPart, PartProgress, Switch, harvested_part};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
-use crate::model::{Address, Block, Network, Transaction};
+use crate::model::{Address, Block, Hash256, Network, Transaction};
 use crate::pool::Confirmed;
 use crate::rules::Refusal;
 use crate::store::{Store, StoreError};
@@ -16,6 +17,9 @@ use crate::store::{Store, StoreError};
 const FIRST_TICK: Duration = Duration::from_secs(5);
 /// From the end of a tick to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Most harvested blocks that are remembered by their hashes; older ones are not replaced any more.
+const MAX_REMEMBERED: usize = 1_000;
 
 /// Accounts that harvest, and the block in the making.
 pub struct Harvester<'s> {
@@ -26,6 +30,8 @@ pub struct Harvester<'s> {
     pub unlocked: Unlocked,
     /// Blocks that they have put onto the chain.
     harvested: u64,
+    /// The hashes of the last of them, the newest first.
+    last: VecDeque<Hash256>,
     next: Duration,
     work: Work<'s>,
 }
@@ -41,7 +47,16 @@ impl<'s> Harvester<'s> {
     pub fn new(store: &'s Store, settings: &'s Settings) -> Harvester<'s> {
         let unlocked = Unlocked::new(settings.unlocked_limit);
         let network = &settings.network;
-        Harvester { store, settings, network, unlocked, harvested: 0, next: FIRST_TICK, work: Work::Nothing }
+        Harvester {
+            store,
+            settings,
+            network,
+            unlocked,
+            harvested: 0,
+            last: VecDeque::new(),
+            next: FIRST_TICK,
+            work: Work::Nothing,
+        }
     }
 
     /// Harvests with the accounts of the configuration, each as soon as it may, now that the node joins its network: with
@@ -80,6 +95,11 @@ impl<'s> Harvester<'s> {
     /// How many blocks have come of it.
     pub fn harvested(&self) -> u64 {
         self.harvested
+    }
+
+    /// Whether it has put the block with this hash onto the chain, if that is one of its last.
+    pub fn has_harvested(&self, hash: &Hash256) -> bool {
+        self.last.contains(hash)
     }
 
     /// When the next tick is due, in the node's running time.
@@ -139,6 +159,8 @@ impl<'s> Harvester<'s> {
                     match &outcome.switch {
                         Some(switch) => {
                             self.harvested += 1;
+                            self.last.push_front(block.hash());
+                            self.last.truncate(MAX_REMEMBERED);
                             log::info!(
                                 "harvested block: height {}, {} transactions",
                                 switch.last,

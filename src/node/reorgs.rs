@@ -17,8 +17,10 @@ impl Node<'_> {
     /// Takes note of a change of the chain, and says which blocks it has replaced.
     pub(super) fn note_reorg(&mut self, switch: &Switch, time: Timestamp) {
         let byte = self.network.byte;
-        let unlocked = &self.harvester.unlocked;
-        let is_own = |signer: &_| unlocked.contains(&Address::from_public_key(signer, byte));
+        let harvester = &self.harvester;
+        let is_own = |Replaced { hash, signer, .. }: &Replaced| {
+            harvester.has_harvested(hash) || harvester.unlocked.contains(&Address::from_public_key(signer, byte))
+        };
         let Some(reorg) = Reorg::of(switch, time, is_own) else { return };
         let harvester = |replaced: &Replaced| Address::from_public_key(&replaced.signer, byte);
         let mut harvesters: Vec<_> = reorg.replaced.iter().map(harvester).collect();
