@@ -104,6 +104,12 @@ impl fmt::Display for CommandError {
         match self {
             CommandError::Store(error) => error.fmt(f),
             CommandError::Open(_, error @ StoreError::Folder(..)) => error.fmt(f),
+            CommandError::Open(folder, error @ StoreError::Schema { .. }) => write!(
+                f,
+                "{folder}: {error}, or carry the chain over: `nisd export --data {folder} --output blocks.bin` with that \
+                 version, then `nisd import --config SETTINGS --data NEW-FOLDER blocks.bin` with this one",
+                folder = folder.display()
+            ),
             CommandError::Open(folder, error) => write!(f, "{}: {error}", folder.display()),
             CommandError::Nemesis(error) => error.fmt(f),
             CommandError::WrongNemesis(path, error) => write!(

@@ -85,8 +85,8 @@ impl fmt::Display for StoreError {
             }
             StoreError::Schema { found, expected } => write!(
                 f,
-                "the store was written by another version of nisd (schema {found}, this program needs {expected}); \
-                 use that version, or import the chain into an empty folder"
+                "the store was written by another version of nisd (schema {found}, this program has {expected}), and \
+                 no new one can be built from it; use that version"
             ),
             StoreError::OlderSchema { found, expected } => write!(
                 f,

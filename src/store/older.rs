@@ -40,6 +40,16 @@ fn index_and_checksum(row: &[u8]) -> Option<usize> {
     index.checked_add(CHECKSUM_BYTES)
 }
 
+/// Whether rows have checksums: the first revisions with the fourth schema wrote none.
+fn has_checksums(environment: &Environment, blocks: Database) -> bool {
+    let key = block_key(Height::NEMESIS);
+    let is_sealed = |reader: RoTransaction<'_>| {
+        let row = reader.get(blocks, &key);
+        row.is_ok_and(|row| sealed::unseal(Table::Blocks, &key, row).is_ok())
+    };
+    environment.begin_ro_txn().is_ok_and(is_sealed)
+}
+
 /// Whether a new store can be built from one with this older schema.
 pub fn is_readable(schema: &str) -> bool {
     OLDER.iter().any(|layout| layout.schema == schema)
@@ -63,8 +73,9 @@ impl OldStore {
         let environment = open::environment(folder, options, flags)?;
         let (schema, network) = open::stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         let layout = OLDER.iter().chain([&PRESENT]).find(|layout| layout.schema == schema).copied();
-        let layout = layout.ok_or_else(|| StoreError::Schema { found: schema, expected: SCHEMA.to_owned() })?;
         let blocks = environment.open_db(Some(Table::Blocks.name()))?;
+        let layout = layout.filter(|layout| layout.schema != FOURTH.schema || has_checksums(&environment, blocks));
+        let layout = layout.ok_or_else(|| StoreError::Schema { found: schema, expected: SCHEMA.to_owned() })?;
         Ok(OldStore { environment, blocks, layout, network, lock })
     }
 
