@@ -374,6 +374,30 @@ fn a_mistyped_word_is_told_what_was_meant() {
 }
 
 #[test]
+fn a_port_for_which_rights_are_missing_is_told_with_what_to_do() {
+    let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+    let said = nisd::event_loop::NodeError::Listen("127.0.0.1:80".parse().expect("an address"), error).to_string();
+    for word in ["cannot listen on 127.0.0.1:80", "ports below 1024", "CAP_NET_BIND_SERVICE", "--http-port"] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn a_folder_may_end_with_a_dot_also_where_there_is_none_yet() {
+    let place = Place::new();
+    let folder = place.path("deep/store/.");
+    let folder = folder.to_str().expect("a path");
+    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+    let paths = [&config, &blocks].map(|path| path.to_str().expect("a path"));
+    run(["import", "--config", paths[0], "--data", folder, "--stop-at", "3", paths[1]]).expect_success();
+    let digest = run(["digest", "--data", folder]).expect_success().text();
+    assert!(digest.starts_with("3 "), "{digest}");
+    let copy = place.path("copies/one/.");
+    let copied = run(["backup", "--data", folder, copy.to_str().expect("a path")]).expect_success().text();
+    assert_eq!((copied, place.path("copies/one/data.mdb").exists()), (digest, true));
+}
+
+#[test]
 fn a_service_whose_settings_name_no_folder_keeps_its_store_where_services_do() {
     let unit = |arguments: &[&str]| run([&["service"], arguments].concat()).expect_success().text();
     let of_network = unit(&["--network", "mainnet"]);
@@ -383,6 +407,12 @@ fn a_service_whose_settings_name_no_folder_keeps_its_store_where_services_do() {
     let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
     let named = unit(&["--config", file.to_str().expect("a path")]);
     assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");
+    // As NIS1's own file has it: whose home is meant is not said.
+    for home in ["nem.folder = %h/nem", "nem.folder = /srv/nem\nnisd.data = %h/nisd"] {
+        let file = place.file("home.properties", &format!("nem.network = mainnet\n{home}\n"));
+        let unit = unit(&["--config", file.to_str().expect("a path")]);
+        assert!(unit.contains("--data /var/lib/nisd\n") && unit.contains("StateDirectory=nisd\n"), "{unit}");
+    }
 }
 
 #[test]

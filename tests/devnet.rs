@@ -330,8 +330,18 @@ fn a_payment_is_announced_told_confirmed_and_told_again() {
     wait_for_height(&mut client, 2);
     let key = place.text("alice.key");
     let send = ["send", "--from-key-file", &key, "--to", bob, "--amount", "12.5", "--message", "hello", "--node", &url];
-    let said = run(send.iter().chain(&["--wait"])).expect_success().text();
+    let sent = run(send.iter().chain(&["--wait"])).expect_success();
+    let said = sent.text();
     assert!(said.contains("SUCCESS") && said.contains("confirmed"), "{said}");
+    let network = |said: &str| said.lines().find(|line| line.starts_with("network")).map(str::to_owned);
+    assert!(network(&sent.stderr).is_some_and(|line| line.ends_with(" devnet")), "{}", sent.stderr);
+    // Only the harvester's own transactions wait for another harvester.
+    assert!(!sent.stderr.contains("the only account that harvests"), "{}", sent.stderr);
+    let harvester = place.text("harvester.key");
+    let send = ["send", "--from-key-file", &harvester, "--to", bob, "--amount", "1", "--dry-run", "--node", &url];
+    let warned = run(send).expect_success().stderr;
+    let of = address(&accounts, "harvester");
+    assert!(warned.contains(&format!("{of} is the only account that harvests on this node")), "{warned}");
 
     let unconfirmed = socket.next_stomp().json(&format!("/unconfirmed/{bob}"), "u");
     let confirmed = socket.next_stomp().json(&format!("/transactions/{bob}"), "t");

@@ -1,4 +1,5 @@
-//! What the operator of a node is told of other nodes, by `nisd peers` and by the routes for people.
+//! What the operator of a node is told: of other nodes, by `nisd peers` and by the routes for people; of blocks that were
+//! replaced; and what its log says.
 
 mod common;
 
@@ -6,8 +7,9 @@ use std::net::SocketAddr;
 
 use common::daemon::{Ended, Node, closed_port, run, wait_for};
 use common::http_client::Client;
-use common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
-use nisd::model::Amount;
+use common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, now, private_key};
+use nisd::model::transaction::{Transfer, wire_version};
+use nisd::model::{Address, Amount, Body, Mosaic, MosaicId, Timestamp, Transaction};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -125,4 +127,131 @@ fn who_asks_in_the_wrong_place_is_told_what_to_do() {
     let port = format!("nem.httpPort={}", node.http.port());
     assert!(rows(&run(["peers", "--config", config, "--set", &port]).expect_success()).is_empty());
     run(["peers", "--node", "https://a"]).expect_failure(2, &["https is not supported"]);
+}
+
+/// A metric without labels.
+fn metric(client: &mut Client, name: &str) -> u64 {
+    let text = String::from_utf8(client.get("/metrics").body).expect("text");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} is missing in {text}"))
+}
+
+#[test]
+fn blocks_that_were_harvested_here_and_replaced_are_told_of_also_when_their_account_is_locked() {
+    let shares = [1, 2].map(|number| (address(&key_pair(number)), Amount::whole(TOTAL / 2)));
+    let genesis = Genesis::new(now(), &shares);
+    let (first, _folder) = node(&genesis, 1, &[], &[]);
+    let mut client = Client::connect(first.http);
+    wait_for("blocks", || (client.height() >= 3).then_some(()));
+    let key = format!(r#"{{"value":"{}"}}"#, *private_key(1).printed());
+    assert_eq!(client.post("/account/lock", &key).status, 200);
+    let of =
+        |client: &mut Client, height: u64| client.post("/block/at/public", &format!(r#"{{"height":{height}}}"#)).json();
+    let lost_height = wait_for("the last block", || {
+        let height = client.height();
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        (client.height() == height).then_some(height)
+    });
+    let lost = of(&mut client, lost_height);
+    assert_eq!(client.get("/local/reorgs").json()["data"], Value::Array(Vec::new()));
+    assert_eq!(metric(&mut client, "nisd_reorgs_total"), 0);
+
+    // The other one makes more blocks before they meet.
+    let (second, folder) = node(&genesis, 2, &[], &[]);
+    let mut other = Client::connect(second.http);
+    wait_for("a better chain", || (other.height() >= lost_height + 3).then_some(()));
+    drop(second);
+    let config = folder.path().join("node.properties");
+    let paths = [&config, &folder.path().join("store")].map(|path| path.to_str().expect("a path").to_owned());
+    let peer = first.http.to_string();
+    let _second = Node::start(&["--config", &paths[0], "--data", &paths[1], "--peer", &peer]);
+
+    let reorgs = wait_for("a reorg", || {
+        let told = client.get("/local/reorgs").json();
+        (!told["data"].as_array()?.is_empty()).then_some(told)
+    });
+    let reorg = &reorgs["data"][0];
+    let replaced = reorg["replaced"].as_array().expect("a list");
+    assert_eq!((&reorg["commonHeight"], replaced.len() as u64), (&1.into(), lost_height - 1));
+    assert!(reorg["height"].as_u64().expect("a height") > lost_height, "{reorg}");
+    let last = replaced.last().expect("a block");
+    assert_eq!((&last["height"], &last["timeStamp"]), (&lost["height"], &lost["timeStamp"]));
+    let harvester = address(&key_pair(1));
+    for block in replaced {
+        assert_eq!((&block["isOwn"], &block["harvester"]), (&1.into(), &harvester.as_str().into()));
+    }
+    let count = replaced.len() as u64;
+    for (name, expected) in
+        [("nisd_reorgs_total", 1), ("nisd_replaced_blocks_total", count), ("nisd_harvested_blocks_lost_total", count)]
+    {
+        assert_eq!(metric(&mut client, name), expected, "{name}");
+    }
+    let log = first.process.log();
+    let line = format!("reorg: blocks 2 to {lost_height} are replaced ({count} back)");
+    assert!(
+        log.contains(&line) && log.contains(&format!("they were harvested by {harvester}; 0 transactions")),
+        "{log}"
+    );
+    let hash = last["hash"].as_str().expect("a hash");
+    let line = format!("the block {hash} that was harvested here is lost: another one has its height {lost_height}");
+    assert!(log.contains(&line), "{log}");
+}
+
+/// A transfer of two mosaics, signed as its sender has ordered them.
+fn out_of_order(to: Address, time: Timestamp) -> (Vec<u8>, String) {
+    const MOSAIC_BYTES: usize = 26;
+    let mosaic = |name| Mosaic { id: MosaicId::parse(name).expect("a name"), quantity: 1 };
+    let mosaics = vec![mosaic("a:a"), mosaic("a:b")];
+    let body = Body::Transfer(Transfer { recipient: to, amount: Amount::whole(1), message: None, mosaics });
+    let keys = key_pair(1);
+    let transaction = Transaction {
+        version: wire_version(NETWORK, 2),
+        timestamp: time,
+        signer: keys.public(),
+        signature: None,
+        fee: Amount::whole(1),
+        deadline: Timestamp(time.0 + 3600),
+        body,
+    };
+    let mut bytes = transaction.signed_bytes();
+    let (first, second) = (bytes.len() - 2 * MOSAIC_BYTES, bytes.len() - MOSAIC_BYTES);
+    bytes[first..].rotate_left(MOSAIC_BYTES);
+    assert_ne!(bytes[first..second], transaction.signed_bytes()[first..second]);
+    let signature = keys.sign(&bytes).to_string();
+    (bytes, signature)
+}
+
+#[test]
+fn a_transaction_that_was_signed_in_another_order_is_refused_and_the_log_says_why() {
+    let (node, _folder) = node(&genesis(), 1, &[], &[]);
+    let mut client = Client::connect(node.http);
+    let (bytes, signature) = out_of_order(address(&key_pair(2)), now());
+    let announced = format!(r#"{{"data":"{}","signature":"{signature}"}}"#, hex::encode(bytes));
+    let answer = client.post("/transaction/announce", &announced).json();
+    assert_eq!(answer["message"], "FAILURE_SIGNATURE_NOT_VERIFIABLE", "{answer}");
+    wait_for("a line in the log", || {
+        let log = node.process.log();
+        let says_it = |line: &str| {
+            ["FAILURE_SIGNATURE_NOT_VERIFIABLE", "another order", "coming-from-nis1"]
+                .iter()
+                .all(|word| line.contains(word))
+        };
+        log.lines().any(says_it).then_some(())
+    });
+}
+
+#[test]
+fn a_node_presents_itself_as_the_version_that_was_set_and_says_where_to_look_at_it() {
+    let (node, _folder) = node(&genesis(), 1, &[("nisd.announcedVersion", "0.6.107")], &[]);
+    let info = Client::connect(node.http).get("/node/info").json();
+    assert_eq!(info["metaData"]["version"], "0.6.107");
+    let url = format!("http://127.0.0.1:{}", node.http.port());
+    let line = format!("look at it: {url}/explorer, nisd status --node {url}");
+    wait_for("the line", || node.process.log().contains(&line).then_some(()));
+
+    let (plain, _folder) = self::node(&genesis(), 1, &[("nisd.explorer", "false")], &[]);
+    let info = Client::connect(plain.http).get("/node/info").json();
+    assert_eq!(info["metaData"]["version"], "0.6.102");
+    let line = format!("look at it: nisd status --node http://127.0.0.1:{}", plain.http.port());
+    wait_for("the line", || plain.process.log().contains(&line).then_some(()));
 }

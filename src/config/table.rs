@@ -266,7 +266,7 @@ const HTTP: &[Key] = &[
         "nisd.hostNames",
         HostNames,
         "",
-        "Names, besides nem.host, under which browsers and proxies reach this node. What only local callers may do, a request may whose Host and Origin are local or one of these: else a foreign web page could do it in a browser on this machine",
+        "Names, besides nem.host, under which browsers and proxies reach this node. What only local callers may do, a request may whose Host is local or one of these, and whose Origin, if it has one, is that very Host or in nisd.localOrigins: else a foreign web page could do it in a browser on this machine",
     ).at_once(),
     Key::new(
         "nisd.localOrigins",

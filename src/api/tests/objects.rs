@@ -276,6 +276,12 @@ fn a_transaction_is_shown_with_its_meta_data() {
     let nested = Sent::new(&format!("GET /transaction/get?hash={inner}")).fails(&scene);
     let text = format!("transaction not found in the db '{inner}' (class org.nem.core.crypto.Ha");
     assert_eq!((nested.0, nested.1.len(), nested.1), (404, 128, text));
+    // Who asks for that finds the transaction in which it is.
+    let ask = |nested: &str| format!("GET /transaction/get?hash={inner}&nested={nested}");
+    let (_, body) = Sent::new(&ask("true")).says(&scene);
+    assert!(body.starts_with(&meta), "{body}");
+    assert_eq!(Sent::new(&ask("false")).fails(&scene).0, 404);
+    assert_eq!(Sent::new(&ask("yes")).fails(&scene), (400, "nested is true or false".to_owned()));
     for unknown in ["ab", "", &"0".repeat(64)] {
         let failure = Sent::new(&format!("GET /transaction/get?hash={unknown}")).fails(&scene);
         assert_eq!(failure, (400, "Hash was not found in cache".to_owned()));
