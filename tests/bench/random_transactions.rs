@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use generator::{Figures, Plan, UNREACHABLE, run};
+use generator::{Figures, Plan, UNREACHABLE, replay, run};
 
 /// Refusals by each rule of which a long run has at least so many.
 const GOAL: u64 = 100;
@@ -21,25 +21,31 @@ const GOAL: u64 = 100;
 /// Each network has terms of its own: heights at which rules change, proof of stake or of importance, how balances
 /// vest, whether fees are waived. A year of it has 3,650 blocks, so that namespaces expire and are forgotten. At
 /// every height where it stops, cases that break one rule are offered; then a valid block takes it on. Every refused
-/// part and every accepted block counts as one block's worth. Every third network has another target time, rewrite
-/// limit, block size and network byte, and late blocks may be easier in it.
+/// part and every accepted block counts as one block's worth. Of six networks four have another target time, rewrite
+/// limit, block size and network byte each, and late blocks may be easier in them; no year passes there.
 ///
-/// With --write each network has a folder of its own:
+/// With --write each network has a folder of its own, and a node judges once more by the files alone:
 ///
 ///   node.properties  settings of the network, as NIS1 and nisd read them
 ///   nemesis.bin      the first block, in verifiable binary form
 ///   blocks.bin       all blocks after it, as `nisd import` reads them
 ///   refused.jsonl    a line for each part that was refused: `above`, the height of the block that it follows; `tip`,
 ///                    that of the last block then, which is higher where a part begins with blocks of the chain;
-///                    `time`, network time in seconds; `rule`, what is wrong in our words; `verdict`, the name of our
-///                    result, or an object with a `text` for what NIS1 has none; `blocks`, verifiable binary forms in
-///                    hex, as they were sent
-///   undone.jsonl     a line for each part that was valid but does not stay: `above`, `tip`, `time` and `blocks`
-///                    likewise; `state`, what it changed, as in states.jsonl. Some bytes are not in the form in which a
-///                    program writes them
-///   states.jsonl     a line for each block that stays, or for several empty ones: `height`; `score` of the chain;
+///                    `time`, network time in seconds; `trusted`, whether a user vouched for it, so that neither
+///                    signatures nor the proof were looked at; `rule`, what is wrong in our words; `verdict`, the name
+///                    of our result, or an object with a `text` for what NIS1 has none; `blocks`, the bytes that were
+///                    sent in hex, which are not always those in which a program writes such blocks
+///   undone.jsonl     a line for each part that was valid but does not stay, or was gone back over and returns: `above`,
+///                    `tip`, `time` and `blocks` likewise; `instead`, blocks that followed `above` then and were to be
+///                    replaced, if not those of blocks.bin up to `tip`; `verdict`, SUCCESS, or an object with a `text`
+///                    if the part is not better than what is there; `returned`, hashes of transactions that were in
+///                    replaced blocks only; `states`, for each block of a part that was taken in what it changed, as in
+///                    states.jsonl
+///   states.jsonl     a line for each block that stays, the first included: `height`; `score` of the chain;
 ///                    `difficulty` of the block; `hashes`, how many are remembered; `accounts` and `namespaces`, those
-///                    that have changed since the line before, as they are now
+///                    that have changed since the block before, as they are now, mosaics with their definitions and
+///                    levies; `vested`, what counts of a balance at this height, and `importances`, each with the height
+///                    for which it was computed, of all accounts for which that has changed
 ///   pools.jsonl      a line for each pool: `above` and `time` likewise; `transactions`, in the order in which they were
 ///                    offered, each with the `transaction` and the `verdict`
 ///   announced.jsonl  a line for each unconfirmed transaction that was offered to an empty pool: `above`, `time`,
@@ -79,5 +85,15 @@ fn main() -> ExitCode {
     println!("{} kinds of cases came to pass fewer than 20 times", classes.len());
     classes.iter().for_each(|class| println!("    {class}"));
     figures.differences.iter().for_each(|difference| println!("DIFFERENCE: {difference}"));
+    for network in plan.folder.iter().flat_map(|folder| std::fs::read_dir(folder).expect("a folder")) {
+        let folder = network.expect("a folder").path();
+        match replay(&folder) {
+            Ok(judged) => println!("judged once more: {}: {judged:?}", folder.display()),
+            Err(text) => {
+                println!("DIFFERENCE: {}: {text}", folder.display());
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     if figures.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -5,12 +5,12 @@ use nisd::crypto::PublicKey;
 use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind, wire_version};
 use nisd::model::{Block, BlockKind, Body, Height, Mosaic, Transaction};
 
-use super::Stage;
 use super::court::Purpose;
 use super::ground::{LATE, signed_block};
 use super::maker::{MICRO, Maker};
 use super::people::{ALWAYS_POOR, HARVESTERS, LENDER, Who};
 use super::rule::Rule;
+use super::{Stage, bytes_of};
 use crate::common::Random;
 
 /// Some of the keys that may not harvest.
@@ -125,7 +125,7 @@ impl Stage {
         block.signer = PublicKey::from_hex(key).expect("a key");
         self.figures.offered += 1;
         let found = self.ground.take_in_trusted(&block);
-        self.check_refusal(&Rule::B3Blocked.into(), &[block], LATE, &found);
+        self.check_refusal(&Rule::B3Blocked.into(), self.model.height, &bytes_of(&[block]), LATE, &found);
     }
 
     fn try_unconfirmed(&mut self, aim: Rule) {
@@ -329,7 +329,7 @@ impl Maker<'_> {
         let mut definition = self.definition_of(owner, id.clone());
         if let Some(token) = self.court.model.token(&id) {
             definition = token.definition.clone();
-            definition.description.push('!');
+            definition.description = format!("another {fresh}");
         } else {
             definition.properties.supply_mutable = true;
             definition.properties.initial_supply = 5;

@@ -30,6 +30,8 @@ macro_rules! classes {
 
 classes! {
     FullPart "part of two or more blocks that have transactions";
+    FullBlock "block of as many transactions as it may have";
+    FullBlocks "part of two or more such blocks";
     ForkInPart "part in which rules change";
     DeepRollBack "roll-back of two or more blocks";
     Replacement "part that replaces blocks of the chain, whose transactions return";
@@ -54,19 +56,37 @@ classes! {
     LowerCase "an address in lower case";
     OddProperties "properties in another order or letter case";
     SignedOddly "one of these signed as it is written";
-    ForeignAddress "an address of another network";
-    OddName "a name that is none";
-    MosaicOverflow "a mosaic twice, whose sum is beyond 64 bits";
-    OddText "a description, a supply or a signature that nothing can have";
+    LongDescription "a description longer than is read, or in no UTF-8";
+    OddGoodName "block with a name of all that names may have, or as long as they may be";
+    OddGoodText "block with a description as long as it may be, or of odd letters";
+    ForeignRecipient "a recipient whose address is of another network, or none";
+    ForeignSink "a fee sink likewise";
+    ForeignLevy "a recipient of a levy likewise";
+    ForeignCosigned "a cosigned account likewise";
+    OddName "a name of a namespace that is none";
+    OddParent "a parent or a mosaic's namespace that is none";
+    OddMosaicName "a name of a mosaic that is none";
+    MosaicOverflow "a mosaic twice, whose sum is beyond 63 bits";
+    WideOverflow "a mosaic several times, whose sum is 2^64 and little more";
+    Negative "a number of 2^63 or more";
+    OddText "a description, a property, a supply or a signature that nothing can have";
     Limit "a number at its limit";
+    WideSum "payments of an account of more than 2^64 in sum";
+    WideProduct "a quantity times a multiplier of far more than 64 bits";
+    WrappedLevy "levy whose product passes 2^64, which is paid";
     ManyInPool "pool of more than a block's worth";
     Accumulated "transaction refused for what the pool has spent";
     Merged "cosignature merged in the pool";
     Surplus "second cosignature of one signer in the pool";
-    OtherPace "network of another target time";
-    OtherLimit "network of another rewrite limit";
-    OtherSize "network of another block size";
-    OtherByte "network of another byte";
+    Kind60 "block in a network of 60 s, rewrite limit 360, 120 transactions, mainnet's byte, stabilised";
+    Kind1800 "block in a network of 1,800 s, rewrite limit 17, 24 transactions, testnet's byte";
+    Kind600 "block in a network of 600 s, rewrite limit 40, 8 transactions, a byte of its own, stabilised";
+    Kind3600 "block in a network of 3,600 s, rewrite limit 24, 40 transactions, mijinnet's byte";
+}
+
+impl Class {
+    /// Blocks in the kinds of networks in which no year passes.
+    pub const KINDS: [Class; 4] = [Class::Kind60, Class::Kind1800, Class::Kind600, Class::Kind3600];
 }
 
 /// Counts of a run.

@@ -11,13 +11,14 @@ use nisd::codec::{Context, Form};
 use nisd::config::{self, Settings};
 use nisd::crypto::Verifier;
 use nisd::model::transaction::wire_version;
-use nisd::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp, Transaction};
+use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, Network, Timestamp, Transaction};
 use nisd::pool::{Confirmed, Pool};
 use nisd::rules::Refusal;
 use nisd::state::{self, Lease, StateView};
 use nisd::store::{ChainIdentity, Options, Store, tip};
 use tempfile::TempDir;
 
+use super::bytes_of;
 use super::model::{Link, Model};
 use super::people::{People, Who};
 use super::rule::Verdict;
@@ -44,7 +45,12 @@ pub struct Ground {
 impl Ground {
     /// A node that has the nemesis block of a world, whose files go into a folder.
     pub fn new(world: &World, files: &Path) -> Ground {
-        let settings = config::load(Some(&world.write(files)), Vec::new(), Some(files));
+        Ground::of(&world.write(files), files)
+    }
+
+    /// The same with settings that were written into a folder.
+    pub fn of(settings: &Path, files: &Path) -> Ground {
+        let settings = config::load(Some(settings), Vec::new(), Some(files));
         let settings = settings.unwrap_or_else(|error| panic!("{error}"));
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
         let identity = ChainIdentity::of(&settings.network);
@@ -55,7 +61,8 @@ impl Ground {
         let mut intake = Intake::new(&store, &settings.network, nemesis, Vec::new(), options).expect("a store");
         while intake.step(Timestamp(LATE)).expect("a good nemesis block") != IntakeProgress::Done {}
         drop(intake);
-        Ground { settings, store, _folder: folder, hashes: vec![world.nemesis.hash()] }
+        let nemesis = tip(&store.snapshot().expect("a snapshot")).expect("a store").expect("a chain").hash;
+        Ground { settings, store, _folder: folder, hashes: vec![nemesis] }
     }
 
     pub fn network(&self) -> &Network {
@@ -79,16 +86,10 @@ impl Ground {
 
     /// Offers blocks that are to follow the last, in the form in which they are sent.
     pub fn offer(&mut self, blocks: &[Block], now: i32) -> Verdict {
-        self.offer_above(self.height(), blocks, now).0
+        self.offer_bytes(self.height(), &bytes_of(blocks), now).0
     }
 
-    /// Offers blocks that are to follow one of the chain. Gives the transactions of those replaced besides.
-    pub fn offer_above(&mut self, common: u64, blocks: &[Block], now: i32) -> (Verdict, Vec<Transaction>) {
-        let bytes: Vec<Vec<u8>> = blocks.iter().map(|block| block.to_bytes(Form::Verifiable)).collect();
-        self.offer_bytes(common, &bytes, now)
-    }
-
-    /// The same as bytes.
+    /// Offers blocks, as bytes, that are to follow one of the chain. Gives the transactions of those replaced besides.
     pub fn offer_bytes(&mut self, common: u64, blocks: &[Vec<u8>], now: i32) -> (Verdict, Vec<Transaction>) {
         let read = |bytes: &Vec<u8>| Block::from_bytes(bytes, Context::of(self.network()));
         let read: Result<Vec<Block>, _> = blocks.iter().map(read).collect();
@@ -117,6 +118,30 @@ impl Ground {
         let due = Height((self.height() / 359 * 359).max(1));
         let own = state::importance(&snapshot, address).expect("a store");
         own.filter(|own| own.height == due).map(|own| own.importance)
+    }
+
+    /// The importances that accounts have, each with the height for which it was computed.
+    pub fn importances(&self, people: &People) -> Vec<Option<(u64, f64)>> {
+        (0..people.len()).map(|who| self.last_importance(&people.address(who))).collect()
+    }
+
+    /// The importance that an account has, with the height for which it was computed.
+    pub fn last_importance(&self, address: &Address) -> Option<(u64, f64)> {
+        let own = state::importance(&self.store.snapshot().expect("a snapshot"), address).expect("a store");
+        own.map(|own| (own.height.0, own.importance))
+    }
+
+    /// What an account has now.
+    pub fn balance(&self, address: &Address) -> state::VestedBalance {
+        let account = state::account(&self.store.snapshot().expect("a snapshot"), address).expect("a store");
+        account.balance.at(Height(self.height()), &self.network().chain)
+    }
+
+    /// Whether a mosaic is defined as a written state says.
+    pub fn has_definition(&self, id: &str, written: &serde_json::Value) -> bool {
+        let id = MosaicId::parse(id).expect("a name");
+        let found = state::mosaic_definition(&self.store.snapshot().expect("a snapshot"), &id).expect("a store");
+        found.is_some_and(|found| super::record::definition(&found) == *written)
     }
 
     /// Score of the whole chain.
@@ -218,6 +243,8 @@ impl Ground {
         let name = address.to_string();
         let found = state::account(state, &address).expect("a store");
         same("balance of", &name, expected.balance, found.balance.total())?;
+        let vested = found.balance.at(Height(model.height), &self.network().chain).vested;
+        same("vested balance of", &name, model.vested(who, &world.terms), vested)?;
         same("blocks of", &name, expected.harvested, found.harvested_blocks)?;
         same("touches of", &name, expected.touched, found.references)?;
         same("least cosignatories of", &name, expected.least, i64::from(found.min_cosignatories))?;

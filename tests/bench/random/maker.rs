@@ -16,7 +16,10 @@ use super::people::{
 use crate::common::Random;
 
 pub const MICRO: u64 = 1_000_000;
-const ROOTS: usize = 8;
+/// Roots that are rented; one has all that a name may have, and as much of it.
+const ROOTS: [&str; 8] = ["r0", "r1", "r2", "r3", "r4", "5-_0123456789abc", "r6", "r7"];
+/// Most UTF-16 units of a description.
+pub const LONGEST_DESCRIPTION: usize = 512;
 const TRIES: usize = 12;
 
 /// Makes transactions for one block.
@@ -356,7 +359,7 @@ impl<'a> Maker<'a> {
     }
 
     pub fn root_name(&mut self) -> NamespaceId {
-        NamespaceId::parse(&format!("r{}", self.random.below(ROOTS))).expect("a name")
+        NamespaceId::parse(ROOTS[self.random.below(ROOTS.len())]).expect("a name")
     }
 
     /// A root for which a condition holds.
@@ -389,7 +392,11 @@ impl<'a> Maker<'a> {
             Some(child) if self.random.coin() => NamespaceId::parse(child).expect("a name"),
             _ => root,
         };
-        let part = format!("s{}", self.random.below(3));
+        let part = match self.random.below(12) {
+            0 => "-_z".repeat(7)[2..].to_owned(),
+            1 if parent.is_root() => "9".repeat(64),
+            _ => format!("s{}", self.random.below(3)),
+        };
         self.can_act(owner).then(|| self.rent(owner, Some(parent), &part))
     }
 
@@ -405,7 +412,11 @@ impl<'a> Maker<'a> {
     }
 
     pub fn token_name(&mut self, namespace: NamespaceId) -> MosaicId {
-        MosaicId::new(namespace, &format!("m{}", self.random.below(4))).expect("a name")
+        // Some names begin with another and sort before it.
+        let odd = ["m0 1", "m0'", "m1-", "m2 'x _y", "m3456789 123456789 123456789 1234"];
+        let usual = ["m0", "m1", "m2", "m3"];
+        let name = if self.once_in(4) { odd[self.random.below(odd.len())] } else { usual[self.random.below(4)] };
+        MosaicId::new(namespace, &name[..name.len().min(32)]).expect("a name")
     }
 
     /// A namespace of somebody who can act.
@@ -435,7 +446,7 @@ impl<'a> Maker<'a> {
 
     fn levy_in_own(&mut self, id: &MosaicId) -> Option<Levy> {
         let recipient = self.one_who(|who, account| who != NEMESIS && account.links.is_empty())?;
-        let mosaic = match self.random.below(6) {
+        let mosaic = match self.random.below(8) {
             0 => MosaicId::xem(),
             1 => id.clone(),
             2 | 3 => self.token(|_, token| token.definition.properties.transferable)?.0.clone(),
@@ -445,9 +456,10 @@ impl<'a> Maker<'a> {
                 .clone(),
         };
         let kind = if self.random.coin() { LevyKind::Absolute } else { LevyKind::Percentile };
-        // 2000 of the most that there can be is negative.
+        // 2,000 of the most that there can be is negative; 10,000 of it passes 2⁶⁴.
         let fee = match (kind, self.random.below(3)) {
             (_, 0) => 1 + self.random.next() % 50,
+            (LevyKind::Percentile, 1) => 10_000,
             (LevyKind::Percentile, _) => 2_000,
             (LevyKind::Absolute, _) => self.random.next() % 5_000,
         };
@@ -471,7 +483,14 @@ impl<'a> Maker<'a> {
     pub fn definition_of(&mut self, owner: Who, id: MosaicId) -> MosaicDefinition {
         let properties = self.properties();
         let levy = if self.once_in(2) { self.levy_in_own(&id) } else { None };
-        let description = format!("number {}", self.random.next());
+        let number = self.random.next();
+        let description = match self.random.below(16) {
+            0 => "d".repeat(LONGEST_DESCRIPTION),
+            1 => "\u{1f600}".repeat(LONGEST_DESCRIPTION / 2),
+            2 | 3 => format!("not \u{fffd} {number}"),
+            4 => format!(" \t\u{e9}\u{0}{number}\n "),
+            _ => format!("number {number}"),
+        };
         MosaicDefinition { creator: self.court.people.public(owner), id, description, properties, levy }
     }
 

@@ -23,14 +23,18 @@ mod people;
 mod pools;
 mod proof;
 mod record;
+mod replay;
 mod rule;
 mod terms;
+mod unreadable;
+mod vesting;
 mod world;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use nisd::codec::Form;
 use nisd::model::transaction::LinkMode;
 use nisd::model::{Block, Transaction};
 use tempfile::TempDir;
@@ -44,10 +48,10 @@ use model::Model;
 use parts::Past;
 use people::{HARVESTERS, LENDER, NEMESIS, WITH_KEYS, Who};
 use proof::{Bound, PATIENCE};
-use record::Recorder;
+use record::{Part, Recorder};
+pub use replay::replay;
 pub use rule::Rule;
 use rule::{Ruling, Verdict};
-use terms::Terms;
 use world::World;
 
 /// What the protocol refuses by its text, but nothing can be refused for, and why.
@@ -83,11 +87,15 @@ impl Plan {
 }
 
 /// Heights at which a network stops: as many as lead through two years.
-const STOPS: usize = 260;
+const STOPS: usize = 300;
 /// Differences after which a run ends.
 const MOST_DIFFERENCES: usize = 20;
 /// Transactions that were confirmed lately.
 const RECENT: usize = 30;
+/// How seldom full blocks begin.
+const SELDOM: usize = 20;
+/// Most tries to add something to a full block.
+const TRIES: usize = 400;
 
 /// Runs a plan.
 pub fn run(plan: &Plan, mut tell: impl FnMut(&Figures)) -> Figures {
@@ -97,7 +105,9 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(&Figures)) -> Figures {
         let seed = plan.seed.wrapping_mul(1_000_003).wrapping_add(figures.worlds);
         figures.worlds += 1;
         let mut stage = Stage::new(plan, seed, figures);
-        for _ in 0..plan.stops {
+        // Where no year passes there is less to see.
+        let stops = if stage.world.terms.kind.is_some() { plan.stops / 4 } else { plan.stops };
+        for _ in 0..stops {
             let is_over = stage.figures.offered >= plan.blocks;
             if is_over || stage.figures.differences.len() >= MOST_DIFFERENCES {
                 break;
@@ -126,7 +136,14 @@ struct Stage {
     history: VecDeque<Past>,
     /// A height, and when its block is wanted.
     wanted: (u64, i32),
+    /// Blocks still to come that are to be full.
+    full: usize,
     _files: Option<TempDir>,
+}
+
+/// The bytes of blocks, in the form in which they are sent.
+fn bytes_of(blocks: &[Block]) -> Vec<Vec<u8>> {
+    blocks.iter().map(|block| block.to_bytes(Form::Verifiable)).collect()
 }
 
 impl Stage {
@@ -142,20 +159,14 @@ impl Stage {
         let model = world.model();
         let (recent, history) = (VecDeque::new(), VecDeque::new());
         let _files = scratch;
+        let (wanted, full) = ((0, 0), 0);
         let mut stage =
-            Stage { world, ground, model, random, figures, recorder, recent, history, wanted: (0, 0), _files };
-        let (terms, usual) = (stage.world.terms.clone(), Terms::of(1, &mut Random(0)));
-        for (class, is_so) in [
-            (Class::OtherPace, terms.target_time != usual.target_time),
-            (Class::OtherLimit, terms.rewrite_limit != usual.rewrite_limit),
-            (Class::OtherSize, terms.per_block != usual.per_block),
-            (Class::OtherByte, terms.network != usual.network),
-        ] {
-            if is_so {
-                stage.figures.note(class);
-            }
-        }
+            Stage { world, ground, model, random, figures, recorder, recent, history, wanted, full, _files };
         stage.check_state();
+        let nothing = Model::new(stage.world.people.len(), nisd::model::Hash256::default());
+        if let Some(recorder) = &mut stage.recorder {
+            recorder.state(&stage.world, &nothing, &stage.model);
+        }
         stage
     }
 
@@ -256,10 +267,14 @@ impl Stage {
         if self.random.below(3) == 0 {
             self.try_odd_bytes();
         }
-        if self.random.below(8) == 0 {
+        if self.random.below(4) == 0 {
+            let harvesters = self.harvesters();
+            self.try_unreadable(harvesters);
+        }
+        if self.random.below(4) == 0 {
             self.try_limit();
         }
-        if self.random.below(40) == 0 {
+        if self.random.below(25) == 0 {
             self.fill_pool();
         }
         self.advance();
@@ -311,23 +326,23 @@ impl Stage {
     /// Offers what must be refused.
     fn offer_bad(&mut self, ruling: &Ruling, blocks: &[Block], now: i32) {
         self.figures.offered += 1;
-        let found = self.ground.offer(blocks, now);
-        self.check_refusal(ruling, blocks, now, &found);
+        let (above, bytes) = (self.model.height, bytes_of(blocks));
+        let (found, _) = self.ground.offer_bytes(above, &bytes, now);
+        self.check_refusal(ruling, above, &bytes, now, &found);
         if self.ground.height() > self.model.height {
             self.ground.go_back(self.model.height);
         }
     }
 
-    /// Compares what was said of blocks with what had to be.
-    fn check_refusal(&mut self, ruling: &Ruling, blocks: &[Block], now: i32, found: &Verdict) {
+    /// Compares what was said of blocks above a height, as they were sent, with what had to be.
+    fn check_refusal(&mut self, ruling: &Ruling, above: u64, blocks: &[Vec<u8>], now: i32, found: &Verdict) {
         self.figures.refuse(ruling.rule, false);
         if let Some(recorder) = &mut self.recorder {
-            recorder.refused(blocks, (self.model.height, now), ruling.rule, found);
+            recorder.refused(above, blocks, (self.model.height, now), ruling.rule, found);
         }
         let is_refused = ruling.verdict == Verdict::Somehow && *found != Verdict::Valid;
         if *found != ruling.verdict && !is_refused {
-            let hex: Vec<String> =
-                blocks.iter().map(|one| hex::encode(one.to_bytes(nisd::codec::Form::Verifiable))).collect();
+            let hex: Vec<String> = blocks.iter().map(hex::encode).collect();
             let text = format!(
                 "{}: expected {:?}, given {found:?}; time {now}; {}",
                 ruling.rule.name(),
@@ -346,7 +361,7 @@ impl Stage {
         let before = self.ground.digest();
         let found = self.ground.offer(std::slice::from_ref(block), now);
         if found != Verdict::Valid {
-            let hex = hex::encode(block.to_bytes(nisd::codec::Form::Verifiable));
+            let hex = hex::encode(block.to_bytes(Form::Verifiable));
             return self.differ(format!("a good block: given {found:?}; time {now}; {hex}"));
         }
         let own = std::mem::replace(&mut self.model, after);
@@ -358,8 +373,8 @@ impl Stage {
         }
         if !stays {
             if let Some(recorder) = &mut self.recorder {
-                let bytes = [block.to_bytes(nisd::codec::Form::Verifiable)];
-                recorder.undone(&self.world, &bytes, (own.height, now), [&own, &self.model]);
+                let bytes = bytes_of(std::slice::from_ref(block));
+                recorder.undone(&self.world, &Part::after(&own, &bytes, now), &[&own, &self.model]);
             }
             self.model = own;
             return;
@@ -369,6 +384,7 @@ impl Stage {
             self.differ(format!("a block undone and taken in again: {again:?}"));
         }
         self.note_proof(&own, block);
+        self.note_content(block);
         if let Some(recorder) = &mut self.recorder {
             recorder.state(&self.world, &own, &self.model);
         }
@@ -402,6 +418,30 @@ impl Stage {
         who.into_iter().chain(bound).for_each(|class| self.figures.note(class));
     }
 
+    /// Counts what is remarkable about what a block holds, and where.
+    fn note_content(&mut self, block: &Block) {
+        if self.is_full(&block.transactions) {
+            self.figures.note(Class::FullBlock);
+        }
+        let has_name = |one: &Transaction| one.self_and_children().any(odd_bytes::has_odd_name);
+        let has_text = |one: &Transaction| one.self_and_children().any(odd_bytes::has_odd_text);
+        for (class, is_so) in [
+            (Class::OddGoodName, block.transactions.iter().any(has_name)),
+            (Class::OddGoodText, block.transactions.iter().any(has_text)),
+        ] {
+            if is_so {
+                self.figures.note(class);
+            }
+        }
+        self.world.terms.kind.into_iter().for_each(|kind| self.figures.note(Class::KINDS[kind]));
+    }
+
+    /// Whether a block holds as many transactions as it may, those within others included.
+    fn is_full(&self, transactions: &[Transaction]) -> bool {
+        let count = transactions.iter().flat_map(Transaction::self_and_children).count();
+        count as u64 == self.world.terms.per_block
+    }
+
     /// What is remembered of a block that stays.
     fn keep(&mut self, block: &Block) {
         if let Some(recorder) = &mut self.recorder {
@@ -427,9 +467,33 @@ impl Stage {
             if facts.hashes == expected { Ok(()) } else { Err(format!("{} hashes, not {expected}", facts.hashes)) }
         });
         let compared = facts.and_then(|()| self.ground.compare(&self.world, &self.model));
-        if let Err(text) = compared {
+        if let Err(text) = compared.and_then(|()| self.check_importances()) {
             self.figures.differences.push(format!("state after height {}: {text}", self.model.height));
         }
+    }
+
+    /// Importances must stay what they were, or become what the node says if they were due. Where nothing but the stake
+    /// counts they must be that.
+    fn check_importances(&mut self) -> Result<(), String> {
+        let (height, found) = (self.model.height, self.ground.importances(&self.world.people));
+        let due = (height / 359 * 359).max(1);
+        if self.model.recalculated == due {
+            let expected = self.model.accounts.iter().map(|one| one.importance);
+            return if expected.eq(found) { Ok(()) } else { Err("importances have changed".to_owned()) };
+        }
+        if due != height {
+            return Err(format!("importances of height {due} were never seen"));
+        }
+        let stakes = self.model.stakes(&self.world.terms);
+        for ((account, found), stake) in self.model.accounts.iter_mut().zip(found).zip(stakes) {
+            account.importance = found;
+            let own = found.filter(|(height, _)| *height == due).map_or(0.0, |(_, importance)| importance);
+            if self.world.terms.stake && (own - stake).abs() > 1e-12 {
+                return Err(format!("importance {own} instead of {stake}"));
+            }
+        }
+        self.model.recalculated = due;
+        Ok(())
     }
 
     /// Asks for an answer to an unconfirmed transaction.
@@ -458,7 +522,7 @@ impl Stage {
         }
         let is_refused = expected == Verdict::Somehow && *found != Verdict::Valid;
         if *found != expected && !is_refused {
-            let hex = hex::encode(transaction.to_bytes(nisd::codec::Form::Verifiable));
+            let hex = hex::encode(transaction.to_bytes(Form::Verifiable));
             let rule = judged.err().map_or("valid", |ruling| ruling.rule.name());
             self.differ(format!("unconfirmed, {rule}: expected {expected:?}, given {found:?}; time {now}; {hex}"));
         }
@@ -472,15 +536,23 @@ impl Stage {
         if self.next_height() == self.world.terms.forks.treasury {
             return self.pay_treasury();
         }
+        let is_full = self.full > 0;
+        self.full = self.full.saturating_sub(1);
         let wanted = self.random.below(7);
+        let tries = if is_full { TRIES } else { wanted };
         let mut block = self.block(harvesters[0], time, Vec::new());
         let mut after = self.model.clone();
-        for _ in 0..wanted {
+        for place in 0..tries {
+            if self.is_full(&block.transactions) {
+                break;
+            }
             let mut random = Random(self.random.next());
             let court = self.world.court(&after, now, Purpose::Block);
             // What is made sees what came before it in the block, but the height of the state is not that of it yet.
             let mut maker = Maker { court, random: &mut random, time: time.min(now + 10), harvesters };
-            let Some(draft) = maker.something() else { continue };
+            // What fills a block is small.
+            let draft = if place < wanted { maker.something() } else { maker.small_transfer() };
+            let Some(draft) = draft else { continue };
             let Some(whole) = maker.finish(draft) else { continue };
             let mut more = block.transactions.clone();
             more.push(whole.clone());
@@ -498,6 +570,9 @@ impl Stage {
         self.try_near_miss(harvesters[0], time, now);
         let judged = self.world.court(&self.model, now, Purpose::Block).judge_block(&block);
         self.offer_good(&block, judged.expect("what was judged before"), now, true);
+        if is_full && self.full == 0 {
+            self.try_part();
+        }
     }
 
     /// If a block is made at the first second at which it is a hit, it was none a second before.
@@ -532,6 +607,12 @@ impl Stage {
 
     /// Goes on to a height that is worth a stop: often the next, seldom one far away.
     fn go_on(&mut self) {
+        if self.full > 0 {
+            return;
+        }
+        if self.random.below(SELDOM) == 0 {
+            self.full = 2 + self.random.below(2);
+        }
         let next = self.next_height();
         let target = match self.random.below(12) {
             0..3 if next > self.world.terms.forks.treasury => self.interesting(next + 20),
@@ -573,8 +654,7 @@ impl Stage {
             let until_computed = 359 - (self.next_height() - 1) % 359;
             let left = (height - self.next_height()).min(40).min(until_computed);
             let importance = self.importance_of(signer).expect("what a harvester has");
-            let before = self.model.clone();
-            let mut blocks: Vec<Block> = Vec::new();
+            let (mut blocks, mut models) = (Vec::<Block>::new(), Vec::new());
             for _ in 0..left {
                 let parent = blocks.last().map_or_else(|| self.ground.hash(self.ground.height()), Block::hash);
                 let (at, terms) = (self.model.height + 1, &self.world.terms);
@@ -587,13 +667,13 @@ impl Stage {
                     Bound::Step => self.figures.note(Class::Step),
                     Bound::Range => self.figures.note(Class::Range),
                 }
+                if self.recorder.is_some() {
+                    models.push(self.model.clone());
+                }
                 self.model.proofs.follow(&key, time, terms);
                 self.model.settle(signer, at, time, 0, terms);
             }
             self.history.clear();
-            if let Some(recorder) = &mut self.recorder {
-                recorder.state(&self.world, &before, &self.model);
-            }
             self.figures.empty += left;
             let found = self.ground.offer(&blocks, LATE);
             if found != Verdict::Valid {
@@ -601,6 +681,13 @@ impl Stage {
                 panic!("empty blocks up to {}: {found:?}; before that: {before}", self.model.height);
             }
             blocks.iter().for_each(|block| self.keep(block));
+            if let Err(text) = self.check_importances() {
+                self.figures.differences.push(format!("after empty blocks up to {}: {text}", self.model.height));
+            }
+            if let Some(recorder) = &mut self.recorder {
+                let after = models.iter().skip(1).chain([&self.model]);
+                models.iter().zip(after).for_each(|(before, after)| recorder.state(&self.world, before, after));
+            }
         }
     }
 }

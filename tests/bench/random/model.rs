@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind};
 use nisd::model::{Hash256, MosaicDefinition, MosaicId, NamespaceId};
 
-use super::people::{RENTAL, Who};
+use super::people::{NEMESIS, RENTAL, Who};
 use super::proof::Proofs;
 use super::terms::Terms;
+use super::vesting::Weighted;
 
 /// Link between an owner and a remote, from one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,10 @@ pub struct Standing {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     pub balance: u64,
+    /// The balance by what counts of it.
+    pub weighted: Weighted,
+    /// Its importance, and the height for which that was computed.
+    pub importance: Option<(u64, f64)>,
     pub harvested: u64,
     pub touched: u64,
     pub links: Vec<Link>,
@@ -149,12 +154,28 @@ pub struct Model {
     /// Hashes in the chain, with the time stamps of their transactions.
     pub hashes: BTreeMap<Hash256, i32>,
     pub proofs: Proofs,
+    /// The height for which importances were computed last.
+    pub recalculated: u64,
 }
 
 impl Model {
     pub fn new(accounts: usize, generation: Hash256) -> Model {
-        let accounts = vec![Account::default(); accounts];
-        Model { height: 0, accounts, roots: BTreeMap::new(), hashes: BTreeMap::new(), proofs: Proofs::new(generation) }
+        let (accounts, proofs) = (vec![Account::default(); accounts], Proofs::new(generation));
+        Model { height: 0, accounts, roots: BTreeMap::new(), hashes: BTreeMap::new(), proofs, recalculated: 0 }
+    }
+
+    /// What counts of an account's balance now.
+    pub fn vested(&self, who: Who, terms: &Terms) -> u64 {
+        self.accounts[who].weighted.vested(self.height, terms)
+    }
+
+    /// Shares of all that counts, which are the importances where nothing but the stake does.
+    pub fn stakes(&self, terms: &Terms) -> Vec<f64> {
+        let takes_part = |who: &Who| *who != NEMESIS && self.accounts[*who].touched > 0;
+        let vested = |who: Who| if takes_part(&who) { self.vested(who, terms) } else { 0 };
+        let all: Vec<f64> = (0..self.accounts.len()).map(|who| vested(who) as f64).collect();
+        let sum: f64 = all.iter().sum();
+        all.into_iter().map(|one| one / sum).collect()
     }
 
     /// A mosaic other than that of the currency.
@@ -178,10 +199,10 @@ impl Model {
         match one {
             Move::Touch(who) => self.accounts[*who].touched += 1,
             Move::Pay { from, to, amount } => {
-                self.pay(*from, *amount);
-                self.accounts[*to].balance += amount;
+                self.receive(*to, *amount, height, terms);
+                self.pay(*from, *amount, height, terms);
             }
-            Move::Fee { from, amount } => self.pay(*from, *amount),
+            Move::Fee { from, amount } => self.pay(*from, *amount, height, terms),
             Move::Link { owner, remote, mode } => self.link(*owner, *remote, *mode, height, terms),
             Move::Cosign { account, kind, other } => match kind {
                 ModificationKind::Add => {
@@ -201,9 +222,20 @@ impl Model {
         }
     }
 
-    fn pay(&mut self, from: Who, amount: u64) {
-        let balance = &mut self.accounts[from].balance;
-        *balance = balance.checked_sub(amount).expect("what was checked");
+    /// Adds to a balance. What is paid in the first block counts at once.
+    pub fn receive(&mut self, to: Who, amount: u64, height: u64, terms: &Terms) {
+        let account = &mut self.accounts[to];
+        account.balance += amount;
+        account.weighted.receive(height, amount, terms);
+        if height == 1 && to != NEMESIS {
+            account.weighted.vest();
+        }
+    }
+
+    fn pay(&mut self, from: Who, amount: u64, height: u64, terms: &Terms) {
+        let account = &mut self.accounts[from];
+        account.balance = account.balance.checked_sub(amount).expect("what was checked");
+        account.weighted.send(height, amount, terms);
     }
 
     fn link(&mut self, owner: Who, named: Who, mode: LinkMode, height: u64, terms: &Terms) {
@@ -289,7 +321,7 @@ impl Model {
     /// What follows when the transactions of a block are carried out.
     pub fn settle(&mut self, signer: Who, height: u64, time: i32, fees: u64, terms: &Terms) {
         let paid = self.accounts[signer].forwarded(height, terms.rewrite_limit).unwrap_or(signer);
-        self.accounts[paid].balance += fees;
+        self.receive(paid, fees, height, terms);
         self.accounts[paid].harvested += 1;
         self.expire(height, terms);
         if height % 360 == 1 {

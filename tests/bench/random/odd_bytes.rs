@@ -2,17 +2,16 @@
 //! at their limits.
 
 use nisd::codec::Form;
-use nisd::model::transaction::{SupplyChangeKind, wire_version};
-use nisd::model::{Address, Amount, Block, Body, Mosaic, MosaicDefinition, Transaction};
+use nisd::model::mosaic::LevyKind;
+use nisd::model::transaction::wire_version;
+use nisd::model::{Amount, Block, Body, Mosaic, MosaicDefinition, MosaicId, Transaction};
 
 use super::Stage;
-use super::bends::version_1;
-use super::block_cases::resign;
 use super::court::Purpose;
 use super::figures::Class;
-use super::ground::UNREADABLE;
-use super::maker::{MICRO, Maker};
+use super::maker::{LONGEST_DESCRIPTION, MICRO, Maker};
 use super::people::{HARVESTERS, Who};
+use super::record::Part;
 use super::rule::{Rule, Verdict};
 
 /// Where the signature of a transaction is, and where what is signed goes on.
@@ -22,6 +21,8 @@ const AFTER_SIGNATURE: usize = 116;
 const BODY: usize = 128;
 /// Bytes of an address with its length.
 const ADDRESS: usize = 44;
+/// The greatest amount.
+const GREATEST: u64 = i64::MAX as u64;
 const SINK: [Who; 2] = [HARVESTERS[0]; 2];
 
 impl Stage {
@@ -48,7 +49,7 @@ impl Stage {
             let own = std::mem::replace(&mut self.model, after);
             self.check_state();
             if let Some(recorder) = &mut self.recorder {
-                recorder.undone(&self.world, &[bytes], (own.height, time), [&own, &self.model]);
+                recorder.undone(&self.world, &Part::after(&own, &[bytes], time), &[&own, &self.model]);
             }
             self.model = own;
             self.ground.go_back(self.model.height);
@@ -61,7 +62,7 @@ impl Stage {
     }
 
     /// The same with a signature of the odd bytes.
-    fn try_signed_oddly(&mut self, transaction: &Transaction, odd: &[u8], mut block: Block) {
+    fn try_signed_oddly(&mut self, transaction: &Transaction, odd: &[u8], block: Block) {
         let signed = [&odd[..SIGNATURE.start - 4], &odd[AFTER_SIGNATURE..]].concat();
         let signer = self.world.people.of_key(&transaction.signer);
         let is_odd = signed != transaction.signed_bytes();
@@ -75,8 +76,7 @@ impl Stage {
         let bytes = replaced(&block.to_bytes(Form::Verifiable), &usual, &odd);
         let now = block.timestamp.0;
         let (found, _) = self.ground.offer_bytes(self.model.height, std::slice::from_ref(&bytes), now);
-        block.transactions[0].signature = Some(signature);
-        self.check_refusal(&Rule::BadTransactionSignature.into(), &[block], now, &found);
+        self.check_refusal(&Rule::BadTransactionSignature.into(), self.model.height, &[bytes], now, &found);
         self.figures.note(Class::SignedOddly);
     }
 
@@ -117,47 +117,32 @@ impl Stage {
         }
     }
 
-    /// Offers a block that cannot be read.
-    pub fn try_unreadable(&mut self, harvesters: [Who; 2]) {
-        let now = self.time_of(harvesters[0]);
-        let other = self.world.people.other_network();
-        let made = self.with_maker(harvesters, |maker| maker.unreadable(other));
-        let Some((class, transaction)) = made else { return };
-        let mut block = self.block(harvesters[0], now, vec![transaction]);
-        resign(&mut block, self.world.people.keys(harvesters[0]));
-        let bytes = block.to_bytes(Form::Verifiable);
-        self.figures.offered += 1;
-        let (found, _) = self.ground.offer_bytes(self.model.height, std::slice::from_ref(&bytes), now);
-        if !matches!(&found, Verdict::Exception(text) if text.starts_with(UNREADABLE)) {
-            self.differ(format!("{}: {found:?}; {}", class.name(), hex::encode(&bytes)));
-        }
-        self.figures.refuse(Rule::Unreadable, false);
-        self.figures.note(class);
-        if let Some(recorder) = &mut self.recorder {
-            let at = (self.model.height, now);
-            recorder.refused_bytes(self.model.height, &[bytes], at, Rule::Unreadable, &found);
-        }
-    }
-
     /// Offers a transaction with a number at its limit, whatever is to be said of it.
     pub fn try_limit(&mut self) {
         if self.next_height() == self.world.terms.forks.treasury {
             return;
         }
         let now = self.time();
-        let Some(transaction) = self.with_maker(SINK, |maker| maker.limit()) else { return };
+        let Some((class, transaction)) = self.with_maker(SINK, |maker| maker.limit()) else { return };
         let block = self.block(HARVESTERS[0], now, vec![transaction]);
-        match self.world.court(&self.model, now, Purpose::Block).judge_block(&block) {
-            Err(ruling) => self.offer_bad(&ruling, std::slice::from_ref(&block), now),
-            Ok(after) => self.offer_good(&block, after, now, false),
-        }
+        let class = match self.world.court(&self.model, now, Purpose::Block).judge_block(&block) {
+            Err(ruling) => {
+                self.offer_bad(&ruling, std::slice::from_ref(&block), now);
+                // Some are refused for something else.
+                if class == Class::WrappedLevy { Class::Limit } else { class }
+            }
+            Ok(after) => {
+                self.offer_good(&block, after, now, false);
+                class
+            }
+        };
         self.announce(&block.transactions[0], now);
-        self.figures.note(Class::Limit);
+        self.figures.note(class);
     }
 }
 
 /// The bytes of a block that holds one transaction, with other bytes for that.
-fn replaced(block: &[u8], usual: &[u8], odd: &[u8]) -> Vec<u8> {
+pub fn replaced(block: &[u8], usual: &[u8], odd: &[u8]) -> Vec<u8> {
     let start = block.len() - usual.len();
     assert!(&block[start..] == usual, "the transaction ends the block");
     [&block[..start - 4], &(odd.len() as u32).to_le_bytes(), odd].concat()
@@ -200,11 +185,45 @@ fn make_odd_text(transaction: &Transaction, seed: u64) -> Option<(Class, Vec<u8>
             bytes[BODY + 4..BODY + ADDRESS].make_ascii_lowercase();
             Some((Class::LowerCase, bytes))
         }
-        Body::MosaicDefinitionCreation(body) => {
-            Some((Class::OddProperties, with_odd_properties(bytes, &body.definition, seed)?))
-        }
+        Body::MosaicDefinitionCreation(body) => match with_odd_description(&bytes, &body.definition) {
+            Some(odd) => Some((Class::LongDescription, odd)),
+            None => Some((Class::OddProperties, with_odd_properties(bytes, &body.definition, seed)?)),
+        },
         _ => None,
     }
+}
+
+/// More than is read of a description, or bytes that are no text where the replacement character is.
+fn with_odd_description(bytes: &[u8], definition: &MosaicDefinition) -> Option<Vec<u8>> {
+    let text = definition.description.as_bytes();
+    let odd = match text.windows(3).position(|part| part == "\u{fffd}".as_bytes()) {
+        Some(place) => [&text[..place], &[0xff], &text[place + 3..]].concat(),
+        None if definition.description.encode_utf16().count() == LONGEST_DESCRIPTION => [text, b" and more"].concat(),
+        None => return None,
+    };
+    let with_length = |text: &[u8]| [&(text.len() as u32).to_le_bytes(), text].concat();
+    let (usual, odd) = (with_length(text), with_length(&odd));
+    let place = bytes.windows(usual.len()).position(|part| part == usual)?;
+    let length = u32::from_le_bytes(*bytes[BODY..].first_chunk()?) + odd.len() as u32 - usual.len() as u32;
+    Some([&bytes[..BODY], &length.to_le_bytes(), &bytes[BODY + 4..place], &odd, &bytes[place + usual.len()..]].concat())
+}
+
+/// Whether a name in a transaction is one that only few are like.
+pub fn has_odd_name(transaction: &Transaction) -> bool {
+    let is_odd = |name: &str| name.len() > 15 || name.contains(['-', '_', '\'', ' ']);
+    match &transaction.body {
+        Body::ProvisionNamespace(body) => is_odd(&body.new_part),
+        Body::MosaicDefinitionCreation(body) => is_odd(body.definition.id.name()),
+        Body::Transfer(body) => body.mosaics.iter().any(|mosaic| is_odd(mosaic.id.name())),
+        _ => false,
+    }
+}
+
+/// Whether a description is one that only few are like.
+pub fn has_odd_text(transaction: &Transaction) -> bool {
+    let Body::MosaicDefinitionCreation(body) = &transaction.body else { return false };
+    let text = &body.definition.description;
+    !text.is_ascii() || text.len() == LONGEST_DESCRIPTION
 }
 
 /// Properties from the last to the first, their flags in capital letters, one twice, and one that nobody knows.
@@ -255,71 +274,17 @@ impl Maker<'_> {
         })
     }
 
-    /// A signed transaction that nobody can read.
-    fn unreadable(&mut self, other: nisd::model::NetworkByte) -> Option<(Class, Transaction)> {
-        let (from, to) = (self.single_payer(100)?, self.payee());
-        let mut draft = self.transfer_of(from, to, MICRO, Vec::new());
-        let class = match self.random.below(6) {
-            0 => {
-                let Body::Transfer(body) = &mut draft.body else { return None };
-                body.recipient = Address::from_public_key(&self.court.people.public(to), other);
-                draft = version_1(draft);
-                Class::ForeignAddress
-            }
-            1 => {
-                let name = ["Upper", "with blank", "-first", "a.b", "", "\u{e9}"][self.random.below(6)];
-                draft = self.rent(from, None, name);
-                Class::OddName
-            }
-            2 => {
-                let Body::Transfer(body) = &mut draft.body else { return None };
-                let id = nisd::model::MosaicId::xem();
-                let quantity = i64::MAX as u64 - self.random.next() % 1_000;
-                body.mosaics = vec![Mosaic { id: id.clone(), quantity }, Mosaic { id, quantity: 1_000 }];
-                Class::MosaicOverflow
-            }
-            3 => {
-                let id = self.token_name(nisd::model::NamespaceId::parse("r0").ok()?);
-                let mut definition = self.definition_of(from, id);
-                match self.random.below(3) {
-                    0 => definition.description = " ".to_owned(),
-                    1 => definition.description.clear(),
-                    _ => definition.creator = self.court.people.public(to),
-                }
-                if self.court.people.of_key(&definition.creator) == from && !definition.description.trim().is_empty() {
-                    return None;
-                }
-                draft = self.define(from, definition);
-                Class::OddText
-            }
-            4 => {
-                let id = self.token_name(nisd::model::NamespaceId::parse("r0").ok()?);
-                let delta = if self.random.coin() { 0 } else { 9_000_000_000_000_001 };
-                draft = self.change_supply(from, id, SupplyChangeKind::Create, delta);
-                Class::OddText
-            }
-            _ => {
-                let inner = self.draft_of_multisig()?;
-                let mut whole = self.wrap(inner)?;
-                let Body::Multisig(body) = &mut whole.body else { return None };
-                let is_hash = self.random.coin();
-                let Body::Cosignature(signed) = &mut body.cosignatures.first_mut()?.body else { return None };
-                if is_hash {
-                    signed.other_hash = nisd::model::Hash256([7; 32]).into();
-                } else {
-                    signed.other_account = self.court.people.address(from);
-                }
-                draft = whole;
-                Class::OddText
-            }
-        };
-        self.sign(&mut draft);
-        Some((class, draft))
+    /// A signed transaction with a number at its limit.
+    fn limit(&mut self) -> Option<(Class, Transaction)> {
+        match self.random.below(6) {
+            0 => self.wide_sum().map(|one| (Class::WideSum, one)),
+            1 => self.wide_product().map(|one| (Class::WideProduct, one)),
+            2 => self.wrapped_levy().map(|one| (Class::WrappedLevy, one)),
+            _ => self.number_at_limit().map(|one| (Class::Limit, one)),
+        }
     }
 
-    /// A signed transaction with a number at its limit.
-    fn limit(&mut self) -> Option<Transaction> {
-        const GREATEST: u64 = i64::MAX as u64;
+    fn number_at_limit(&mut self) -> Option<Transaction> {
         let mut draft = self.something()?;
         let coin = self.random.coin();
         match &mut draft.body {
@@ -337,6 +302,57 @@ impl Maker<'_> {
             Body::MosaicSupplyChange(body) => body.delta = if coin { 9_000_000_000_000_000 } else { 1 },
             _ => draft.fee = Amount(GREATEST),
         }
+        self.finish(draft)
+    }
+
+    /// Everything that a multisig account pays is as much as can be written.
+    fn wide_sum(&mut self) -> Option<Transaction> {
+        let mut inner = self.draft_of_multisig()?;
+        inner.fee = Amount(GREATEST);
+        if let Body::Transfer(body) = &mut inner.body {
+            body.amount = Amount(GREATEST);
+        }
+        let mut whole = self.wrap(inner)?;
+        whole.fee = Amount(GREATEST);
+        let is_greatest = self.random.coin();
+        if let (Body::Multisig(body), true) = (&mut whole.body, is_greatest) {
+            body.cosignatures.iter_mut().for_each(|one| one.fee = Amount(GREATEST));
+        }
+        self.finish(whole)
+    }
+
+    /// A quantity and a multiplier of which each can just be written.
+    fn wide_product(&mut self) -> Option<Transaction> {
+        let id = if self.random.coin() { MosaicId::xem() } else { self.token(|_, token| token.supply > 0)?.0.clone() };
+        let (from, to) = (self.single_payer(1_000)?, self.payee());
+        let amount = if self.random.coin() { GREATEST } else { GREATEST / MICRO * MICRO };
+        let quantity = GREATEST - self.random.next() % 2;
+        let draft = self.transfer_of(from, to, amount, vec![Mosaic { id, quantity }]);
+        self.finish(draft)
+    }
+
+    /// So much of a mosaic that the product of its levy is 2⁶⁴ and a little, of which only the little is paid.
+    fn wrapped_levy(&mut self) -> Option<Transaction> {
+        let least = |token: &super::model::Token| {
+            let levy = token.definition.levy.as_ref().filter(|levy| levy.kind == LevyKind::Percentile)?;
+            u64::try_from((1u128 << 64).div_ceil(u128::from(levy.fee))).ok()
+        };
+        let court = self.court;
+        let able: Vec<bool> = (0..court.people.len()).map(|who| self.can_act(who)).collect();
+        let holders = |token: &super::model::Token, least: u64| {
+            let rich = token.balances.iter().filter(|(who, has)| able[**who] && **has >= least);
+            rich.map(|(who, _)| *who).collect::<Vec<_>>()
+        };
+        let is_fit = |id: &MosaicId, token: &super::model::Token| {
+            let is_live = court.model.is_active(&id.namespace, court.height, court.terms.year());
+            is_live && least(token).is_some_and(|least| !holders(token, least).is_empty())
+        };
+        let (id, token) = self.token(is_fit)?;
+        let least = least(token)?;
+        let from = *self.one_of(&holders(token, least))?;
+        let quantity = least + self.random.next() % (token.of(from) - least + 1).min(100);
+        let to = if token.definition.properties.transferable { self.payee() } else { token.creator };
+        let draft = self.transfer_of(from, to, MICRO, vec![Mosaic { id: id.clone(), quantity }]);
         self.finish(draft)
     }
 }

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use nisd::codec::Form;
 use nisd::model::{Block, Hash256, Transaction};
 
-use super::Stage;
 use super::court::Purpose;
 use super::figures::Class;
-use super::ground::NOT_BETTER;
+use super::ground::{LATE, NOT_BETTER};
 use super::model::Model;
 use super::people::HARVESTERS;
+use super::record::Part;
 use super::rule::{Ruling, Verdict};
+use super::{Stage, bytes_of};
 
 /// Most blocks that are gone back: those that every network can undo, and one that was tried above them.
 pub const LONGEST: usize = 8;
@@ -50,18 +50,31 @@ impl Stage {
         }
         self.figures.note(Class::DeepRollBack);
         let other = if self.random.coin() { self.put_other_block() } else { None };
-        let (found, returned) = self.ground.offer_above(common, &blocks, now);
+        let bytes = bytes_of(&blocks);
+        let (found, returned) = self.ground.offer_bytes(common, &bytes, now);
         self.figures.offered += 1;
         if found != Verdict::Valid || self.ground.digest() != there {
-            let hex: Vec<String> = blocks.iter().map(|one| hex::encode(one.to_bytes(Form::Verifiable))).collect();
+            let hex: Vec<String> = bytes.iter().map(hex::encode).collect();
             self.differ(format!("{} good blocks: given {found:?}; time {now}; {}", blocks.len(), hex.join(" ")));
         }
         self.model = ours;
         self.check_state();
         self.note_part(&blocks);
+        let instead = bytes_of(other.as_slice());
+        if let Some(recorder) = &mut self.recorder {
+            let tip = common + instead.len() as u64;
+            let part = Part { above: common, tip, now, instead: &instead, blocks: &bytes, found, returned: &returned };
+            let pasts = self.history.iter().map(|past| &past.model).filter(|model| model.height >= common);
+            recorder.undone(&self.world, &part, &pasts.chain([&self.model]).collect::<Vec<_>>());
+        }
         if let Some(other) = other {
             self.check_returned(&other, &blocks, &returned);
-            let (again, _) = self.ground.offer_above(common, std::slice::from_ref(&other), i32::MAX - 100);
+            let (again, _) = self.ground.offer_bytes(common, &instead, LATE);
+            if let Some(recorder) = &mut self.recorder {
+                let (tip, found) = (self.model.height, again.clone());
+                let part = Part { above: common, tip, now: LATE, instead: &[], blocks: &instead, found, returned: &[] };
+                recorder.undone(&self.world, &part, &[]);
+            }
             if again != Verdict::Exception(NOT_BETTER.to_owned()) || self.ground.digest() != there {
                 self.differ(format!("a part that is not better: {again:?}"));
             }
@@ -72,6 +85,9 @@ impl Stage {
     fn note_part(&mut self, blocks: &[Block]) {
         if blocks.iter().filter(|block| !block.transactions.is_empty()).count() > 1 {
             self.figures.note(Class::FullPart);
+        }
+        if blocks.iter().filter(|block| self.is_full(&block.transactions)).count() > 1 {
+            self.figures.note(Class::FullBlocks);
         }
         let forks = self.world.terms.forks.all();
         if blocks[1..].iter().any(|block| forks.contains(&block.height.0)) {
@@ -94,12 +110,12 @@ impl Stage {
             self.differ(format!("another good block: {found:?}"));
             return None;
         }
-        if let Some(recorder) = &mut self.recorder {
-            let bytes = [block.to_bytes(Form::Verifiable)];
-            recorder.undone(&self.world, &bytes, (self.model.height, time), [&self.model, &after]);
-        }
         let before = std::mem::replace(&mut self.model, after);
         self.check_state();
+        if let Some(recorder) = &mut self.recorder {
+            let bytes = bytes_of(std::slice::from_ref(&block));
+            recorder.undone(&self.world, &Part::after(&before, &bytes, time), &[&before, &self.model]);
+        }
         self.model = before;
         Some(block)
     }
@@ -126,8 +142,9 @@ impl Stage {
             return self.differ("what is bad alone is good in a part".to_owned());
         };
         self.figures.offered += 1;
-        let (found, _) = self.ground.offer_above(blocks[0].height.0 - 1, &blocks, now);
-        self.check_refusal(&ruling, &blocks, now, &found);
+        let (above, bytes) = (blocks[0].height.0 - 1, bytes_of(&blocks));
+        let (found, _) = self.ground.offer_bytes(above, &bytes, now);
+        self.check_refusal(&ruling, above, &bytes, now, &found);
         if self.ground.height() > self.model.height {
             self.ground.go_back(self.model.height);
         }

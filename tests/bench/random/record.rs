@@ -7,12 +7,36 @@ use std::path::Path;
 
 use nisd::codec::Form;
 use nisd::codec::block_file::write_block;
-use nisd::model::{Block, Transaction};
+use nisd::model::{Block, MosaicDefinition, Transaction};
 use serde_json::{Map, Value, json};
 
 use super::model::{Account, Model, Root};
 use super::rule::{Rule, Verdict};
 use super::world::World;
+
+/// A valid part of a chain, and what became of it.
+pub struct Part<'a> {
+    /// Height of the block that it follows.
+    pub above: u64,
+    /// Height of the last block then.
+    pub tip: u64,
+    /// Network time.
+    pub now: i32,
+    /// What followed that block then, if not what follows it in the end.
+    pub instead: &'a [Vec<u8>],
+    pub blocks: &'a [Vec<u8>],
+    pub found: Verdict,
+    /// Transactions of replaced blocks that came back.
+    pub returned: &'a [Transaction],
+}
+
+impl<'a> Part<'a> {
+    /// One that followed the last block of a state.
+    pub fn after(before: &Model, blocks: &'a [Vec<u8>], now: i32) -> Part<'a> {
+        let height = before.height;
+        Part { above: height, tip: height, now, instead: &[], blocks, found: Verdict::Valid, returned: &[] }
+    }
+}
 
 /// Files in the folder of a network.
 pub struct Recorder {
@@ -42,37 +66,28 @@ impl Recorder {
         write_block(&mut self.blocks, &block.to_bytes(Form::Verifiable)).expect("room");
     }
 
-    /// Blocks that were refused as a part.
-    pub fn refused(&mut self, blocks: &[Block], at: (u64, i32), rule: Rule, found: &Verdict) {
-        let bytes: Vec<Vec<u8>> = blocks.iter().map(|block| block.to_bytes(Form::Verifiable)).collect();
-        self.refused_bytes(blocks[0].height.0 - 1, &bytes, at, rule, found);
-    }
-
-    /// The same as the bytes that were sent, which are to follow the block at a height.
-    pub fn refused_bytes(
-        &mut self,
-        above: u64,
-        blocks: &[Vec<u8>],
-        (tip, now): (u64, i32),
-        rule: Rule,
-        found: &Verdict,
-    ) {
-        let (rule, verdict) = (rule.name(), text(found));
-        let blocks: Vec<String> = blocks.iter().map(hex::encode).collect();
-        let line =
-            json!({ "above": above, "tip": tip, "time": now, "rule": rule, "verdict": verdict, "blocks": blocks });
+    /// Blocks that were refused as a part, which was to follow the block at a height, as the bytes that were sent.
+    pub fn refused(&mut self, above: u64, blocks: &[Vec<u8>], (tip, now): (u64, i32), rule: Rule, found: &Verdict) {
+        let (name, verdict, trusted) = (rule.name(), text(found), rule == Rule::B3Blocked);
+        let line = json!({
+            "above": above, "tip": tip, "time": now, "trusted": trusted, "rule": name, "verdict": verdict,
+            "blocks": hexes(blocks),
+        });
         writeln!(self.refused, "{line}").expect("room");
     }
 
-    /// A part that was taken in and undone, between two states.
-    pub fn undone(&mut self, world: &World, blocks: &[Vec<u8>], (tip, now): (u64, i32), [before, after]: [&Model; 2]) {
-        let blocks: Vec<String> = blocks.iter().map(hex::encode).collect();
-        let state = changes(world, before, after);
-        let line = json!({ "above": before.height, "tip": tip, "time": now, "blocks": blocks, "state": state });
+    /// A valid part that does not stay, or returns; with the state before it and that after each of its blocks.
+    pub fn undone(&mut self, world: &World, part: &Part<'_>, states: &[&Model]) {
+        let states: Vec<Value> = states.windows(2).map(|pair| changes(world, pair[0], pair[1])).collect();
+        let returned: Vec<String> = part.returned.iter().map(|one| one.hash().to_string()).collect();
+        let line = json!({
+            "above": part.above, "tip": part.tip, "time": part.now, "instead": hexes(part.instead),
+            "blocks": hexes(part.blocks), "verdict": text(&part.found), "returned": returned, "states": states,
+        });
         writeln!(self.undone, "{line}").expect("room");
     }
 
-    /// What a block that stays, or several, have changed.
+    /// What a block that stays has changed.
     pub fn state(&mut self, world: &World, before: &Model, after: &Model) {
         writeln!(self.states, "{}", changes(world, before, after)).expect("room");
     }
@@ -95,7 +110,12 @@ impl Recorder {
     }
 }
 
-fn text(verdict: &Verdict) -> Value {
+fn hexes(blocks: &[Vec<u8>]) -> Vec<String> {
+    blocks.iter().map(hex::encode).collect()
+}
+
+/// A verdict as it is written.
+pub fn text(verdict: &Verdict) -> Value {
     match verdict {
         Verdict::Valid => json!("SUCCESS"),
         Verdict::Refused(result) => json!(result.name()),
@@ -132,7 +152,11 @@ fn changes(world: &World, before: &Model, after: &Model) -> Value {
         let mosaics = one.tokens.iter().map(|(id, token)| {
             let balances: Map<String, Value> =
                 token.balances.iter().map(|(who, quantity)| (name(who), json!(quantity))).collect();
-            (id.to_string(), json!({ "creator": name(&token.creator), "supply": token.supply, "balances": balances }))
+            let definition = definition(&token.definition);
+            let creator = name(&token.creator);
+            let token =
+                json!({ "creator": creator, "supply": token.supply, "definition": definition, "balances": balances });
+            (id.to_string(), token)
         });
         json!({ "leases": leases.collect::<Vec<_>>(), "mosaics": mosaics.collect::<Map<_, _>>() })
     };
@@ -142,12 +166,40 @@ fn changes(world: &World, before: &Model, after: &Model) -> Value {
     let roots = roots.into_iter().filter(|name| before.roots.get(*name) != after.roots.get(*name));
     let roots: Map<String, Value> =
         roots.map(|name| (name.clone(), after.roots.get(name).map_or(Value::Null, root))).collect();
+    let all = || 0..after.accounts.len();
+    let vested = |model: &Model, who| model.vested(who, &world.terms);
+    let newly_vested = all().filter(|who| vested(before, *who) != vested(after, *who));
+    let newly_vested: Map<String, Value> = newly_vested.map(|who| (name(&who), json!(vested(after, who)))).collect();
+    let importances = all().filter(|who| before.accounts[*who].importance != after.accounts[*who].importance);
+    let importances: Map<String, Value> = importances
+        .filter_map(|who| after.accounts[who].importance.map(|one| (who, one)))
+        .map(|(who, (height, share))| (name(&who), json!({ "height": height, "importance": share })))
+        .collect();
     json!({
         "height": after.height,
+        "vested": newly_vested,
+        "importances": importances,
         "score": after.proofs.score.to_string(),
         "difficulty": after.proofs.last_difficulty(),
         "hashes": after.hashes.len(),
         "accounts": accounts,
         "namespaces": roots,
+    })
+}
+
+/// A definition as it is written.
+pub fn definition(one: &MosaicDefinition) -> Value {
+    let levy = one.levy.as_ref().map(|levy| {
+        let (recipient, mosaic) = (levy.recipient.to_string(), levy.mosaic.to_string());
+        json!({ "type": levy.kind.code(), "recipient": recipient, "mosaic": mosaic, "fee": levy.fee })
+    });
+    let properties = &one.properties;
+    json!({
+        "description": one.description,
+        "divisibility": properties.divisibility,
+        "initialSupply": properties.initial_supply,
+        "supplyMutable": properties.supply_mutable,
+        "transferable": properties.transferable,
+        "levy": levy,
     })
 }

@@ -25,9 +25,32 @@ impl ForkHeights {
     }
 }
 
+/// What a network may have of its own.
+#[derive(Clone, Copy)]
+struct Kind {
+    target_time: u64,
+    rewrite_limit: u64,
+    per_block: u64,
+    network: NetworkByte,
+    stabilize: bool,
+}
+
+/// Ten blocks a day: a year is as short as the protocol allows.
+const RARE: Kind =
+    Kind { target_time: 8_640, rewrite_limit: 10, per_block: 16, network: NetworkByte::TESTNET, stabilize: false };
+/// Kinds in which no year passes.
+const KINDS: [Kind; 4] = [
+    Kind { target_time: 60, rewrite_limit: 360, per_block: 120, network: NetworkByte::MAINNET, stabilize: true },
+    Kind { target_time: 1_800, rewrite_limit: 17, per_block: 24, network: NetworkByte::TESTNET, stabilize: false },
+    Kind { target_time: 600, rewrite_limit: 40, per_block: 8, network: NetworkByte(0x13), stabilize: true },
+    Kind { target_time: 3_600, rewrite_limit: 24, per_block: 40, network: NetworkByte::MIJINNET, stabilize: false },
+];
+
 /// All that rules depend on besides the state.
 #[derive(Clone, Debug)]
 pub struct Terms {
+    /// The kind of a network in which no year passes.
+    pub kind: Option<usize>,
     pub forks: ForkHeights,
     /// Seconds between blocks.
     pub target_time: u64,
@@ -46,26 +69,20 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// What chance makes of them; every third network waives fees. Of three networks two have blocks so far apart that a
-    /// year is as short as the protocol allows; in the third everything else varies too.
+    /// What chance makes of them; every third network waives fees. Of six networks the first two have years, and each of
+    /// the others is of a kind of its own, in which rules change sooner.
     pub fn of(number: u64, random: &mut Random) -> Terms {
-        /// Ten blocks a day.
-        const RARE: u64 = 8_640;
-        const BYTES: [NetworkByte; 4] =
-            [NetworkByte::TESTNET, NetworkByte::MAINNET, NetworkByte::MIJINNET, NetworkByte(0x13)];
-        let (is_odd, kind) = (number.is_multiple_of(3), (number / 3 % 4) as usize);
-        let target_time = if is_odd { [1_800, 600, 3_600, 60][kind] } else { RARE };
-        let most = (86_400 / target_time).min(360);
-        let rewrite_limit = if is_odd { 10 + random.next() % (most.min(40) - 9) } else { 10 };
-        let per_block = if is_odd { [24, 8, 40][random.below(3)] } else { 16 };
-        let network = if is_odd { BYTES[kind] } else { NetworkByte::TESTNET };
-        let stabilize = is_odd && kind % 2 == 1;
+        let place = ((number + 3) % 6) as usize;
+        let kind = (place < KINDS.len()).then_some(place);
+        let Kind { target_time, rewrite_limit, per_block, network, stabilize } = kind.map_or(RARE, |kind| KINDS[kind]);
+        let step = if kind.is_some() { 12 } else { 45 };
         // In an order of its own each time, except that fees change one after the other.
-        let mut heights: Vec<u64> = (0..6).map(|place| 20 + 45 * place + random.next() % 30).collect();
+        let mut heights: Vec<u64> =
+            (0..6).map(|place| step / 2 + step * place + random.next() % (2 * step / 3)).collect();
         for place in (1..heights.len()).rev() {
             heights.swap(place, random.below(place + 1));
         }
-        let treasury = 320 + random.next() % 30;
+        let treasury = 7 * step + 5 + random.next() % (2 * step / 3);
         let [multisig, mosaics, one, other, remote, redefinition] = heights[..] else { unreachable!("six heights") };
         let forks = ForkHeights {
             multisig,
@@ -77,6 +94,7 @@ impl Terms {
             treasury,
         };
         Terms {
+            kind,
             forks,
             target_time,
             rewrite_limit,

@@ -52,7 +52,7 @@ impl World {
     /// The state after the nemesis block.
     pub fn model(&self) -> Model {
         let mut model = Model::new(self.people.len(), private_network::GENERATION_HASH);
-        model.accounts[NEMESIS].balance = TOTAL;
+        model.receive(NEMESIS, TOTAL, 1, &self.terms);
         for transaction in &self.nemesis.transactions {
             let moves = self.court(&model, 0, Purpose::Block).moves(transaction).expect("what was made for it");
             moves.iter().for_each(|one| model.carry_out(one, 1, &self.terms));
