@@ -243,6 +243,36 @@ async function checkBusyAccount() {
   console.log(`explorer: an account with ${scene.count} transactions after ${took} ms`);
 }
 
+/** A list of all transactions has few on a page, also where a block has thousands, and none is left out or comes twice. */
+async function checkTransactionList() {
+  const { page, found, close } = await open(LOOKS[0]);
+  const { meta } = await (await fetch(`${http}/transaction/get?hash=${scene.last}`)).json();
+  const block = await fetch(`${http}/block/at/public`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ height: meta.height }),
+  });
+  const amounts = (await block.json()).transactions.map(({ amount }) => amount).reverse();
+  assert.ok(amounts.length >= 75, `${amounts.length} transactions in a block`);
+  await go(page, `transactions/before/${meta.height + 1}`, "the newest first");
+  const shown = [];
+  for (const place of [1, 2, 3]) {
+    const rows = page.getByRole("table", { name: /^Transactions of the blocks/ }).locator("tbody tr");
+    assert.equal(await rows.count(), 25);
+    shown.push(...(await rows.locator("a[href*=transaction]").evaluateAll((links) => links.map(({ hash }) => hash))));
+    if (place === 3) break;
+    await page.getByRole("link", { name: "Older" }).click();
+    await page.waitForFunction((first) => !document.querySelector(`main a[href="${first}"]`), shown.at(-25));
+    await page.getByRole("link", { name: "Newest" }).waitFor();
+  }
+  assert.equal(new Set(shown).size, 75);
+  const told = async (hash) => (await fetch(`${http}/transaction/get?hash=${hash.split("/").at(-1)}`)).json();
+  const answers = await Promise.all(shown.map(told));
+  assert.deepEqual(answers.map(({ transaction }) => transaction.amount), amounts.slice(0, 75));
+  assert.deepEqual(found, []);
+  await close();
+}
+
 /** A cold start weighs little, and something is seen at once; the best of three, as others use the machine too. */
 async function checkWeightAndPaint() {
   const paints = [];
@@ -427,6 +457,7 @@ try {
   await checkKeyboard();
   await checkLife();
   await checkBusyAccount();
+  await checkTransactionList();
   await checkHashes();
   await checkStrangers();
   await checkWithoutLookup();

@@ -228,12 +228,12 @@ async function busy() {
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
   await confirmed(last);
-  return account.address;
+  return { busy: account.address, last };
 }
 
 const hashes = await transfers();
 const found = await Promise.all([names(), multisig(), allConfirmed(Object.values(hashes))]);
 const [named, shared] = found;
-const scene = { alice, bob, ...hashes, ...named, ...shared, busy: await busy(), count };
+const scene = { alice, bob, ...hashes, ...named, ...shared, ...(await busy()), count };
 console.log(JSON.stringify(scene));
 agent.destroy();

@@ -13,6 +13,8 @@ import { transactionTable } from "./transactions.js";
 /** Entries on a page, and blocks on one: each is a question, and a node answers so many in a second. */
 const PAGE = 25;
 const BLOCKS = 20;
+/** Blocks that are asked for at a time where a few may have all that is shown. */
+const AT_ONCE = 5;
 
 /** The heights of a page, the highest first. */
 async function heights(before, signal) {
@@ -59,30 +61,55 @@ export function blocks(signal, before) {
   });
 }
 
-/** The transactions of a block with their hashes, the last first. */
-async function transactionsAt(height, signal) {
-  const block = await blockAt(height, signal);
-  if (block.transactions.length === 0) return [];
+/** Transactions of a block with their hashes, the last first. */
+async function withHashes({ height, transactions }, signal) {
   const hashOf = hashesInBlock(await postForBytes("block/at/public", { height }, signal));
-  return block.transactions
+  return transactions
     .map((transaction) => ({ transaction, height, hash: hashOf(transaction.signature).hash }))
     .reverse();
 }
 
 /**
+ * The last transactions of blocks, of the first of which only those below an index count, and how many blocks these are.
+ * `rest` is the number of those of the last of them that have no room.
+ */
+async function lastTransactions(heights, index, signal) {
+  const parts = [];
+  let room = PAGE,
+    count = 0,
+    rest = 0;
+  while (room > 0 && count < heights.length) {
+    const some = heights.slice(count, count + AT_ONCE);
+    for (const { height, transactions } of await Promise.all(some.map((height) => blockAt(height, signal)))) {
+      const end = count === 0 ? Math.min(index, transactions.length) : transactions.length;
+      rest = Math.max(0, end - room);
+      if (end > rest) parts.push({ height, transactions: transactions.slice(rest, end) });
+      room -= end - rest;
+      count += 1;
+      if (room === 0) break;
+    }
+  }
+  const found = await Promise.all(parts.map((part) => withHashes(part, signal)));
+  return { found: found.flat(), count, rest };
+}
+
+/**
  * @param {AbortSignal} signal
  * @param {string} [before] shows the transactions of the blocks below this height
+ * @param {string} [index] of the highest of these blocks only those below this index
  */
-export function transactions(signal, before) {
+export function transactions(signal, before, index = "Infinity") {
   return page(signal, "Transactions", async () => {
-    const shown = await heights(before, signal);
-    if (shown.length === 0) return nothing("There are no blocks below.");
-    const found = (await Promise.all(shown.map((height) => transactionsAt(height, signal)))).flat();
+    const all = await heights(before, signal);
+    if (all.length === 0) return nothing("There are no blocks below.");
+    const { found, count, rest } = await lastTransactions(all, Number(index), signal);
+    const shown = all.slice(0, count);
     const range = `of the blocks ${grouped(shown.at(-1))} to ${grouped(shown[0])}`;
+    const next = rest > 0 ? `transactions/before/${shown.at(-1) + 1}/${rest}` : olderThan("transactions", shown);
     return [
       h("p", { class: "quiet" }, `Those ${range}, the newest first.`),
       found.length > 0 ? transactionTable(`Transactions ${range}`, found) : nothing(`There are none ${range}.`),
-      pages("transactions", !before, olderThan("transactions", shown)),
+      pages("transactions", !before, next),
     ];
   });
 }

@@ -26,7 +26,7 @@ const ROUTES = [
   [/^namespace\/([^/]+)$/, namespace],
   [/^mosaic\/([^/]+?)(?:\/holders\/(\d{1,10}))?$/, mosaic],
   [/^blocks(?:\/before\/(\d{1,15}))?$/, blocks],
-  [/^transactions(?:\/before\/(\d{1,15}))?$/, transactions],
+  [/^transactions(?:\/before\/(\d{1,15})(?:\/(\d{1,6}))?)?$/, transactions],
   [/^namespaces(?:\/before\/(\d{1,18}))?$/, namespaces],
   [/^mosaics(?:\/before\/(\d{1,18}))?$/, mosaics],
 ];
