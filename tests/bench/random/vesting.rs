@@ -15,7 +15,7 @@ impl Weighted {
     /// Nine tenths of what does not count yet remain after each day.
     fn iterate(&mut self, height: u64, terms: &Terms) {
         let day = terms.day();
-        let day_of = |height: u64| (height + day - 1) / day * day;
+        let day_of = |height: u64| height.div_ceil(day) * day;
         if self.height == 0 || terms.immediate {
             return;
         }
