@@ -116,9 +116,9 @@ fn a_node_that_fails_is_left_alone_for_a_minute_then_twice_as_long_up_to_an_hour
         let end = now + seconds(60 * minutes);
         let just_before = end - Duration::from_millis(1);
         assert!(!nodes.may_be_contacted(&address(1), just_before), "{minutes}");
-        assert_eq!(nodes.to_look_at_again(just_before, 9), []);
+        assert_eq!(nodes.to_look_at_again(just_before, 9, 9), []);
         assert!(nodes.may_be_contacted(&address(1), end), "{minutes}");
-        assert_eq!(nodes.to_look_at_again(end, 9), [address(1)]);
+        assert_eq!(nodes.to_look_at_again(end, 9, 9), [address(1)]);
         now = end;
     }
     (0..100).for_each(|_| nodes.failed(&address(1), Trouble::Failure, "wrong", now));
@@ -135,8 +135,8 @@ fn busy_nodes_may_be_contacted_at_any_time_and_are_looked_at_again() {
     nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     nodes.failed(&address(1), Trouble::Busy, "silent", seconds(0));
     assert!(nodes.may_be_contacted(&address(1), seconds(0)));
-    assert_eq!(nodes.to_look_at_again(seconds(59), 9), []);
-    assert_eq!(nodes.to_look_at_again(seconds(60), 9), [address(1)]);
+    assert_eq!(nodes.to_look_at_again(seconds(59), 9, 9), []);
+    assert_eq!(nodes.to_look_at_again(seconds(60), 9, 9), [address(1)]);
     assert_eq!(nodes.for_trust(), [address(1)]);
 }
 
@@ -147,8 +147,22 @@ fn those_that_have_waited_longest_are_looked_at_first() {
         nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
         nodes.failed(&address(node), Trouble::Inactive, "", seconds(10 - node as u64));
     }
-    assert_eq!(nodes.to_look_at_again(seconds(1_000), 2), [address(4), address(3)]);
-    assert_eq!(nodes.to_look_at_again(seconds(1_000), 0), []);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 2, 9), [address(4), address(3)]);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 0, 9), []);
+}
+
+#[test]
+fn one_network_does_not_keep_nodes_of_others_from_being_looked_at() {
+    let mut nodes = table();
+    for node in 0..6 {
+        nodes.answered(address(node), ip(&format!("66.1.1.{node}")), "", seconds(0)).expect("room");
+        nodes.failed(&address(node), Trouble::Inactive, "", seconds(node as u64));
+    }
+    nodes.answered(address(7), ip("77.1.1.1"), "", seconds(0)).expect("room");
+    nodes.failed(&address(7), Trouble::Inactive, "", seconds(50));
+    let order = [0, 1, 7, 2, 3, 4, 5].map(address);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 9, 2), order);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 3, 2), order[..3]);
 }
 
 #[test]
