@@ -5,6 +5,7 @@ use nisd::crypto::{KeyPair, Signature};
 use nisd::model::{Amount, Block, Timestamp, Transaction};
 use nisd::peer::wire::{Identity, List, NodeInfo, SecureEntity};
 
+use super::common::Random;
 use super::common::private_network::{address, block, transfer};
 use super::fault::Fault;
 use super::ground::{person, stranger};
@@ -49,6 +50,16 @@ impl Rumour {
     /// The sign of life of a node.
     pub fn sign_of_life(node: &NodeInfo) -> Rumour {
         Rumour::new("/node/sign-of-life", Format::Binary.to_bytes(node))
+    }
+}
+
+/// What an honest node has signed for others, and a relay passes on to a node that may not have it yet: a block that follows
+/// its last one, or else a transaction.
+pub fn relayed(liar: &Liar, next: Option<Block>, transaction: Transaction, random: &mut Random) -> Rumour {
+    let keys = liar.keys(random.below(liar.faces()));
+    match next {
+        Some(block) => Rumour::block(block, keys),
+        None => Rumour::transaction(transaction, keys),
     }
 }
 
@@ -116,8 +127,6 @@ pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> 
             vec![Rumour::sign_of_life(&info)]
         }
         Fault::ManyFaces => (0..liar.faces()).map(|face| Rumour::sign_of_life(&liar.info(face))).collect(),
-        // What an honest node has signed for others: anybody can pass it on.
-        Fault::RelayedPush => vec![Rumour::block(last, liar.keys(scene.random.below(liar.faces())))],
         other => unreachable!("{other:?} is not pushed"),
     }
 }
