@@ -33,6 +33,8 @@ pub const FIRST_REST: Duration = Duration::from_secs(60);
 pub const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
 /// Between two contacts that a shunned node brings about by a sign of life.
 pub const BETWEEN_SIGNS: Duration = Duration::from_secs(60);
+/// The same for one that may be elsewhere. For so long one that was asked in vain counts as not being where it is known.
+pub const BETWEEN_SIGNS_ELSEWHERE: Duration = Duration::from_secs(10);
 /// How long a node has been out of reach before it may be elsewhere.
 pub const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
 /// Most nodes that were dropped and are still told of.
@@ -405,7 +407,7 @@ impl<T> Nodes<T> {
 
     /// Whether a node may move, and was just asked in vain where it is known.
     pub fn may_move_at_once(&self, node: &Address, now: Duration) -> bool {
-        let is_new = |unreached: Duration| now.saturating_sub(unreached) < BETWEEN_SIGNS;
+        let is_new = |unreached: Duration| now.saturating_sub(unreached) < BETWEEN_SIGNS_ELSEWHERE;
         self.may_move(node, now) && self.nodes.get(node).is_some_and(|node| node.unreached.is_some_and(is_new))
     }
 
@@ -496,10 +498,11 @@ impl<T> Nodes<T> {
     }
 
     /// Whether a sign of life of this node leads to a look at it, although it may be left alone otherwise, which then counts
-    /// as taken: at most once in [`BETWEEN_SIGNS`].
+    /// as taken: at most once in [`BETWEEN_SIGNS`], or in [`BETWEEN_SIGNS_ELSEWHERE`] if it may move.
     pub fn look_after_sign(&mut self, node: &Address, now: Duration) -> bool {
+        let rest = if self.may_move(node, now) { BETWEEN_SIGNS_ELSEWHERE } else { BETWEEN_SIGNS };
         let Some(node) = self.nodes.get_mut(node) else { return false };
-        let may = node.looked.is_none_or(|looked| now.saturating_sub(looked) >= BETWEEN_SIGNS);
+        let may = node.looked.is_none_or(|looked| now.saturating_sub(looked) >= rest);
         if may {
             node.looked = Some(now);
         }

@@ -68,7 +68,7 @@ impl Contact {
     }
 
     /// Takes over where else a node is said to be, if another contact is with the same one where this one asks it.
-    pub fn is_also_at(&mut self, other: &Contact) -> bool {
+    pub fn take_over(&mut self, other: &Contact) -> bool {
         let is_same = self.key.is_some() && (self.key, &self.endpoint) == (other.key, &other.endpoint);
         if is_same {
             self.elsewhere.extend(other.elsewhere.iter().cloned());
@@ -108,8 +108,8 @@ impl Contacts {
 
     /// Takes over where else a node is said to be, if it is being contacted where another contact would ask it, and has not
     /// answered yet.
-    pub fn are_also_at(&mut self, other: &Contact) -> bool {
-        self.open.values_mut().filter(|contact| contact.told.is_none()).any(|contact| contact.is_also_at(other))
+    pub fn take_over(&mut self, other: &Contact) -> bool {
+        self.open.values_mut().filter(|contact| contact.told.is_none()).any(|contact| contact.take_over(other))
     }
 }
 

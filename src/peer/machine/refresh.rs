@@ -119,8 +119,8 @@ impl Peers {
             if may_be_met && refresh.heard_of.insert(place) {
                 contacted += 1;
                 // One that is about to be asked where it is known is asked there once, wherever else others say that it is.
-                let is_added = refresh.queue.iter_mut().any(|queued| queued.is_also_at(&contact));
-                if !is_added && !self.contacts.are_also_at(&contact) {
+                let is_added = refresh.queue.iter_mut().any(|queued| queued.take_over(&contact));
+                if !is_added && !self.contacts.take_over(&contact) {
                     refresh.queue.push_back(contact);
                 }
             }

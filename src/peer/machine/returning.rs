@@ -1,6 +1,6 @@
 //! A node that returns to its network: it asks the nodes that it knew before it was stopped, and does not make blocks
-//! before one of them has answered where it is known, whoever else is there. Else one that was restarted would go on by itself for as long as others take to find it
-//! again, on a chain of its own.
+//! before one of them has answered where it is known, whoever else is there. Else one that was restarted would go on by
+//! itself for as long as others take to find it again, on a chain of its own.
 
 use std::time::Duration;
 

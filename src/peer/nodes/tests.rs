@@ -174,8 +174,50 @@ fn a_sign_of_life_leads_to_a_look_at_a_shunned_node_once_a_minute() {
     nodes.failed(&address(1), Trouble::Failure, "", seconds(100));
     assert!(!nodes.look_after_sign(&address(1), seconds(159)));
     assert!(nodes.look_after_sign(&address(1), seconds(160)));
-    assert!(!nodes.look_after_sign(&address(1), seconds(219)));
-    assert!(nodes.look_after_sign(&address(1), seconds(220)));
+    // It may be elsewhere now.
+    assert!(!nodes.look_after_sign(&address(1), seconds(169)));
+    assert!(nodes.look_after_sign(&address(1), seconds(170)));
+    // One of the list is nowhere else.
+    nodes.add_pre_trusted(address(1), "").expect("room");
+    assert!(!nodes.look_after_sign(&address(1), seconds(229)));
+    assert!(nodes.look_after_sign(&address(1), seconds(230)));
+}
+
+#[test]
+fn a_node_moves_at_once_only_if_it_was_just_asked_in_vain_and_one_host_asks_for_it_once_a_minute() {
+    let mut nodes = table();
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    let hosts = [ip("9.9.9.9"), ip("7.7.7.7")];
+    let fail = |nodes: &mut Nodes<&'static str>, at: u64| {
+        nodes.failed(&address(1), Trouble::Inactive, "", seconds(at));
+        nodes.unreached(&address(1), seconds(at));
+    };
+    fail(&mut nodes, 100);
+    assert!(!nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(101)), "not yet");
+    fail(&mut nodes, 160);
+    assert!(!nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(170)), "it may be back");
+    assert!(nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(169)));
+    assert!(!nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(169)));
+    assert!(nodes.ask_at_once_after_sign(&address(1), hosts[1], false, seconds(169)));
+    // What answers with a status is there.
+    nodes.failed(&address(1), Trouble::Busy, "it is starting", seconds(300));
+    assert!(nodes.may_move(&address(1), seconds(301)) && !nodes.may_move_at_once(&address(1), seconds(301)));
+    fail(&mut nodes, 400);
+    assert!(nodes.ask_at_once_after_sign(&address(1), hosts[1], false, seconds(401)));
+}
+
+#[test]
+fn kept_nodes_are_known_without_trust_until_others_need_their_places() {
+    let mut nodes = table();
+    nodes.add_kept(address(1), Some(ip("8.8.8.8")), "kept").expect("room");
+    assert_eq!((state(&nodes, 1), nodes.for_trust().len()), (Some(State::Untried), 0));
+    nodes.failed(&address(1), Trouble::Busy, "", seconds(1));
+    assert!(nodes.for_trust().is_empty() && !nodes.is_alive(&address(1), seconds(2)));
+    (0..9).for_each(|second| assert_eq!(nodes.prune(seconds(second)), 0));
+    assert_eq!(nodes.add_kept(address(1), None, "again"), Ok(()));
+    assert_eq!(nodes.get(&address(1)).map(|node| (node.about, node.is_pre_trusted)), Some(("kept", false)));
+    nodes.answered(address(1), ip("8.8.8.8"), "met", seconds(9)).expect("room");
+    assert_eq!(nodes.for_trust(), [address(1)]);
 }
 
 #[test]
