@@ -143,6 +143,8 @@ pub struct Network<'g> {
     pub lost_time: Duration,
     /// When something last befell members.
     disturbed_at: Duration,
+    /// How often relays have pushed something to a member in the name of another one, by these two.
+    pub relayed: BTreeMap<(usize, usize), u64>,
     /// Blocks that members have pushed to others.
     pub pushed_blocks: u64,
     /// Which parties can reach each other, and how many of a thousand messages are lost.
@@ -212,6 +214,7 @@ impl<'g> Network<'g> {
             comparisons: BTreeMap::new(),
             lost_time: Duration::ZERO,
             disturbed_at: Duration::ZERO,
+            relayed: BTreeMap::new(),
             pushed_blocks: 0,
             sides: vec![0; plan.members.len() + plan.liars.len()],
             lost: 0,
@@ -755,7 +758,9 @@ impl<'g> Network<'g> {
         let transaction = self.transfer();
         self.watch.send(transaction.clone());
         self.tally.add(Fault::RelayedPush);
-        let rumour = relayed(&self.liars[liar], next, transaction, &mut self.random);
+        let face = self.random.below(self.liars[liar].faces());
+        *self.relayed.entry((to, face)).or_default() += 1;
+        let rumour = relayed(self.liars[liar].keys(face), next, transaction);
         self.spread(liar, to, &rumour);
     }
 

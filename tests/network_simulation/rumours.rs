@@ -5,7 +5,6 @@ use nisd::crypto::{KeyPair, Signature};
 use nisd::model::{Amount, Block, Timestamp, Transaction};
 use nisd::peer::wire::{Identity, List, NodeInfo, SecureEntity};
 
-use super::common::Random;
 use super::common::private_network::{address, block, transfer};
 use super::fault::Fault;
 use super::ground::{person, stranger};
@@ -55,8 +54,7 @@ impl Rumour {
 
 /// What an honest node has signed for others, and a relay passes on to a node that may not have it yet: a block that follows
 /// its last one, or else a transaction.
-pub fn relayed(liar: &Liar, next: Option<Block>, transaction: Transaction, random: &mut Random) -> Rumour {
-    let keys = liar.keys(random.below(liar.faces()));
+pub fn relayed(keys: &KeyPair, next: Option<Block>, transaction: Transaction) -> Rumour {
     match next {
         Some(block) => Rumour::block(block, keys),
         None => Rumour::transaction(transaction, keys),
