@@ -43,7 +43,6 @@ use std::time::{Duration, Instant};
 use common::{from_environment, loudly};
 use fault::{Fault, Tally};
 use story::{Outcome, simulate, simulate_one_left, simulate_restarts};
-use takeover::TIME_IS_GUARDED;
 use watch::Fullest;
 
 /// Seeds that are simulated unless so many are asked for.
@@ -131,10 +130,6 @@ fn simulate_all(first: u64, count: u64) -> Results {
     results
 }
 
-/// Seeds that are known to fail, to be solved: a relay has left that stood for a node which is on no list, and nobody tells
-/// the members within ten minutes where the node itself is.
-const UNSOLVED: [u64; 1] = [405];
-
 #[test]
 fn networks_come_together_whatever_befalls_them() {
     if let Some(seed) = from_environment("NISD_SEED") {
@@ -146,18 +141,9 @@ fn networks_come_together_whatever_befalls_them() {
     }
     let first = from_environment("NISD_FIRST_SEED").unwrap_or(1);
     let count = from_environment("NISD_SEEDS").unwrap_or(SEEDS);
-    let mut results = simulate_all(first, count);
-    for seed in UNSOLVED {
-        if results.failed.contains(&seed) {
-            loudly(&format!(
-                "KNOWN TO FAIL: seed {seed}: a node whose name a relay had is shunned for longer than allowed"
-            ));
-        }
-    }
-    results.failed.retain(|seed| !UNSOLVED.contains(seed));
+    let results = simulate_all(first, count);
     assert!(results.failed.is_empty(), "seeds that failed: {:?}", results.failed);
-    let is_tried = |fault: Fault| TIME_IS_GUARDED || fault != Fault::RelayedTime;
-    let is_missing = |fault: &&Fault| is_tried(**fault) && results.tally.count(**fault) == 0;
+    let is_missing = |fault: &&Fault| results.tally.count(**fault) == 0;
     let missing: Vec<_> = Fault::ALL.iter().filter(is_missing).collect();
     assert!(count < SEEDS || missing.is_empty(), "{missing:?} never happened");
     // Blame may be missed: the chain may change just then.

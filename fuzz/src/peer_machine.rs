@@ -17,6 +17,7 @@ use nisd::peer::machine::{IpDetection, KnownPeer, PeerSettings, PushResult, Push
 use nisd::peer::outside::{
     CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
 };
+use nisd::peer::time_sync::FREE_OFFSET;
 use nisd::peer::wire::{
     AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,
     Experience, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing,
@@ -101,12 +102,15 @@ struct World {
     waiting: VecDeque<(CallId, Endpoint, Outgoing)>,
     judging: Vec<Address>,
     tip: Option<OwnTip>,
+    /// By how many milliseconds network time was moved.
+    shifted: i64,
 }
 
 struct Scene {
     peers: Peers,
     world: World,
     now: Duration,
+    has_list: bool,
 }
 
 fn pairs() -> &'static [KeyPair] {
@@ -195,8 +199,9 @@ impl Scene {
         let keys = Rc::new(KeyPair::new(&PrivateKey::from_seed(&[(OTHERS - 1) as u8; 32])));
         let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
         let world =
-            World { format, random: 1, calls: 0, waiting: VecDeque::new(), judging: Vec::new(), tip: Some(tip) };
-        Scene { peers: Peers::new(local, keys, settings, now(Duration::ZERO)), world, now: Duration::ZERO }
+            World { format, random: 1, calls: 0, waiting: VecDeque::new(), judging: Vec::new(), tip: Some(tip), shifted: 0 };
+        let has_list = !settings.known.is_empty();
+        Scene { peers: Peers::new(local, keys, settings, now(Duration::ZERO)), world, now: Duration::ZERO, has_list }
     }
 
     fn happen(&mut self, event: Event, which: usize, script: &mut impl Iterator<Item = u8>) {
@@ -359,6 +364,8 @@ impl Scene {
         assert!(peers.latest_calls().count() <= MAX_LATEST);
         assert!(peers.known().len() < OTHERS, "this node is not among the others");
         assert!(self.world.judging.len() <= 1);
+        let is_free = self.has_list || self.world.shifted.abs() <= FREE_OFFSET;
+        assert!(is_free, "nodes of no list have moved network time by {} ms", self.world.shifted);
     }
 }
 
@@ -409,7 +416,9 @@ impl Outside for World {
 
     fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
 
-    fn shift_clock(&mut self, _: i64) {}
+    fn shift_clock(&mut self, millis: i64) {
+        self.shifted += millis;
+    }
 }
 
 fn now(running: Duration) -> Now {

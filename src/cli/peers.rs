@@ -19,7 +19,7 @@ A node answers callers from its own machine only, and those of nis.additionalLoc
 
 A table on a terminal, without addresses; for other programs lines with tabs between the columns, or JSON.
   STATE   active: it answers; busy: it is slow, or starts; inactive: it is not reached;
-          failure: it answers wrongly; untried: it is on the list and was not asked yet;
+          failure: it answers wrongly; untried: it is known from the start and was not asked yet;
           unknown: it is on the list and has not said who it is; dropped: no longer known
   LISTED  whether it is on the operator's list (peers-config_NETWORK.json, --peer)
   SEEN    when it last answered

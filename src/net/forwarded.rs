@@ -1,7 +1,8 @@
 //! Who makes a request that a proxy passes on.
 //!
 //! A proxy says it in `X-Forwarded-For` or in `Forwarded` (RFC 7239), each proxy behind what others have said before
-//! it. Only the word of trusted proxies counts, so the list is read from its end as long as it names such ones.
+//! it. Only the word of trusted proxies counts, so the list is read from its end as long as it names such ones. Other
+//! headers that only proxies write say that a request was passed on, and not by whom it is made.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -30,11 +31,8 @@ impl Trust {
 
     /// Who makes a request that came in by `listener` from `peer`.
     pub fn caller(&self, request: &Request<'_>, listener: ListenerId, peer: IpAddr) -> Caller {
-        let names_somebody = |(name, _): &(&str, &[u8])| {
-            name.eq_ignore_ascii_case("x-forwarded-for") || name.eq_ignore_ascii_case("forwarded")
-        };
         // Most requests have no such header, and end here.
-        if !request.headers().any(|header| names_somebody(&header)) {
+        if !request.headers().any(|(name, _)| is_of_proxy(name)) {
             return Caller { listener, address: peer, is_forwarded: false, is_unnamed: false };
         }
         let named = if (self.0)(peer) { self.last_unknown(request) } else { None };
@@ -60,6 +58,13 @@ impl Trust {
         }
         last
     }
+}
+
+/// Whether a header is one that proxies write.
+fn is_of_proxy(name: &str) -> bool {
+    const FAMILY: &str = "x-forwarded-";
+    let is_of_family = || name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
+    ["forwarded", "via", "x-real-ip"].iter().any(|header| name.eq_ignore_ascii_case(header)) || is_of_family()
 }
 
 /// The value of `for` in an element of `Forwarded`.
@@ -132,6 +137,13 @@ mod tests {
             ("X-Forwarded-For: 1.2.3.4\r\n", "::1", true),
             ("X-Forwarded-For: 1.2.3.4\r\n", "10.0.0.8", true),
             ("forwarded: for=127.0.0.1\r\n", "8.8.8.8", true),
+            // Passed on by somebody who does not say for whom.
+            ("X-Real-IP: 1.2.3.4\r\n", "127.0.0.1", true),
+            ("via: 1.1 proxy\r\n", "127.0.0.1", true),
+            ("X-Forwarded-Host: a\r\n", "127.0.0.1", true),
+            ("x-forwarded-PROTO: https\r\n", "8.8.8.8", true),
+            ("X-Forwarded-Proto: https\r\nX-Forwarded-For: 1.2.3.4\r\n", "127.0.0.1", false),
+            ("Viable: 1\r\nX-Forwarded: 1\r\n", "127.0.0.1", false),
         ] {
             assert_eq!(whole(headers, peer).is_unnamed, is_unnamed, "{headers} {peer}");
         }

@@ -60,8 +60,8 @@ impl Node<'_> {
             if is_most { log::Level::Error } else { log::Level::Warn },
             "the network is split for good: {} of {} active nodes ({}) have another chain, which has left this one more than \
              {} blocks back, so that neither side can change to the other's. Decide which chain is to stay; stop the nodes \
-             of the other, move their data folders away (keys and settings stay), and start them again: they fetch the \
-             chain that stays. `nisd help trouble` says more",
+             of the other, move data.mdb, lock.mdb and nisd.lock out of their data folders, and start them again with the \
+             list of peers: they fetch the chain that stays. `nisd help trouble` says more",
             apart.nodes.len(),
             apart.active,
             named(&apart.nodes),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::machine::Peers;
+use super::nodes;
 use super::outside::Now;
 use super::wire::{Endpoint, Identity, MetaData, NodeInfo};
 use crate::crypto::PublicKey;
@@ -17,6 +18,8 @@ use crate::model::Timestamp;
 
 /// Most nodes that are kept; of more those that have answered last.
 pub const MAX_KEPT: usize = 100;
+/// Most of them of one network that is not private (a /24 of IPv4, a /48 of IPv6), or of names with the same end.
+pub const MAX_OF_NETWORK: usize = 4;
 /// Most bytes of the text that are read.
 pub const MAX_BYTES: usize = 128 << 10;
 /// Most characters of a node's name that are kept.
@@ -57,7 +60,8 @@ fn read_line(line: &[u8]) -> Option<KeptPeer> {
     (answered >= 0).then_some(KeptPeer { info, answered: Timestamp(answered) })
 }
 
-/// Each key once, with its latest answer; those that have answered last first, at most [`MAX_KEPT`].
+/// Each key once, with its latest answer; those that have answered last first, at most [`MAX_KEPT`], and of one network at
+/// most [`MAX_OF_NETWORK`].
 fn last_first(peers: impl Iterator<Item = KeptPeer>) -> Vec<KeptPeer> {
     let mut by_key = BTreeMap::<PublicKey, KeptPeer>::new();
     for peer in peers {
@@ -68,8 +72,29 @@ fn last_first(peers: impl Iterator<Item = KeptPeer>) -> Vec<KeptPeer> {
     }
     let mut peers: Vec<_> = by_key.into_values().collect();
     peers.sort_by_key(|peer| (std::cmp::Reverse(peer.answered), peer.info.identity.key));
+    let mut counts = BTreeMap::new();
+    peers.retain(|peer| match network(&peer.info.endpoint) {
+        None => true,
+        network => {
+            let count = counts.entry(network).or_insert(0_usize);
+            *count += 1;
+            *count <= MAX_OF_NETWORK
+        }
+    });
     peers.truncate(MAX_KEPT);
     peers
+}
+
+/// What bounds who is there: a network, or the last two parts of a name. Nothing does so for private networks.
+fn network(endpoint: &Endpoint) -> Option<String> {
+    match endpoint.address() {
+        Some(ip) if nodes::is_private(ip) => None,
+        Some(ip) => Some(nodes::network(ip).to_string()),
+        None => {
+            let parts: Vec<_> = endpoint.host.rsplit('.').filter(|part| !part.is_empty()).take(2).collect();
+            Some(parts.join(".").to_ascii_lowercase())
+        }
+    }
 }
 
 /// Writes a text of nodes that can be reached.
@@ -147,7 +172,9 @@ fn places(kept: &[KeptPeer]) -> Vec<(PublicKey, Endpoint)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::testing::{Behaviour, Scene, info, settings};
+    use crate::peer::machine::meetings::Meeting;
+    use crate::peer::nodes::State;
+    use crate::peer::testing::{Behaviour, Scene, info, ip_of, settings};
 
     fn peer(number: usize, answered: i32) -> KeptPeer {
         let info = NodeInfo { meta_data: MetaData::default(), ..info(number) };
@@ -241,6 +268,109 @@ mod tests {
         scene.run_seconds(600);
         assert_eq!((scene.place(0), scene.peers.has_active_node()), (Some(peer(0, 0).info.endpoint), false));
         assert!(!scene.asked("/node/info").contains(&relay));
+    }
+
+    #[test]
+    fn a_kept_node_stays_where_it_was_as_long_as_it_answers_there_whoever_has_its_name_first() {
+        let there = Endpoint::http("66.6.6.6", 7890);
+        let relayed = NodeInfo { endpoint: there.clone(), ..info(1) };
+        for is_hearsay in [false, true] {
+            let mut scene = Scene::new(settings(&[0]), 2);
+            let relay = scene.relay(1, there.clone());
+            scene.peers.know_again(&[peer(1, 5)]);
+            scene.run(Duration::from_millis(100));
+            if is_hearsay {
+                scene.others[0].list = vec![relayed.clone()];
+            } else {
+                let now = scene.now();
+                let met = scene.peers.sign_of_life(&relayed, [66, 6, 6, 6].into(), now, &mut scene.fake);
+                assert_eq!(met, Meeting::Ignored);
+            }
+            scene.run_seconds(300);
+            assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
+            assert!(!scene.asked("/node/info").contains(&relay));
+        }
+    }
+
+    #[test]
+    fn a_kept_node_that_does_not_answer_for_a_minute_is_met_elsewhere_and_is_a_stranger_there() {
+        let there = Endpoint::http("66.6.6.6", 7890);
+        let mut scene = Scene::new(settings(&[0]), 2);
+        scene.others[1].behaviour = Behaviour::Unreachable;
+        let relay = scene.relay(1, there.clone());
+        scene.peers.know_again(&[peer(1, 5)]);
+        scene.run(Duration::from_millis(300));
+        for second in 0..100 {
+            let relayed = NodeInfo { endpoint: there.clone(), ..info(1) };
+            let now = scene.now();
+            scene.peers.sign_of_life(&relayed, [66, 6, 6, 6].into(), now, &mut scene.fake);
+            scene.run_seconds(1);
+            let has_moved = scene.place(1) == Some(there.clone());
+            assert!(second >= 58 || !has_moved, "after {second} s");
+            assert!(scene.trust(1).is_none() || has_moved, "it is not trusted before it has answered");
+        }
+        assert_eq!((scene.place(1), scene.state(1)), (Some(there), Some(State::Active)));
+        assert_eq!(scene.experience(1), (0, 0));
+        assert!(scene.asked("/node/info").contains(&relay));
+    }
+
+    #[test]
+    fn a_stranger_does_not_end_the_wait_for_those_that_were_known() {
+        let mut scene = Scene::new(settings(&[]), 2);
+        scene.others[1].behaviour = Behaviour::Unreachable;
+        scene.peers.know_again(&[peer(1, 5)]);
+        scene.run_seconds(1);
+        let now = scene.now();
+        let met = scene.peers.sign_of_life(&info(0), ip_of(0), now, &mut scene.fake);
+        assert!(matches!(met, Meeting::Waiting(_)));
+        scene.answer_all();
+        assert!(scene.peers.has_active_node());
+        assert!(scene.peers.waits_until(scene.now().running) > Duration::from_secs(55));
+        scene.others[1].behaviour = Behaviour::Good;
+        scene.run_seconds(10);
+        let now = scene.now();
+        scene.peers.sign_of_life(&info(1), ip_of(1), now, &mut scene.fake);
+        scene.answer_all();
+        assert_eq!(scene.state(1), Some(State::Active), "it is asked as soon as it says that it is there");
+        assert_eq!(scene.peers.waits_until(scene.now().running), Duration::ZERO);
+    }
+
+    #[test]
+    fn kept_nodes_say_where_this_one_is_seen_and_are_not_waited_for() {
+        for (behaviour, seen) in [(Behaviour::Good, "30.0.0.1"), (Behaviour::Unreachable, "69.199.8.1")] {
+            let mut scene = Scene::new(settings(&[]), 1);
+            scene.others[0].behaviour = behaviour.clone();
+            scene.peers.know_again(&[peer(0, 5)]);
+            scene.run_seconds(1);
+            assert_eq!((scene.asked("/node/cysm").first(), scene.peers.is_booted()), (Some(&0), true), "{behaviour:?}");
+            assert_eq!(scene.peers.local().endpoint.host, seen, "{behaviour:?}");
+        }
+        // One of the list is waited for, as ever.
+        let mut scene = Scene::new(settings(&[1]), 2);
+        scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
+        scene.peers.know_again(&[peer(0, 5)]);
+        scene.run_seconds(1);
+        assert!(!scene.peers.is_booted());
+        scene.others[0].behaviour = Behaviour::Good;
+        scene.run_seconds(20);
+        assert!(scene.peers.is_booted(), "a kept one helps where those of the list are silent");
+    }
+
+    #[test]
+    fn of_one_network_few_are_kept() {
+        let at = |number: usize, host: &str| {
+            let endpoint = Endpoint::http(host, 7890);
+            KeptPeer { info: NodeInfo { endpoint, ..peer(number, 1).info }, ..peer(number, number as i32) }
+        };
+        let hosts = |all: &dyn Fn(usize) -> String| {
+            let peers: Vec<_> = (1..=20).map(|number| at(number, &all(number))).collect();
+            read(&write(&peers)).iter().map(|kept| kept.answered.0).collect::<Vec<_>>()
+        };
+        assert_eq!(hosts(&|number| format!("45.1.2.{number}")), [20, 19, 18, 17], "the last ones");
+        assert_eq!(hosts(&|number| format!("[2a01:1:2:{number}::1]")).len(), MAX_OF_NETWORK);
+        assert_eq!(hosts(&|number| format!("n{number}.Example.org.")).len(), MAX_OF_NETWORK);
+        assert_eq!(hosts(&|number| format!("45.1.{number}.2")).len(), 20);
+        assert_eq!(hosts(&|number| format!("10.0.0.{number}")).len(), 20, "a private network is one person's");
     }
 
     #[test]

@@ -248,11 +248,11 @@ impl Peers {
             Purpose::LargestHeight(id) => self.largest_height_ended(id, ended, reply, now, outside),
             Purpose::Height(node) => self.height_ended(node, ended, reply, now, outside),
             Purpose::Time(node) => self.time_ended(node, ended, reply, now, outside),
-            Purpose::Experiences(node) => self.experiences_ended(node, ended, reply, now),
+            Purpose::Experiences(node) => self.experiences_ended(node, ended, reply, now, outside),
             Purpose::Synchronisation => self.synchronisation_ended(ended, reply, now, outside),
             Purpose::LowestHash(node, height) => self.lowest_hash_ended(node, height, ended, reply, now, outside),
             Purpose::Unconfirmed => self.unconfirmed_ended(ended, reply, now, outside),
-            Purpose::Ahead(id, question) => self.ahead_ended(id, question, ended, reply, now),
+            Purpose::Ahead(id, question) => self.ahead_ended(id, question, ended, reply, now, outside),
             Purpose::Push => {}
         }
         self.calls.send(now, outside);

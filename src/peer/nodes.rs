@@ -1,7 +1,8 @@
 //! The nodes that are known, and what became of the last contact with each.
 //!
 //! A node becomes known when it has answered, never by hearsay. Nodes of the operator's list are known from the start,
-//! stay whatever happens, and are active only once they have answered.
+//! stay whatever happens, and are active only once they have answered. Those that are kept from before the start are
+//! known where they were then, without trust, and stay until others need their places, whether they answer or not.
 //!
 //! **A node stays where it is known.** An answer is signed, but the signature covers only what the node was challenged with:
 //! whoever passes challenges on to a node can give its answers as his own, with another endpoint in them. So an answer
@@ -32,6 +33,8 @@ pub const FIRST_REST: Duration = Duration::from_secs(60);
 pub const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
 /// Between two contacts that a shunned node brings about by a sign of life.
 pub const BETWEEN_SIGNS: Duration = Duration::from_secs(60);
+/// The same for one that may be elsewhere. For so long one that was asked in vain counts as not being where it is known.
+pub const BETWEEN_SIGNS_ELSEWHERE: Duration = Duration::from_secs(10);
 /// How long a node has been out of reach before it may be elsewhere.
 pub const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
 /// Most nodes that were dropped and are still told of.
@@ -61,7 +64,7 @@ impl Default for Limits {
 /// What became of the last contact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It is on the operator's list and there was none yet.
+    /// It is known from the start, and there was none yet.
     Untried,
     /// It answered.
     Active,
@@ -121,12 +124,16 @@ pub struct Node<T> {
     pub failures: u32,
     /// When the first of these failures was.
     fails_since: Option<Duration>,
+    /// When the last of them was, if nothing at all answered where it is known.
+    unreached: Option<Duration>,
     /// Attempts to synchronise with it.
     pub synchronisations: u32,
     /// When one that has failed is looked at again.
     look_again: Duration,
     /// When a failure or a sign of life last led to a look at it.
     looked: Option<Duration>,
+    /// The host at which a sign of life had it asked at once, just after it was asked in vain, and when.
+    asked_at_once: Option<(IpAddr, Duration)>,
     /// Until when the chain is synchronised with others rather than with it.
     rests_until: Duration,
 }
@@ -137,14 +144,16 @@ impl<T> Node<T> {
             about,
             ip: None,
             state,
-            is_pre_trusted: state == State::Untried,
+            is_pre_trusted: false,
             last_contact: None,
             last_trouble: None,
             failures: 0,
             fails_since: None,
+            unreached: None,
             synchronisations: 0,
             look_again: Duration::ZERO,
             looked: None,
+            asked_at_once: None,
             rests_until: Duration::ZERO,
         }
     }
@@ -159,6 +168,7 @@ impl<T> Node<T> {
         self.last_contact = Some(now);
         self.failures = 0;
         self.fails_since = None;
+        self.unreached = None;
     }
 
     fn has_failed(&mut self, trouble: Trouble, reason: &str, now: Duration) {
@@ -171,6 +181,7 @@ impl<T> Node<T> {
         self.look_again = now + rest(self.failures);
         self.failures = self.failures.saturating_add(1);
         self.fails_since.get_or_insert(now);
+        self.unreached = None;
         self.looked = Some(now);
     }
 }
@@ -235,6 +246,12 @@ pub fn is_private(ip: IpAddr) -> bool {
     }
 }
 
+/// Whether an address is that of one host.
+pub fn is_of_one_host(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
+}
+
 /// The first address that a host has to itself.
 pub fn host(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
@@ -243,16 +260,20 @@ pub fn host(ip: IpAddr) -> IpAddr {
     }
 }
 
+/// The first address that a site has to itself: of a /24 of IPv4 or a /48 of IPv6.
+pub fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & !0xff)),
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80)),
+    }
+}
+
 impl Group {
     /// Those that an address belongs to.
     fn of(ip: IpAddr) -> impl Iterator<Item = Group> {
-        let network = match ip.to_canonical() {
-            IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & !0xff)),
-            IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80)),
-        };
         let groups = match is_private(ip) {
             true => [Some(Group::Private), None],
-            false => [Some(Group::Host(host(ip))), Some(Group::Network(network))],
+            false => [Some(Group::Host(host(ip))), Some(Group::Network(network(ip)))],
         };
         groups.into_iter().flatten()
     }
@@ -316,9 +337,25 @@ impl<T> Nodes<T> {
         } else if self.nodes.len() >= self.limits.nodes {
             return Err(Refused::Full);
         } else {
-            self.nodes.insert(node, Node::new(about, State::Untried));
+            self.nodes.insert(node, Node { is_pre_trusted: true, ..Node::new(about, State::Untried) });
         }
         self.pre_trusted.insert(node);
+        Ok(())
+    }
+
+    /// Takes a node that was known before the start, if it is not known yet, with its address, if it was not reached by a
+    /// name.
+    pub fn add_kept(&mut self, node: Address, ip: Option<IpAddr>, about: T) -> Result<(), Refused> {
+        if self.nodes.contains_key(&node) {
+            return Ok(());
+        }
+        if self.nodes.len() >= self.limits.nodes {
+            return Err(Refused::Full);
+        }
+        if let Some(ip) = ip {
+            self.settle(node, ip, Duration::ZERO)?;
+        }
+        self.nodes.insert(node, Node { ip: ip.map(|ip| ip.to_canonical()), ..Node::new(about, State::Untried) });
         Ok(())
     }
 
@@ -359,6 +396,35 @@ impl<T> Nodes<T> {
     pub fn may_move(&self, node: &Address, now: Duration) -> bool {
         let is_gone = |since: Duration| now.saturating_sub(since) >= BEFORE_A_MOVE;
         self.nodes.get(node).is_some_and(|node| !node.is_pre_trusted && node.fails_since.is_some_and(is_gone))
+    }
+
+    /// Nothing answered where a node is known, which has failed for it.
+    pub fn unreached(&mut self, node: &Address, now: Duration) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.unreached = Some(now);
+        }
+    }
+
+    /// Whether a node may move, and was just asked in vain where it is known.
+    pub fn may_move_at_once(&self, node: &Address, now: Duration) -> bool {
+        let is_new = |unreached: Duration| now.saturating_sub(unreached) < BETWEEN_SIGNS_ELSEWHERE;
+        self.may_move(node, now) && self.nodes.get(node).is_some_and(|node| node.unreached.is_some_and(is_new))
+    }
+
+    /// Whether a sign of life from this host leads to a question there although the node was just asked in vain where it is
+    /// known: since it may move, or has not answered since the start and `is_there`, where it is known. That counts as asked
+    /// then: from one host at most once in [`BETWEEN_SIGNS`], unless another one gives signs in between.
+    pub fn ask_at_once_after_sign(&mut self, node: &Address, host: IpAddr, is_there: bool, now: Duration) -> bool {
+        let may_move = !is_there && self.may_move_at_once(node, now);
+        let is_asked =
+            |node: &&mut Node<T>| may_move || (is_there && !node.is_pre_trusted && node.last_contact.is_none());
+        let Some(node) = self.nodes.get_mut(node).filter(is_asked) else { return false };
+        let is_other = |(last, asked)| last != host || now.saturating_sub(asked) >= BETWEEN_SIGNS;
+        let may = node.asked_at_once.is_none_or(is_other);
+        if may {
+            node.asked_at_once = Some((host, now));
+        }
+        may
     }
 
     /// Something of a node was just accepted: an answer, or what it has sent. It is active, if it has ever said where it is known
@@ -404,38 +470,52 @@ impl<T> Nodes<T> {
             && self.nodes.get(node).is_none_or(|node| !node.state.is_shunned() || node.look_again <= now)
     }
 
-    /// Nodes that have failed and are to be looked at again, at most `most`, those that have waited longest first.
-    /// Looks through the whole table.
-    pub fn to_look_at_again(&self, now: Duration, most: usize) -> Vec<Address> {
-        let mut waiting: Vec<_> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| !matches!(node.state, State::Untried | State::Active) && node.look_again <= now)
-            .map(|(address, node)| (node.look_again, *address))
+    /// Nodes that have failed and are to be looked at again, at most `most`, those that have waited longest first: of the
+    /// operator's list before others, and as long as there are nodes of other networks at most `share` of one. Looks through
+    /// the whole table.
+    pub fn to_look_at_again(&self, now: Duration, most: usize, share: usize) -> Vec<Address> {
+        let is_waiting =
+            |node: &Node<T>| !matches!(node.state, State::Untried | State::Active) && node.look_again <= now;
+        let waiting = self.nodes.iter().filter(|(_, node)| is_waiting(node));
+        let mut waiting: Vec<_> = waiting
+            .map(|(address, node)| {
+                let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
+                (!node.is_pre_trusted, node.look_again, *address, ip.map(network))
+            })
             .collect();
         waiting.sort_unstable();
-        waiting.truncate(most);
-        waiting.into_iter().map(|(_, address)| address).collect()
+        let mut counts = BTreeMap::<IpAddr, usize>::new();
+        let (mut first, beyond): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(.., network)| {
+            network.is_none_or(|network| {
+                let count = counts.entry(network).or_default();
+                *count += 1;
+                *count <= share
+            })
+        });
+        first.extend(beyond);
+        first.truncate(most);
+        first.into_iter().map(|(_, _, address, _)| address).collect()
     }
 
     /// Whether a sign of life of this node leads to a look at it, although it may be left alone otherwise, which then counts
-    /// as taken: at most once in [`BETWEEN_SIGNS`].
+    /// as taken: at most once in [`BETWEEN_SIGNS`], or in [`BETWEEN_SIGNS_ELSEWHERE`] if it may move.
     pub fn look_after_sign(&mut self, node: &Address, now: Duration) -> bool {
+        let rest = if self.may_move(node, now) { BETWEEN_SIGNS_ELSEWHERE } else { BETWEEN_SIGNS };
         let Some(node) = self.nodes.get_mut(node) else { return false };
-        let may = node.looked.is_none_or(|looked| now.saturating_sub(looked) >= BETWEEN_SIGNS);
+        let may = node.looked.is_none_or(|looked| now.saturating_sub(looked) >= rest);
         if may {
             node.looked = Some(now);
         }
         may
     }
 
-    /// Forgets nodes that did not answer at the last pruning and have not since. Those of the operator's list stay.
-    /// Returns how many went.
+    /// Forgets nodes that did not answer at the last pruning and have not since. Those of the operator's list stay, and
+    /// those that are kept from before the start and have not answered since. Returns how many went.
     pub fn prune(&mut self, now: Duration) -> usize {
         let silent: BTreeSet<_> = self
             .nodes
             .iter()
-            .filter(|(_, node)| !node.is_pre_trusted && !matches!(node.state, State::Untried | State::Active))
+            .filter(|(_, node)| !node.is_pre_trusted && node.last_contact.is_some() && node.state != State::Active)
             .map(|(address, _)| *address)
             .collect();
         let gone: Vec<_> = silent.intersection(&self.candidates).copied().collect();
@@ -500,12 +580,13 @@ impl<T> Nodes<T> {
         &self.pre_trusted
     }
 
-    /// The nodes for which trust is calculated, without this one: those that answered, those that are busy, and those
-    /// of the operator's list that were not tried yet.
+    /// The nodes for which trust is calculated, without this one: those that answered, those that are busy and have answered
+    /// before or are on the operator's list, and those on it that were not tried yet.
     pub fn for_trust(&self) -> Vec<Address> {
+        let is_met = |node: &Node<T>| node.is_pre_trusted || node.last_contact.is_some();
         [State::Active, State::Busy, State::Untried]
             .into_iter()
-            .flat_map(|state| self.in_state(state).map(|(address, _)| *address))
+            .flat_map(|state| self.in_state(state).filter(|(_, node)| is_met(node)).map(|(address, _)| *address))
             .collect()
     }
 

@@ -9,8 +9,8 @@ use super::machine::{IpDetection, KnownPeer, PeerSettings, Peers, Pusher};
 use super::outside::{CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable};
 use super::samples::seeded;
 use super::wire::{
-    AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody, ExperiencePair, HashChain,
-    Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
+    AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody,
+    ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
 };
 use crate::codec::{Context, Format, Writable};
 use crate::crypto::{KeyPair, PrivateKey};
@@ -158,6 +158,8 @@ pub struct Other {
     pub score: i128,
     /// Hashes of its blocks, whatever it is asked.
     pub hashes: Vec<Hash256>,
+    /// Hashes of all of its blocks, of which it tells what it is asked, unless there are none.
+    pub chain: Vec<Hash256>,
     /// By how many milliseconds its clock is ahead.
     pub ahead: i64,
     /// Where it sees this node.
@@ -179,6 +181,7 @@ impl Other {
             height: 1,
             score: 0,
             hashes: Vec::new(),
+            chain: Vec::new(),
             ahead: 0,
             sees: "30.0.0.1",
             says: None,
@@ -395,6 +398,11 @@ impl Scene {
                 signed(other, request, NodeExperiences { node, experiences: other.experiences.clone() })
             }
             "/chain/height" => signed(other, request, Height(other.height)),
+            "/chain/hashes-from" if !other.chain.is_empty() => {
+                let asked = FORMAT.read::<AuthenticatedRequest<Height>>(&request.body, settings(&[]).context);
+                let first = asked.expect("a height").entity.0 as usize;
+                signed(other, request, HashChain(other.chain.iter().skip(first - 1).copied().collect()))
+            }
             "/chain/hashes-from" => signed(other, request, HashChain(other.hashes.clone())),
             "/chain/score" => signed(other, request, Score(other.score)),
             "/time-sync/network-time" => {

@@ -49,6 +49,8 @@ pub struct Running<'g> {
     pub node: SimulatedNode<'g>,
     pub store: &'g Store,
     pub since: Duration,
+    /// What it had kept of others when it was started.
+    pub kept: Vec<u8>,
     pub busy_until: Duration,
     /// How long the last turn took.
     pub took: Duration,
@@ -98,6 +100,7 @@ impl<'g> Member<'g> {
             node,
             store,
             since: now,
+            kept: self.kept.clone(),
             busy_until: now,
             took: Duration::ZERO,
             wakes_at: None,

@@ -19,7 +19,7 @@ use super::ground::{Ground, LIARS, PEOPLE, PORT, START, person};
 use super::liar::{Liar, SYNCHRONISATION, Scene};
 use super::member::Member;
 use super::plan::{Act, Known, LiarPlan, Plan, TURN};
-use super::rumours::{Rumour, rumours};
+use super::rumours::{Rumour, relayed, rumours};
 use super::watch::Watch;
 
 /// After so long without a connection, or without an answer, a request is given up.
@@ -143,6 +143,8 @@ pub struct Network<'g> {
     pub lost_time: Duration,
     /// When something last befell members.
     disturbed_at: Duration,
+    /// How often relays have pushed something to a member in the name of another one, by these two.
+    pub relayed: BTreeMap<(usize, usize), u64>,
     /// Blocks that members have pushed to others.
     pub pushed_blocks: u64,
     /// Which parties can reach each other, and how many of a thousand messages are lost.
@@ -212,6 +214,7 @@ impl<'g> Network<'g> {
             comparisons: BTreeMap::new(),
             lost_time: Duration::ZERO,
             disturbed_at: Duration::ZERO,
+            relayed: BTreeMap::new(),
             pushed_blocks: 0,
             sides: vec![0; plan.members.len() + plan.liars.len()],
             lost: 0,
@@ -718,17 +721,21 @@ impl<'g> Network<'g> {
         self.start(index);
     }
 
-    /// Somebody sends a transaction by a member.
-    fn announce(&mut self, index: usize) {
-        let (now, time) = (self.now, self.time());
-        let count = self.people.len();
+    /// A transaction from one person to another.
+    fn transfer(&mut self) -> Transaction {
+        let (time, count) = (self.time(), self.people.len());
         let (from, to) = (self.random.below(count), self.random.below(count));
         let amount = Amount::whole(1 + self.random.below(100) as u64);
         let fee = Amount::whole(1 + self.random.below(3) as u64);
+        transfer(&self.people[from], address(&self.people[to]), amount, fee, Timestamp(time.0 - 5))
+    }
+
+    /// Somebody sends a transaction by a member.
+    fn announce(&mut self, index: usize) {
+        let (now, transaction) = (self.now, self.transfer());
         let Some(running) = self.members[index].running.as_mut().filter(|running| running.busy_until <= now) else {
             return;
         };
-        let transaction = transfer(&self.people[from], address(&self.people[to]), amount, fee, Timestamp(time.0 - 5));
         let signature = hex::encode(transaction.signature.expect("a signature").0);
         let json =
             format!("{{\"data\":\"{}\",\"signature\":\"{signature}\"}}", hex::encode(transaction.signed_bytes()));
@@ -741,9 +748,28 @@ impl<'g> Network<'g> {
         self.look_after(index);
     }
 
+    /// A relay pushes something to a member in the name of an honest node that has signed it, before that one has: what is of
+    /// use, so that the member takes the node for alive.
+    fn push_relayed(&mut self, liar: usize, to: usize) {
+        let Some(tip) = self.tip(to) else { return };
+        let views = self.members.iter().filter_map(|member| member.running.as_ref()).map(|running| &running.view);
+        let mut blocks = views.flat_map(|view| view.chain.windows(2)).filter(|links| links[0].hash == tip);
+        let next = blocks.next().map(|links| self.watch.blocks[&links[1].hash].clone());
+        let transaction = self.transfer();
+        self.watch.send(transaction.clone());
+        self.tally.add(Fault::RelayedPush);
+        let face = self.random.below(self.liars[liar].faces());
+        *self.relayed.entry((to, face)).or_default() += 1;
+        let rumour = relayed(self.liars[liar].keys(face), next, transaction);
+        self.spread(liar, to, &rumour);
+    }
+
     /// A liar pushes something bad to a member.
     fn push(&mut self, liar: usize, fault: Fault, to: usize) {
-        assert!(OF_PUSHES.contains(&fault) || fault == Fault::RelayedPush);
+        if fault == Fault::RelayedPush {
+            return self.push_relayed(liar, to);
+        }
+        assert!(OF_PUSHES.contains(&fault));
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
         let now = self.time();
         let Some(running) = &self.members[to].running else { return };

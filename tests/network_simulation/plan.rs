@@ -8,7 +8,6 @@ use nisd::config::IpDetection;
 use super::common::Random;
 use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_QUESTIONS, OF_RELAYS};
 use super::ground::IP_DETECTION;
-use super::takeover::TIME_IS_GUARDED;
 
 /// Seconds between blocks that settings allow at least.
 const LEAST_TARGET_TIME: u32 = 10;
@@ -364,8 +363,7 @@ impl Plan {
         let before = self.liars.len();
         for relay in 0..1 + r.below(3) {
             let habits = (0..HABITS).map(|_| OF_RELAYS[r.below(OF_RELAYS.len())]);
-            let may = |habit: &Fault| TIME_IS_GUARDED || *habit != Fault::RelayedTime;
-            let habits = habits.filter(may).collect();
+            let habits = habits.collect();
             let leaves_at = (!stays).then_some(self.calm_at);
             let ip = ip(is_private, 150 + relay as u8);
             self.liars.push(LiarPlan { ip, habits, eagerness: 30 + r.below(71), is_relay: true, leaves_at });

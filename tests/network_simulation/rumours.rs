@@ -52,6 +52,15 @@ impl Rumour {
     }
 }
 
+/// What an honest node has signed for others, and a relay passes on to a node that may not have it yet: a block that follows
+/// its last one, or else a transaction.
+pub fn relayed(keys: &KeyPair, next: Option<Block>, transaction: Transaction) -> Rumour {
+    match next {
+        Some(block) => Rumour::block(block, keys),
+        None => Rumour::transaction(transaction, keys),
+    }
+}
+
 /// What a liar sends to a node to do something bad.
 pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> {
     let keys = liar.keys(0);
@@ -116,8 +125,6 @@ pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> 
             vec![Rumour::sign_of_life(&info)]
         }
         Fault::ManyFaces => (0..liar.faces()).map(|face| Rumour::sign_of_life(&liar.info(face))).collect(),
-        // What an honest node has signed for others: anybody can pass it on.
-        Fault::RelayedPush => vec![Rumour::block(last, liar.keys(scene.random.below(liar.faces())))],
         other => unreachable!("{other:?} is not pushed"),
     }
 }

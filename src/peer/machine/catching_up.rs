@@ -162,13 +162,25 @@ impl Peers {
     }
 
     /// A node that was asked for hashes or blocks has answered, or has failed.
-    pub(super) fn ahead_ended(&mut self, id: AskId, question: Question, ended: Ended, reply: Reply, now: Now) {
+    pub(super) fn ahead_ended(
+        &mut self,
+        id: AskId,
+        question: Question,
+        ended: Ended,
+        reply: Reply,
+        now: Now,
+        outside: &mut impl Outside,
+    ) {
+        let (giver, endpoint) = (self.giver(&ended), ended.endpoint.clone());
         let heard = match question {
             Question::HashesFrom(_) => {
                 self.read_answer(ended.proof, reply).map(|(HashChain(hashes), _)| Heard::Hashes(hashes))
             }
             Question::BlocksAfter(_) => self.open_blocks(ended, reply).map(Heard::Blocks),
         };
+        if let Some(giver) = giver.filter(|_| heard.is_ok()) {
+            self.has_given(&giver, &endpoint, now, outside);
+        }
         let Some(CatchingUp { run, .. }) = &mut self.catching_up else { return };
         match heard {
             Ok(heard) => run.heard(id, heard),

@@ -11,7 +11,7 @@ use super::mishap::Mishap;
 use super::{About, Peers, describe};
 use crate::crypto::PublicKey;
 use crate::model::Address;
-use crate::peer::nodes::{Node, State};
+use crate::peer::nodes::State;
 use crate::peer::outside::{Now, Outside, Reply};
 use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
 
@@ -42,7 +42,9 @@ pub struct Contact {
     /// Why.
     pub way: Way,
     /// Where else it is said to be.
-    elsewhere: Option<Endpoint>,
+    elsewhere: Vec<Endpoint>,
+    /// The network of whoever has brought it about, if it was a sign of life.
+    by: Option<IpAddr>,
     /// What it has said of itself.
     told: Option<NodeInfo>,
 }
@@ -51,18 +53,32 @@ impl Contact {
     /// A contact with a node whose key is known.
     pub fn with(node: &NodeInfo, way: Way) -> Contact {
         let (endpoint, key) = (node.endpoint.clone(), Some(node.identity.key));
-        Contact { endpoint, key, way, elsewhere: None, told: None }
+        Contact { endpoint, key, way, elsewhere: Vec::new(), by: None, told: None }
     }
 
     /// A contact with a node that is known, and said to be at another endpoint.
     pub fn with_moving(node: &NodeInfo, way: Way, elsewhere: Endpoint) -> Contact {
-        let elsewhere = Some(elsewhere).filter(|elsewhere| *elsewhere != node.endpoint);
+        let elsewhere = Some(elsewhere).filter(|elsewhere| *elsewhere != node.endpoint).into_iter().collect();
         Contact { elsewhere, ..Contact::with(node, way) }
+    }
+
+    /// The same because of a sign of life that came from a network.
+    pub fn because_of(self, network: Option<IpAddr>) -> Contact {
+        Contact { by: network, ..self }
+    }
+
+    /// Takes over where else a node is said to be, if another contact is with the same one where this one asks it.
+    pub fn take_over(&mut self, other: &Contact) -> bool {
+        let is_same = self.key.is_some() && (self.key, &self.endpoint) == (other.key, &other.endpoint);
+        if is_same {
+            self.elsewhere.extend(other.elsewhere.iter().cloned());
+        }
+        is_same
     }
 
     /// A contact with a node of the operator's list whose key is not known yet.
     pub fn with_unknown(endpoint: Endpoint) -> Contact {
-        Contact { endpoint, key: None, way: Way::Drawn, elsewhere: None, told: None }
+        Contact { endpoint, key: None, way: Way::Drawn, elsewhere: Vec::new(), by: None, told: None }
     }
 }
 
@@ -79,10 +95,21 @@ impl Contacts {
         self.open.values().filter(|contact| contact.way == way).count()
     }
 
-    /// Whether a node is being contacted where it is known.
+    /// How many a network has brought about by signs of life.
+    pub fn count_by(&self, network: Option<IpAddr>) -> usize {
+        self.open.values().filter(|contact| contact.by.is_some() && contact.by == network).count()
+    }
+
+    /// Whether a node is being contacted at its endpoint.
     pub fn has(&self, node: &NodeInfo) -> bool {
         let key = Some(node.identity.key);
         self.open.values().any(|contact| contact.key == key && contact.endpoint == node.endpoint)
+    }
+
+    /// Takes over where else a node is said to be, if it is being contacted where another contact would ask it, and has not
+    /// answered yet.
+    pub fn take_over(&mut self, other: &Contact) -> bool {
+        self.open.values_mut().filter(|contact| contact.told.is_none()).any(|contact| contact.take_over(other))
     }
 }
 
@@ -167,12 +194,23 @@ impl Peers {
     /// A node has not answered where it is known. Whatever answers there with a status is there; a node that is starting
     /// does so.
     fn ask_elsewhere(&mut self, contact: Contact, now: Now, outside: &mut impl Outside) {
-        let (Some(key), Some(endpoint)) = (contact.key, contact.elsewhere) else { return };
+        let Some(key) = contact.key else { return };
         let address = Address::from_public_key(&key, self.settings.context.network);
-        if self.nodes.may_move(&address, now.running) {
-            let moving = Contact { endpoint, key: Some(key), way: Way::Move, elsewhere: None, told: None };
-            self.contact(moving, outside);
+        if contact.way == Way::Move || !self.is_there(&address, &contact.endpoint) {
+            return;
         }
+        self.nodes.unreached(&address, now.running);
+        if self.nodes.may_move(&address, now.running) {
+            for endpoint in contact.elsewhere.clone() {
+                let moving = Contact { endpoint, way: Way::Move, elsewhere: Vec::new(), ..contact.clone() };
+                self.contact(moving, outside);
+            }
+        }
+    }
+
+    /// Whether a node is known at an endpoint.
+    pub(super) fn is_there(&self, node: &Address, endpoint: &Endpoint) -> bool {
+        self.nodes.get(node).is_some_and(|known| known.about.info.endpoint == *endpoint)
     }
 
     fn has_listed_others(
@@ -227,6 +265,10 @@ impl Peers {
         if former.is_some_and(|former| former.about.info.endpoint != told.endpoint) {
             return log::debug!("{} is known elsewhere", describe(&told, &address));
         }
+        // Whoever has not answered before is of the operator's list, or kept from before the start.
+        let is_return = former.is_some_and(|former| former.last_contact.is_none());
+        self.returning.is_answered |= is_return;
+        let former = self.nodes.get(&address);
         let known = former.map(|former| (former.about.height, former.about.score));
         let (height, score) = known.unwrap_or_default();
         let line = describe(&told, &address);
@@ -279,9 +321,8 @@ impl Peers {
         log::debug!("contact with {} failed: {mishap}", contact.endpoint);
         let Some(key) = contact.key else { return self.unpinned_failed(&contact.endpoint, mishap, now) };
         let address = Address::from_public_key(&key, self.settings.context.network);
-        let is_there = |known: &Node<About>| known.about.info.endpoint == contact.endpoint;
         let decides = matches!(contact.way, Way::Drawn | Way::Revival);
-        if !decides || !self.nodes.get(&address).is_some_and(is_there) {
+        if !decides || !self.is_there(&address, &contact.endpoint) {
             return;
         }
         if self.nodes.is_active(&address) {

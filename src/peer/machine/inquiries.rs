@@ -171,10 +171,12 @@ impl Peers {
         outside: &mut impl Outside,
     ) {
         let sent = ended.sent;
-        let answer = self.read_answer::<CommunicationTimeStamps>(ended.proof, reply);
-        let witness = answer.ok().and_then(|(stamps, ip)| {
-            // It may be known elsewhere meanwhile, where it was not asked.
-            self.nodes.get(&node).filter(|known| known.about.info.endpoint == ended.endpoint)?;
+        let answer = self.read_answer::<CommunicationTimeStamps>(ended.proof, reply).ok();
+        if answer.is_some() {
+            self.has_given(&node, &ended.endpoint, now, outside);
+        }
+        // It may be known elsewhere meanwhile, where it was not asked.
+        let witness = answer.filter(|_| self.is_there(&node, &ended.endpoint)).and_then(|(stamps, ip)| {
             let importance = outside.importance(&node).ok()?.value;
             let CommunicationTimeStamps { send: remote_sent, receive: remote_received } = stamps;
             let sample = Sample { sent, remote_received, remote_sent, received: now.millis, importance };
@@ -224,9 +226,20 @@ impl Peers {
     }
 
     /// A partner has told what it thinks of others, or has failed. It speaks for itself only.
-    pub(super) fn experiences_ended(&mut self, node: Address, ended: Ended, reply: Reply, now: Now) {
+    pub(super) fn experiences_ended(
+        &mut self,
+        node: Address,
+        ended: Ended,
+        reply: Reply,
+        now: Now,
+        outside: &mut impl Outside,
+    ) {
+        let endpoint = ended.endpoint;
         let answer = self.read_answer::<NodeExperiences>(ended.proof, reply).ok();
         let own = answer.filter(|(told, _)| self.address_of(&told.node) == node);
+        if own.is_some() {
+            self.has_given(&node, &endpoint, now, outside);
+        }
         let pairs: Option<Vec<_>> = own.map(|(told, _)| {
             let pair = |pair: &ExperiencePair| {
                 let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);

@@ -1,7 +1,8 @@
 //! Under which address others see this node.
 //!
 //! Before the node joins its network the first good answer counts, later what most partners say. Only the host is taken
-//! from an answer, and only if it is an address. Where answers are needed and there are none, the node goes on asking.
+//! from an answer, and only if it is an address. Where answers are needed and there are none, the node goes on asking the
+//! nodes of the operator's list; those that are kept from before the start are asked too, but not waited for.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -58,7 +59,8 @@ impl Peers {
         }
         let drawn = self.draw_partners(outside);
         let unpinned = self.unpinned.iter().map(|unpinned| &unpinned.endpoint);
-        let endpoints: Vec<_> = drawn.iter().map(|node| &node.endpoint).chain(unpinned).cloned().collect();
+        let listed = drawn.iter().map(|node| &node.endpoint).chain(unpinned).cloned();
+        let endpoints: Vec<_> = listed.chain(self.kept_endpoints()).collect();
         let asked = self.ask_for_address(&endpoints, Purpose::FirstAddress);
         match &mut self.phase {
             Phase::Joining(joining) if asked > 0 => joining.outstanding = asked,
@@ -89,7 +91,9 @@ impl Peers {
 
     /// Nobody has said at which address it sees this node.
     fn nobody_answers(&mut self, now: Now) {
-        if self.settings.ip_detection != IpDetection::Required {
+        let nobody_listed =
+            self.unpinned.is_empty() && self.nodes.pre_trusted().iter().all(|node| *node == self.address);
+        if nobody_listed || self.settings.ip_detection != IpDetection::Required {
             return self.has_joined(now);
         }
         let Phase::Joining(joining) = &mut self.phase else { return };

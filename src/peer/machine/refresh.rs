@@ -16,7 +16,7 @@ use crate::peer::outside::{Now, Outside};
 use crate::peer::random::RandomSource;
 use crate::peer::schedule::Task;
 use crate::peer::trust::Selector;
-use crate::peer::wire::NodeInfo;
+use crate::peer::wire::{Endpoint, NodeInfo};
 
 /// Most contacts at once.
 pub const CONTACTS_AT_ONCE: usize = 24;
@@ -28,6 +28,8 @@ pub const MAX_LOOKED_AT: usize = 128;
 pub const MAX_HEARSAY: usize = 100;
 /// Most nodes that have failed before and are looked at again in a refresh.
 pub const MAX_LOOKS: usize = 8;
+/// Most of them of one network, as long as there are others.
+pub const MAX_LOOKS_PER_NETWORK: usize = 2;
 /// Most nodes without a key that are contacted in a refresh.
 pub const MAX_UNPINNED: usize = 100;
 
@@ -36,8 +38,8 @@ pub const MAX_UNPINNED: usize = 100;
 pub struct Refresh {
     /// Those that were drawn.
     drawn: BTreeSet<Address>,
-    /// Whom others told of, and where it is asked: where it is known, or else where they say. Several may tell of one node in
-    /// different places, and not all of them tell the truth.
+    /// Whom others told of, and where: where it is known, as long as it may not be elsewhere, or else where they say. Several
+    /// may tell of one node in different places, and not all of them tell the truth.
     heard_of: BTreeSet<(Address, String, i32)>,
     /// Contacts that wait for others to end.
     queue: VecDeque<Contact>,
@@ -55,7 +57,7 @@ impl Peers {
     pub(super) fn begin_refresh(&mut self, now: Now, outside: &mut impl Outside) {
         let selector = Selector::of_all(self.trust.values(), &self.nodes);
         let mut drawn = self.draw_by(&selector, outside);
-        for node in self.nodes.to_look_at_again(now.running, MAX_LOOKS) {
+        for node in self.nodes.to_look_at_again(now.running, MAX_LOOKS, MAX_LOOKS_PER_NETWORK) {
             if !drawn.contains(&node) {
                 drawn.push(node);
             }
@@ -65,7 +67,10 @@ impl Peers {
         let mut queue: VecDeque<_> = infos.map(|info| Contact::with(info, Way::Drawn)).collect();
         let unpinned = self.unpinned.iter().take(MAX_UNPINNED);
         queue.extend(unpinned.map(|unpinned| Contact::with_unknown(unpinned.endpoint.clone())));
-        queue.extend(self.contacts_to_return());
+        for (address, contact) in self.contacts_to_return(&drawn) {
+            drawn.push(address);
+            queue.push_back(contact);
+        }
         self.refresh = Some(Refresh { drawn: drawn.into_iter().collect(), queue, ..Refresh::default() });
         self.continue_refresh(now, outside);
     }
@@ -95,11 +100,12 @@ impl Peers {
         let mut contacted = 0;
         for node in others {
             let address = self.address_of(&node);
-            let is_elsewhere = !tells_of_private && node.endpoint.address().is_some_and(nodes::is_private);
-            let is_of_use = self.nodes.may_be_contacted(&address, now.running)
-                || (self.nodes.may_move(&address, now.running) && !self.is_known_at(&node));
-            let may_be_met = is_of_use && node.endpoint.to_connect().is_some();
+            let is_elsewhere = !tells_of_private && is_private(&node.endpoint);
+            let may_move = self.nodes.may_move(&address, now.running) && !self.is_known_at(&node);
+            let is_of_use = may_move || self.nodes.may_be_contacted(&address, now.running);
+            let may_be_met = is_of_use && node.endpoint.to_connect().is_some() && may_be_called(&node.endpoint);
             let contact = match self.nodes.get(&address) {
+                Some(_) if self.nodes.may_move_at_once(&address, now.running) => Contact::with(&node, Way::Move),
                 Some(known) => Contact::with_moving(&known.about.info, Way::Hearsay, node.endpoint.clone()),
                 None => Contact::with(&node, Way::Hearsay),
             };
@@ -107,12 +113,31 @@ impl Peers {
             if contacted == MAX_OF_LIST || refresh.heard_of.len() == MAX_HEARSAY {
                 return;
             }
-            let place = (address, contact.endpoint.host.clone(), contact.endpoint.port);
+            let place = if may_move { &node.endpoint } else { &contact.endpoint };
+            let place = (address, place.host.clone(), place.port);
             let may_be_met = may_be_met && !is_elsewhere && !refresh.drawn.contains(&address);
             if may_be_met && refresh.heard_of.insert(place) {
-                refresh.queue.push_back(contact);
                 contacted += 1;
+                // One that is about to be asked where it is known is asked there once, wherever else others say that it is.
+                let is_added = refresh.queue.iter_mut().any(|queued| queued.take_over(&contact));
+                if !is_added && !self.contacts.take_over(&contact) {
+                    refresh.queue.push_back(contact);
+                }
             }
         }
     }
+}
+
+/// Whether an endpoint is one of a host, as far as it tells.
+fn may_be_called(endpoint: &Endpoint) -> bool {
+    endpoint.address().is_none_or(nodes::is_of_one_host)
+}
+
+/// Whether an endpoint is one of a private network or of this machine, as far as it tells: names without a dot, and those
+/// that are set apart for it, stand for such ones.
+fn is_private(endpoint: &Endpoint) -> bool {
+    const ENDINGS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
+    let name = endpoint.host.strip_suffix('.').unwrap_or(&endpoint.host).to_ascii_lowercase();
+    let is_private_name = || !name.contains('.') || ENDINGS.iter().any(|ending| name.ends_with(ending));
+    endpoint.address().map_or_else(is_private_name, nodes::is_private)
 }

@@ -1,15 +1,16 @@
 //! A node that returns to its network: it asks the nodes that it knew before it was stopped, and does not make blocks
-//! before one of them has answered. Else one that was restarted would go on by itself for as long as others take to find it
-//! again, on a chain of its own.
+//! before one of them has answered where it is known, whoever else is there. Else one that was restarted would go on by
+//! itself for as long as others take to find it again, on a chain of its own.
 
 use std::time::Duration;
 
-use super::Peers;
 use super::contacts::{Contact, Way};
-use crate::model::Timestamp;
+use super::{About, Peers};
+use crate::model::{Address, Timestamp};
 use crate::peer::kept_peers::{KeptPeer, MAX_KEPT};
+use crate::peer::nodes::Node;
 use crate::peer::outside::Now;
-use crate::peer::wire::NodeInfo;
+use crate::peer::wire::Endpoint;
 
 /// How long a node that knew others makes no blocks if none of them answers.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -18,22 +19,34 @@ pub const MAX_ASKED: usize = 24;
 /// After so many attempts a kept node is asked only as long as no node is active.
 const ATTEMPTS: u32 = 5;
 
-/// Nodes that were known before this one was started, and have not answered since.
+/// What is waited for after the start.
 #[derive(Debug, Default)]
 pub struct Returning {
-    /// Each with how often it was asked.
-    nodes: Vec<(NodeInfo, u32)>,
+    /// Nodes that are kept from before the start, those that had answered last first.
+    kept: Vec<Address>,
     /// Whether there was anybody to be waited for.
     knew_others: bool,
+    /// Whether one that was known at the start has answered where it was.
+    pub(super) is_answered: bool,
     /// When this node has joined its network.
     joined: Option<Duration>,
 }
 
 impl Peers {
-    /// Takes nodes that were known before this one was started, before it does anything else.
+    /// Takes nodes that were known before this one was started, before it does anything else. They are known from now on
+    /// where they were, so that nobody else takes their names.
     pub fn know_again(&mut self, kept: &[KeptPeer]) {
-        let others = kept.iter().filter(|kept| self.address_of(&kept.info) != self.address).take(MAX_KEPT);
-        self.returning.nodes = others.map(|kept| (kept.info.clone(), 0)).collect();
+        for KeptPeer { info, .. } in kept.iter().take(MAX_KEPT) {
+            let (address, ip) = (self.address_of(info), info.endpoint.address());
+            if address == self.address {
+                continue;
+            }
+            let about = About { info: info.clone(), height: None, score: None };
+            match self.nodes.add_kept(address, ip, about) {
+                Ok(()) => self.returning.kept.push(address),
+                Err(refused) => log::debug!("{address} is not known again: {refused:?}"),
+            }
+        }
     }
 
     /// The nodes that have answered since the start, which are to be kept over the next one.
@@ -46,10 +59,10 @@ impl Peers {
     }
 
     /// Before this moment no block is to be made: a node that this one knew is about to answer, maybe. It is in the past as
-    /// soon as one has, and where there was none.
+    /// soon as one has where it was known, and where there was none.
     pub fn waits_until(&self, now: Duration) -> Duration {
         let end = self.returning.joined.map_or(Duration::MAX, |joined| joined + LONGEST_WAIT);
-        match self.returning.knew_others && now < end && !self.has_active_node() {
+        match self.returning.knew_others && now < end && !self.returning.is_answered {
             true => end,
             false => Duration::ZERO,
         }
@@ -57,7 +70,7 @@ impl Peers {
 
     /// This node has joined its network.
     pub(super) fn begin_to_return(&mut self, now: Now) {
-        let others = self.returning.nodes.len() + self.nodes.len() + self.unpinned.len();
+        let others = self.nodes.len() + self.unpinned.len();
         self.returning.joined = Some(now.running);
         self.returning.knew_others = others > 0;
         if others > 0 {
@@ -68,21 +81,26 @@ impl Peers {
         }
     }
 
-    /// Contacts with kept nodes that have not answered yet, those that were asked least first.
-    pub(super) fn contacts_to_return(&mut self) -> Vec<Contact> {
-        let mut nodes = std::mem::take(&mut self.returning.nodes);
-        // Those of the list are asked where the list has them.
-        nodes.retain(|(info, _)| self.nodes.get(&self.address_of(info)).is_none());
-        nodes.sort_by_key(|(_, attempts)| *attempts);
+    /// Nodes that are kept from before the start and have not answered since, those that were asked least first.
+    fn still_kept(&self) -> Vec<(&Address, &Node<About>)> {
+        let is_kept = |node: &Node<About>| !node.is_pre_trusted && node.last_contact.is_none();
+        let known = self.returning.kept.iter().filter_map(|address| Some((address, self.nodes.get(address)?)));
+        let mut kept: Vec<_> = known.filter(|(_, node)| is_kept(node)).collect();
+        kept.sort_by_key(|(_, node)| node.failures);
+        kept.truncate(MAX_ASKED);
+        kept
+    }
+
+    /// Where kept nodes are that have not answered yet.
+    pub(super) fn kept_endpoints(&self) -> Vec<Endpoint> {
+        self.still_kept().into_iter().map(|(_, node)| node.about.info.endpoint.clone()).collect()
+    }
+
+    /// Contacts with kept nodes that have not answered yet, and are not among those that are drawn.
+    pub(super) fn contacts_to_return(&self, drawn: &[Address]) -> Vec<(Address, Contact)> {
         let is_alone = !self.has_active_node();
-        let mut contacts = Vec::new();
-        for (info, attempts) in
-            nodes.iter_mut().take(MAX_ASKED).filter(|(_, attempts)| is_alone || *attempts < ATTEMPTS)
-        {
-            *attempts = attempts.saturating_add(1);
-            contacts.push(Contact::with(info, Way::Hearsay));
-        }
-        self.returning.nodes = nodes;
-        contacts
+        let is_asked = |node: &Node<About>| is_alone || node.failures < ATTEMPTS;
+        let kept = self.still_kept().into_iter().filter(|(address, node)| is_asked(node) && !drawn.contains(address));
+        kept.map(|(address, node)| (*address, Contact::with(&node.about.info, Way::Drawn))).collect()
     }
 }

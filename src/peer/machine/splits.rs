@@ -2,7 +2,7 @@
 //! side can come over to the other by itself, so both have to say so.
 //!
 //! A node whose chain is worse than ours for a while is asked for one hash from time to time: that of the lowest of our
-//! blocks that may be undone. A node whose chain is better is asked for that anyway. All of this is what nodes say: one that
+//! blocks that may be undone; or if its chain ends below that, of the lowest of its own. A node whose chain is better is asked for that anyway. All of this is what nodes say: one that
 //! lies about it is at most counted itself.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::peer::wire::{HashChain, NodeInfo, Query};
 pub const LONG_WORSE: Duration = Duration::from_secs(60);
 /// Between two such questions to one node.
 pub const BETWEEN_QUESTIONS: Duration = Duration::from_secs(300);
-/// What was seen so long ago counts no more.
+/// What was seen so long ago counts no more; nor is it said of a node more often.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(900);
 
 /// What is known of the chains of others that are not ours. No more entries than nodes.
@@ -28,6 +28,8 @@ pub struct Splits {
     worse: BTreeMap<Address, Duration>,
     /// When it was last seen that the chain of a node has left ours too far back.
     apart: BTreeMap<Address, Duration>,
+    /// When it was last said of a node.
+    said: BTreeMap<Address, Duration>,
 }
 
 /// Nodes that cannot come over to our chain, nor we to theirs.
@@ -58,8 +60,11 @@ impl Peers {
     /// The chain of a node has left ours too far back.
     pub(super) fn is_apart(&mut self, node: Address, now: Now) {
         let is_known = |node: &Address| self.nodes.get(node).is_some();
-        self.splits.apart.retain(|node, _| is_known(node));
-        if self.splits.apart.insert(node, now.running).is_none() {
+        let Splits { apart, said, .. } = &mut self.splits;
+        apart.retain(|node, _| is_known(node));
+        said.retain(|node, said| is_known(node) && now.running.saturating_sub(*said) < FORGOTTEN_AFTER);
+        if apart.insert(node, now.running).is_none() && !said.contains_key(&node) {
+            said.insert(node, now.running);
             log::warn!(
                 "{node} is on another chain, which has left ours more than {} blocks back: neither can follow the other",
                 self.settings.chain.rewrite_limit
@@ -78,9 +83,20 @@ impl Peers {
         }
         if let Ok(tip) = outside.tip() {
             self.splits.worse.insert(address, now.running + BETWEEN_QUESTIONS);
-            let lowest = Height(tip.height.0.saturating_sub(self.settings.chain.rewrite_limit).max(1));
-            self.ask(node, &Query::HashesFrom(lowest), Purpose::LowestHash(address, lowest), outside);
+            self.ask_for_lowest(node, tip.height, outside);
         }
+    }
+
+    /// The lowest height that a chain that ends at `last` may come back to.
+    fn lowest(&self, last: Height) -> Height {
+        Height(last.0.saturating_sub(self.settings.chain.rewrite_limit).max(1))
+    }
+
+    /// Asks a node which block it has at the lowest height that a chain that ends at `last` may come back to.
+    fn ask_for_lowest(&mut self, node: &NodeInfo, last: Height, outside: &mut impl Outside) {
+        let lowest = self.lowest(last);
+        let purpose = Purpose::LowestHash(self.address_of(node), lowest);
+        self.ask(node, &Query::HashesFrom(lowest), purpose, outside);
     }
 
     /// A node has told which blocks it has from a height on, or has failed.
@@ -98,8 +114,16 @@ impl Peers {
         let Ok(ours) = outside.hashes_from(height, 1) else { return };
         match (ours.first(), theirs.first()) {
             (Some(ours), Some(theirs)) if ours != theirs => self.is_apart(node, now),
-            // One whose chain ends below has a long way to go, and may still come.
-            (Some(_), None) | (None, _) => {}
+            // Its chain ends below: it has a long way to go, and comes if it can go back to a block of ours.
+            (Some(_), None) => {
+                let about = self.nodes.get(&node).map(|known| &known.about);
+                let last = about.and_then(|about| Some((about.info.clone(), about.height?)));
+                let last = last.filter(|(_, last)| self.lowest(*last) < height);
+                if let Some((info, last)) = last {
+                    self.ask_for_lowest(&info, last, outside);
+                }
+            }
+            (None, _) => {}
             _ => self.is_together(&node),
         }
     }

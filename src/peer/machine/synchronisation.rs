@@ -213,7 +213,11 @@ impl Peers {
     /// held against the partner.
     pub(super) fn unconfirmed_ended(&mut self, ended: Ended, reply: Reply, now: Now, outside: &mut impl Outside) {
         let Some((partner, asked)) = self.unconfirmed.take() else { return };
+        let endpoint = ended.endpoint.clone();
         let result = self.heard_unconfirmed(ended, reply, outside);
+        if result.is_ok() {
+            self.has_given(&partner, &endpoint, now, outside);
+        }
         self.has_brought_nothing(partner, asked, result.is_err(), now);
         if let Err(Mishap { reason, .. }) = result {
             log::debug!("the unconfirmed transactions of {partner} are not heard: {reason}");
@@ -230,7 +234,11 @@ impl Peers {
     /// Blocks of a node were judged.
     pub fn judged(&mut self, from: &Address, verdict: Verdict, now: Now) {
         let is_awaited = |one: &mut Synchronisation| matches!(one.stage, Stage::Judging) && one.address == *from;
-        let Some(Synchronisation { begun, .. }) = self.synchronisation.take_if(is_awaited) else { return };
+        let Some(Synchronisation { begun, partner, .. }) = self.synchronisation.take_if(is_awaited) else { return };
+        if !self.is_there(from, &partner.endpoint) {
+            // Whoever has its name elsewhere now has not given the blocks.
+            return self.end_task(Task::Synchronisation, verdict != Verdict::Bad, now);
+        }
         match verdict {
             Verdict::Better => self.experiences.succeeded(*from, now.time),
             Verdict::Bad => self.experiences.failed(*from, now.time),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::calls::AuditEntry;
+use super::calls::{AuditEntry, Ended};
 use super::unpinned::Unpinned;
 use super::{About, Peers, Phase};
 use crate::crypto::PublicKey;
@@ -211,16 +211,20 @@ impl Peers {
 
     /// What another node has pushed was judged. It counts only for nodes that are known and not shunned, and only if it comes
     /// from where the node is known: what a node pushes is signed, but anyone can pass it on later, and the node would be
-    /// trusted or blamed for it. What is of use counts for a node of the operator's list wherever it comes from.
+    /// trusted or blamed for it; nor is a node there where it is known because it has pushed something from elsewhere. What is
+    /// of use counts for a node of the operator's list wherever it comes from: that one is nowhere else.
     pub fn pushed(&mut self, by: &Pusher, result: PushResult, now: Now) {
         let node = Address::from_public_key(&by.key, self.settings.context.network);
-        if result == PushResult::Useful {
-            self.is_alive(&node, now);
-        }
         let host = |ip: IpAddr| nodes::host(ip);
         let may_be_elsewhere = |known: &Node<About>| known.is_pre_trusted && result == PushResult::Useful;
         let is_there = |known: &Node<About>| may_be_elsewhere(known) || known.ip.map(host) == Some(host(by.from));
-        let counts = |known: &Node<About>| matches!(known.state, State::Active | State::Busy) && is_there(known);
+        if !self.nodes.get(&node).is_some_and(is_there) {
+            return;
+        }
+        if result == PushResult::Useful {
+            self.is_alive(&node, now);
+        }
+        let counts = |known: &Node<About>| matches!(known.state, State::Active | State::Busy);
         if !self.nodes.get(&node).is_some_and(counts) {
             return;
         }
@@ -233,11 +237,17 @@ impl Peers {
 
     /// A node has given an answer that was accepted, at an endpoint. One that has never said who it is is asked that.
     pub(super) fn has_given(&mut self, node: &Address, endpoint: &Endpoint, now: Now, outside: &mut impl Outside) {
-        let Some(known) = self.nodes.get(node).filter(|known| known.about.info.endpoint == *endpoint) else { return };
+        let Some(known) = self.nodes.get(node).filter(|_| self.is_there(node, endpoint)) else { return };
         match known.last_contact {
             Some(_) => self.is_alive(node, now),
             None => self.look_at_known(*node, endpoint.clone(), now, outside),
         }
+    }
+
+    /// Who was asked, if it has to prove who it is.
+    pub(super) fn giver(&self, ended: &Ended) -> Option<Address> {
+        let key = ended.proof.as_ref()?.key?;
+        Some(Address::from_public_key(&key, self.settings.context.network))
     }
 
     /// Something of a node was just accepted. It is signed, so that its owner lives, and the node is active where it is known.

@@ -116,9 +116,9 @@ fn a_node_that_fails_is_left_alone_for_a_minute_then_twice_as_long_up_to_an_hour
         let end = now + seconds(60 * minutes);
         let just_before = end - Duration::from_millis(1);
         assert!(!nodes.may_be_contacted(&address(1), just_before), "{minutes}");
-        assert_eq!(nodes.to_look_at_again(just_before, 9), []);
+        assert_eq!(nodes.to_look_at_again(just_before, 9, 9), []);
         assert!(nodes.may_be_contacted(&address(1), end), "{minutes}");
-        assert_eq!(nodes.to_look_at_again(end, 9), [address(1)]);
+        assert_eq!(nodes.to_look_at_again(end, 9, 9), [address(1)]);
         now = end;
     }
     (0..100).for_each(|_| nodes.failed(&address(1), Trouble::Failure, "wrong", now));
@@ -135,8 +135,8 @@ fn busy_nodes_may_be_contacted_at_any_time_and_are_looked_at_again() {
     nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     nodes.failed(&address(1), Trouble::Busy, "silent", seconds(0));
     assert!(nodes.may_be_contacted(&address(1), seconds(0)));
-    assert_eq!(nodes.to_look_at_again(seconds(59), 9), []);
-    assert_eq!(nodes.to_look_at_again(seconds(60), 9), [address(1)]);
+    assert_eq!(nodes.to_look_at_again(seconds(59), 9, 9), []);
+    assert_eq!(nodes.to_look_at_again(seconds(60), 9, 9), [address(1)]);
     assert_eq!(nodes.for_trust(), [address(1)]);
 }
 
@@ -147,8 +147,22 @@ fn those_that_have_waited_longest_are_looked_at_first() {
         nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
         nodes.failed(&address(node), Trouble::Inactive, "", seconds(10 - node as u64));
     }
-    assert_eq!(nodes.to_look_at_again(seconds(1_000), 2), [address(4), address(3)]);
-    assert_eq!(nodes.to_look_at_again(seconds(1_000), 0), []);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 2, 9), [address(4), address(3)]);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 0, 9), []);
+}
+
+#[test]
+fn one_network_does_not_keep_nodes_of_others_from_being_looked_at() {
+    let mut nodes = table();
+    for node in 0..6 {
+        nodes.answered(address(node), ip(&format!("66.1.1.{node}")), "", seconds(0)).expect("room");
+        nodes.failed(&address(node), Trouble::Inactive, "", seconds(node as u64));
+    }
+    nodes.answered(address(7), ip("77.1.1.1"), "", seconds(0)).expect("room");
+    nodes.failed(&address(7), Trouble::Inactive, "", seconds(50));
+    let order = [0, 1, 7, 2, 3, 4, 5].map(address);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 9, 2), order);
+    assert_eq!(nodes.to_look_at_again(seconds(1_000), 3, 2), order[..3]);
 }
 
 #[test]
@@ -160,8 +174,50 @@ fn a_sign_of_life_leads_to_a_look_at_a_shunned_node_once_a_minute() {
     nodes.failed(&address(1), Trouble::Failure, "", seconds(100));
     assert!(!nodes.look_after_sign(&address(1), seconds(159)));
     assert!(nodes.look_after_sign(&address(1), seconds(160)));
-    assert!(!nodes.look_after_sign(&address(1), seconds(219)));
-    assert!(nodes.look_after_sign(&address(1), seconds(220)));
+    // It may be elsewhere now.
+    assert!(!nodes.look_after_sign(&address(1), seconds(169)));
+    assert!(nodes.look_after_sign(&address(1), seconds(170)));
+    // One of the list is nowhere else.
+    nodes.add_pre_trusted(address(1), "").expect("room");
+    assert!(!nodes.look_after_sign(&address(1), seconds(229)));
+    assert!(nodes.look_after_sign(&address(1), seconds(230)));
+}
+
+#[test]
+fn a_node_moves_at_once_only_if_it_was_just_asked_in_vain_and_one_host_asks_for_it_once_a_minute() {
+    let mut nodes = table();
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    let hosts = [ip("9.9.9.9"), ip("7.7.7.7")];
+    let fail = |nodes: &mut Nodes<&'static str>, at: u64| {
+        nodes.failed(&address(1), Trouble::Inactive, "", seconds(at));
+        nodes.unreached(&address(1), seconds(at));
+    };
+    fail(&mut nodes, 100);
+    assert!(!nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(101)), "not yet");
+    fail(&mut nodes, 160);
+    assert!(!nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(170)), "it may be back");
+    assert!(nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(169)));
+    assert!(!nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(169)));
+    assert!(nodes.ask_at_once_after_sign(&address(1), hosts[1], false, seconds(169)));
+    // What answers with a status is there.
+    nodes.failed(&address(1), Trouble::Busy, "it is starting", seconds(300));
+    assert!(nodes.may_move(&address(1), seconds(301)) && !nodes.may_move_at_once(&address(1), seconds(301)));
+    fail(&mut nodes, 400);
+    assert!(nodes.ask_at_once_after_sign(&address(1), hosts[1], false, seconds(401)));
+}
+
+#[test]
+fn kept_nodes_are_known_without_trust_until_others_need_their_places() {
+    let mut nodes = table();
+    nodes.add_kept(address(1), Some(ip("8.8.8.8")), "kept").expect("room");
+    assert_eq!((state(&nodes, 1), nodes.for_trust().len()), (Some(State::Untried), 0));
+    nodes.failed(&address(1), Trouble::Busy, "", seconds(1));
+    assert!(nodes.for_trust().is_empty() && !nodes.is_alive(&address(1), seconds(2)));
+    (0..9).for_each(|second| assert_eq!(nodes.prune(seconds(second)), 0));
+    assert_eq!(nodes.add_kept(address(1), None, "again"), Ok(()));
+    assert_eq!(nodes.get(&address(1)).map(|node| (node.about, node.is_pre_trusted)), Some(("kept", false)));
+    nodes.answered(address(1), ip("8.8.8.8"), "met", seconds(9)).expect("room");
+    assert_eq!(nodes.for_trust(), [address(1)]);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::super::meetings::{MAX_MEETINGS, MAX_MEETINGS_PER_ADDRESS, Meeting, PATIENCE};
+use super::super::meetings::{MAX_MEETINGS, MAX_MEETINGS_PER_ADDRESS, MAX_REVIVALS_PER_NETWORK, Meeting, PATIENCE};
 use crate::model::NetworkByte;
 use crate::peer::machine::{KnownPeer, PushResult, Pusher};
 use crate::peer::nodes::State;
 use crate::peer::outside::{MeetingId, Outside};
-use crate::peer::testing::{Behaviour, LOCAL, Scene, info, ip_of, pusher, settings};
+use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, ip_of, pusher, settings};
 use crate::peer::wire::{Endpoint, MetaData, NodeInfo};
 
 /// A node that has joined a network of which it knows nobody.
@@ -158,6 +158,67 @@ fn hosts_that_hold_a_place_each_give_way_to_another_one_after_two_seconds() {
 }
 
 #[test]
+fn a_network_with_many_hosts_does_not_take_back_the_places_that_it_gives_up() {
+    for host in [(|n| format!("66.0.0.{n}")) as fn(usize) -> String, |n| format!("2a01:1:2:{n:x}::1")] {
+        let mut scene = alone(10);
+        for number in 0..MAX_MEETINGS {
+            let host = host(number);
+            let node = stranger(&if host.contains(':') { format!("[{host}]") } else { host.clone() }, 1);
+            assert!(matches!(greet(&mut scene, &node, ip(&host)), Meeting::Waiting(_)));
+        }
+        scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
+        for honest in 0..10 {
+            assert!(matches!(greet(&mut scene, &info(honest), ip_of(honest)), Meeting::Waiting(_)), "{honest}");
+            scene.now += PATIENCE;
+            // Another host of the network drives nobody out but one of its own.
+            let again = host(200 + honest);
+            let node = stranger(&if again.contains(':') { format!("[{again}]") } else { again.clone() }, 1);
+            greet(&mut scene, &node, ip(&again));
+            let is_honest = |number: usize| scene.fake.waiting.iter().any(|sent| sent.to == info(number).endpoint);
+            assert!((0..=honest).all(is_honest), "{honest}");
+        }
+    }
+}
+
+#[test]
+fn a_stranger_loses_its_place_only_to_one_that_can_be_asked() {
+    let mut scene = alone(0);
+    for host in 0..MAX_MEETINGS {
+        let host = format!("66.0.{host}.1");
+        assert!(matches!(greet(&mut scene, &stranger(&host, 1), ip(&host)), Meeting::Waiting(_)));
+    }
+    scene.now += PATIENCE;
+    let nowhere = NodeInfo { endpoint: Endpoint { port: 0, ..info(0).endpoint }, ..info(0) };
+    assert!(matches!(greet(&mut scene, &nowhere, ip_of(0)), Meeting::Failed(_)));
+    assert!(scene.fake.met.is_empty() && scene.fake.waiting.len() == MAX_MEETINGS);
+}
+
+#[test]
+fn one_network_does_not_take_all_places_of_nodes_that_are_looked_at_after_signs_of_life() {
+    const OTHERS: usize = 4 * MAX_REVIVALS_PER_NETWORK;
+    let mut scene = alone(OTHERS);
+    for number in 0..OTHERS {
+        greet(&mut scene, &info(number), ip_of(number));
+        scene.answer_all();
+    }
+    scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
+    scene.run_seconds(3_600);
+    scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
+    scene.fake.waiting.clear();
+    let known: Vec<_> = (0..OTHERS).filter(|number| scene.state(*number) == Some(State::Inactive)).collect();
+    assert!(known.len() > 2 * MAX_REVIVALS_PER_NETWORK, "{known:?}");
+    let looks = |scene: &Scene| scene.fake.waiting.len();
+    for (place, number) in known.iter().enumerate() {
+        let host = format!("66.0.0.{place}");
+        greet(&mut scene, &NodeInfo { endpoint: Endpoint::http(host.clone(), 1), ..info(*number) }, ip(&host));
+    }
+    assert_eq!(looks(&scene), MAX_REVIVALS_PER_NETWORK);
+    let last = *known.last().expect("a node");
+    greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("77.0.0.1", 1), ..info(last) }, ip("77.0.0.1"));
+    assert_eq!(looks(&scene), MAX_REVIVALS_PER_NETWORK + 1);
+}
+
+#[test]
 fn nothing_from_the_network_moves_a_node_of_the_list() {
     let there = Endpoint::http("66.6.6.6", 7890);
     let relayed = NodeInfo { endpoint: there.clone(), ..info(0) };
@@ -244,6 +305,61 @@ fn a_node_that_is_known_moves_only_after_a_minute_without_an_answer_and_is_a_str
     assert_eq!(scene.experience(1), (1, 0));
 }
 
+/// A node of the list, and another one that has moved to a relay which has left.
+fn taken_for_a_relay() -> (Scene, NodeInfo) {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    let there = Endpoint::http("66.6.6.6", 7890);
+    let relay = scene.relay(1, there.clone());
+    scene.run_seconds(10);
+    let relayed = NodeInfo { endpoint: there, ..info(1) };
+    greet(&mut scene, &relayed, ip("66.6.6.6"));
+    scene.answer_all();
+    assert_eq!(scene.place(1), Some(relayed.endpoint.clone()));
+    scene.others[relay].behaviour = Behaviour::Unreachable;
+    (scene, relayed)
+}
+
+#[test]
+fn what_a_node_pushes_from_elsewhere_does_not_keep_it_where_it_does_not_answer() {
+    let (mut scene, _) = taken_for_a_relay();
+    for _ in 0..40 {
+        scene.run_seconds(10);
+        let now = scene.now();
+        scene.peers.pushed(&pusher(1), PushResult::Useful, now);
+        greet(&mut scene, &info(1), ip_of(1));
+        scene.answer_all();
+    }
+    assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
+}
+
+#[test]
+fn a_sign_of_life_just_after_a_node_was_asked_in_vain_has_it_asked_where_the_sign_comes_from() {
+    let (mut scene, relayed) = taken_for_a_relay();
+    let fails = |scene: &mut Scene| {
+        let looks = |scene: &Scene| scene.asked("/node/info").iter().filter(|node| **node == 2).count();
+        let before = looks(scene);
+        while looks(scene) == before {
+            scene.run_seconds(1);
+        }
+    };
+    fails(&mut scene);
+    scene.run_seconds(10);
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.answer_all();
+    assert_eq!(scene.place(1), Some(relayed.endpoint.clone()), "it has not been away for a minute");
+    fails(&mut scene);
+    let asked = scene.fake.history.len();
+    // The relay has been there before, which does not keep the node away; nor is it called for each of its signs.
+    (0..20).for_each(|_| {
+        drop(greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("66.6.6.7", 1), ..info(1) }, ip("66.6.6.7")))
+    });
+    scene.answer_all();
+    assert_eq!(scene.fake.history.len(), asked + 1);
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.answer_all();
+    assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
+}
+
 #[test]
 fn a_node_that_is_starting_is_there_and_does_not_move() {
     let there = Endpoint::http("66.6.6.6", 7890);
@@ -302,6 +418,31 @@ fn a_node_whose_push_or_answer_was_just_accepted_is_active() {
     scene.others[0].behaviour = Behaviour::Good;
     scene.run_seconds(4);
     assert_eq!(scene.state(0), Some(State::Active));
+}
+
+#[test]
+fn a_node_is_active_whatever_it_has_answered() {
+    for path in ["/node/experiences", "/time-sync/network-time", "/transactions/unconfirmed"] {
+        let mut scene = Scene::new(settings(&[0]), 1);
+        scene.fake.importances.insert(address_of(0), 0.1);
+        while !scene.fake.waiting.iter().any(|sent| sent.request.path == path) {
+            scene.now += Duration::from_millis(100);
+            scene.turn();
+            while let Some(place) = scene.fake.waiting.iter().position(|sent| sent.request.path != path) {
+                let sent = scene.fake.waiting.remove(place).expect("a request");
+                let reply = scene.reply(&sent);
+                scene.end(sent.call, reply);
+            }
+        }
+        let sent = scene.fake.waiting.pop_front().expect("a request");
+        scene.others[0].behaviour = Behaviour::Unreachable;
+        scene.run_seconds(200);
+        assert_eq!(scene.state(0), Some(State::Inactive), "{path}");
+        scene.others[0].behaviour = Behaviour::Good;
+        let reply = scene.reply(&sent);
+        scene.end(sent.call, reply);
+        assert_eq!(scene.state(0), Some(State::Active), "{path}");
+    }
 }
 
 #[test]

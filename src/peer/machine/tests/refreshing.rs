@@ -129,6 +129,24 @@ fn whoever_tells_of_a_node_in_a_wrong_place_does_not_keep_it_away() {
 }
 
 #[test]
+fn a_node_that_does_not_answer_any_more_is_found_wherever_several_say_that_it_is() {
+    for place in 0..3 {
+        let mut scene = Scene::new(settings(&[0, 1, 2]), 4);
+        scene.others[0].list = vec![info(3)];
+        scene.run_seconds(10);
+        assert_eq!(scene.state(3), Some(State::Active));
+        let there = Endpoint::http("77.7.7.7", 7890);
+        scene.others[3].behaviour = Behaviour::Unreachable;
+        scene.relay(3, there.clone());
+        let told = |host: &str| vec![NodeInfo { endpoint: Endpoint::http(host, 7890), ..info(3) }];
+        (0..3).for_each(|teller| scene.others[teller].list = told(&format!("99.1.1.{teller}")));
+        scene.others[place].list = told("77.7.7.7");
+        scene.run_seconds(400);
+        assert_eq!(scene.place(3), Some(there), "{place}");
+    }
+}
+
+#[test]
 fn one_list_and_all_lists_together_lead_to_a_bounded_number_of_contacts() {
     let scene = refreshed(1, 1, |others| others[0].list = (10..1_000).map(info).collect());
     assert_eq!(scene.fake.history.iter().filter(|(_, _, path)| *path == "/node/info").count(), 1 + MAX_OF_LIST);
@@ -168,6 +186,19 @@ fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
     neighbour(&mut scene.others);
     scene.run_seconds(1);
     assert_eq!(scene.asked("/node/info"), [0, 1]);
+}
+
+#[test]
+fn nobody_leads_this_one_to_what_is_no_host_or_by_name_to_this_machine() {
+    let places =
+        ["0.0.0.0", "[::]", "224.0.0.1", "[ff02::1]", "255.255.255.255", "localhost", "a.LOCALHOST.", "router"];
+    let scene = refreshed(1, 1, |others| {
+        let nodes = places.iter().enumerate();
+        let nodes = nodes.map(|(number, host)| NodeInfo { endpoint: Endpoint::http(*host, 80), ..info(10 + number) });
+        others[0].list = nodes.collect();
+    });
+    let asked = scene.fake.history.iter().filter(|(_, _, path)| *path == "/node/info");
+    assert_eq!(asked.map(|(_, to, _)| to.as_str()).collect::<Vec<_>>(), [info(0).endpoint.to_string()]);
 }
 
 #[test]

@@ -3,10 +3,11 @@ use std::time::Duration;
 use crate::codec::{Form, Writable};
 use crate::crypto::Signature;
 use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
+use crate::peer::machine::KnownPeer;
 use crate::peer::outside::{OwnTip, Reply, Verdict};
 use crate::peer::schedule::Task;
 use crate::peer::testing::{Behaviour, Scene, address_of, info, ip_of, pair, settings, signed};
-use crate::peer::wire::{AuthenticatedRequest, ChainRequest, HashChain, List, Score};
+use crate::peer::wire::{AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score};
 
 pub fn block(height: u64) -> Block {
     let signer = pair(77);
@@ -87,6 +88,18 @@ fn blocks_of_a_better_chain_are_judged_and_the_partner_is_credited_with_the_outc
         assert_eq!(scene.peers.known()[0].score, Some(500));
         let apart = scene.peers.apart(now.running).nodes.len();
         assert_eq!(apart, usize::from(verdict == Verdict::TooDeep));
+    }
+}
+
+#[test]
+fn whoever_has_the_name_of_a_partner_elsewhere_is_not_credited_with_its_blocks() {
+    for verdict in [Verdict::Better, Verdict::Bad] {
+        let mut scene = pulled();
+        let elsewhere = NodeInfo { endpoint: Endpoint::http("66.6.6.6", 7890), ..info(0) };
+        scene.peers.know(vec![KnownPeer::Node(elsewhere)]);
+        let now = scene.now();
+        scene.peers.judged(&address_of(0), verdict, now);
+        assert_eq!((scene.experience(0), timer(&scene).0), ((0, 0), false), "{verdict:?}");
     }
 }
 
