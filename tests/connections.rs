@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -460,13 +460,13 @@ impl World {
         world
     }
 
-    /// Clients at so many addresses of a network, each with so many connections on which one thing was asked.
-    fn crowd(&mut self, network: u8, addresses: u16, each: usize, said: &str) -> Vec<(Wire, usize)> {
+    /// Clients at so many addresses, no two in one network, each with so many connections on which one thing was asked.
+    fn crowd(&mut self, series: u8, addresses: u16, each: usize, said: &str) -> Vec<(Wire, usize)> {
         let mut clients = Vec::new();
         for number in 0..addresses {
             let [high, low] = number.to_be_bytes();
             for _ in 0..each {
-                clients.push(self.client_at([10, network, high, low], said.as_bytes()));
+                clients.push(self.client_at([10 + high, series, low, 0], said.as_bytes()));
             }
             self.serve();
             self.pass(Duration::from_millis(1));
@@ -537,6 +537,29 @@ fn where_everybody_has_one_connection_the_longest_idle_goes_after_a_second_and_w
     world.serve();
     assert!(world.lets_in([10, 9, 0, 1]));
     assert!(world.has(&idle[0]) && !world.has(&idle[1]) && sockets.iter().all(|client| world.has(client)));
+}
+
+#[test]
+fn whoever_has_very_many_addresses_of_few_networks_does_not_keep_newcomers_out_with_a_websocket_each() {
+    let mut world = World::of_places(320);
+    let rest = world.crowd(1, 50, 1, UPGRADE);
+    let mut owned: Vec<(Wire, usize)> = Vec::new();
+    for number in 0..250u16 {
+        // Each is a client: an IPv6 network of 64 bits.
+        let address = Ipv6Addr::new(0x2001, 0xdb8, number % 2, number, 0, 0, 0, 1);
+        let wire = Wire::default();
+        let slot = world.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
+        world.say(&wire, slot, UPGRADE.as_bytes());
+        world.serve();
+        owned.push((wire, slot));
+    }
+    assert_eq!(world.server.stats().connections, 300);
+    for newcomer in 0..200u8 {
+        assert!(world.lets_in([20, newcomer, 0, 0]), "newcomer {newcomer}");
+    }
+    assert!(rest.iter().all(|client| world.has(client)));
+    let left = owned.iter().filter(|client| world.has(client)).count();
+    assert_eq!((left, world.server.stats().refused), (50, 0));
 }
 
 #[test]
@@ -749,7 +772,7 @@ fn strangers_behind_a_proxy_on_this_machine_take_no_place_that_is_reserved_for_i
     world.server.set_most(LISTENER, 320);
     let mut strangers = Vec::new();
     for number in 0..320 {
-        let name = format!("9.9.{}.{}", number / 200, number % 200);
+        let name = format!("9.{}.{}.9", number / 200, number % 200);
         let client = world.client_at(LOCAL, upgrade(&name).as_bytes());
         world.serve();
         strangers.push(client);

@@ -13,7 +13,7 @@ use super::figures::{Counts, Figures};
 use super::http::HttpError;
 use super::limits::Limits;
 use super::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Moment};
-use super::places::{Gates, Place};
+use super::places::{Gates, Network, Place};
 use super::server::Stats;
 use super::shared::SharedPool;
 use super::socket::Socket;
@@ -134,7 +134,8 @@ impl<S: Socket> Connections<S> {
             connection.account = account;
         }
         if let Some(place) = connection.place {
-            let moved = Place { client: account, is_local: caller.is_local(), ..place };
+            let network = Network::of(caller.address);
+            let moved = Place { client: account, network, is_local: caller.is_local(), ..place };
             self.gates.remove(place);
             self.gates.add(moved);
             connection.place = Some(moved);
@@ -198,8 +199,9 @@ impl<S: Socket> Connections<S> {
     pub fn place(&mut self, slot: usize) {
         let seen = self.moment.running;
         if let Some(connection) = self.slab.get_mut(slot) {
-            let is_local = connection.caller.is_local();
-            let place = Place { listener: connection.listener, is_local, client: connection.account, seen, slot };
+            let Connection { listener, account: client, caller, .. } = *connection;
+            let (is_local, network) = (caller.is_local(), Network::of(caller.address));
+            let place = Place { listener, is_local, client, network, seen, slot };
             connection.place = Some(place);
             self.gates.add(place);
         }

@@ -15,7 +15,7 @@ use super::http::{Gzip, HttpError, Reply};
 use super::input::{BYTES_PER_UNIT, Input, Step, Tools};
 use super::limits::{IsTrusted, Limits};
 use super::machine::{Caller, ConnectionId, Effects, Event, ListenerId, Machine, Moment};
-use super::places::Candidate;
+use super::places::{Candidate, Network};
 use super::shared::SharedPool;
 use super::socket::Socket;
 
@@ -156,7 +156,7 @@ impl<S: Socket> Server<S> {
         let is_local = Caller::itself(id, peer).is_local();
         // A proxy has the connections of many.
         let may_connect = connections.callers.may_connect(account) || self.trust.is_trusted(peer);
-        let is_let_in = may_connect && self.make_room(id, is_local, account);
+        let is_let_in = may_connect && self.make_room(id, is_local, (account, Network::of(peer)));
         let connections = &mut self.connections;
         if !is_let_in {
             connections.stats.refused += 1;
@@ -180,12 +180,12 @@ impl<S: Socket> Server<S> {
 
     /// Has a connection give way to a newcomer where places are short: that of the client that has most which did nothing
     /// for longest, in the middle of an answer only if that client has no other. Whether there is room.
-    fn make_room(&mut self, id: ListenerId, is_local: bool, account: AccountId) -> bool {
+    fn make_room(&mut self, id: ListenerId, is_local: bool, newcomer: (AccountId, Network)) -> bool {
         let connections = &mut self.connections;
         let (now, running, most) = (connections.now, connections.moment.running, connections.limits.connections);
         let mut idlest = None;
         for look in 1..=LOOKS {
-            let Some(Candidate { place, is_equal }) = connections.gates.candidate(id, is_local, account, most) else {
+            let Some(Candidate { place, is_equal }) = connections.gates.candidate(id, is_local, newcomer, most) else {
                 break;
             };
             let Some(connection) = connections.slab.get_mut(place.slot) else {
@@ -195,7 +195,7 @@ impl<S: Socket> Server<S> {
             connections.stats.looks += 1;
             connection.look_at_unsent();
             let (idle_time, is_busy) = (connection.idle_time(now), connection.is_busy());
-            let is_kept = is_equal && (!connection.is_idle() || place.client != account && idle_time < IDLE);
+            let is_kept = is_equal && (!connection.is_idle() || place.client != newcomer.0 && idle_time < IDLE);
             if !is_busy && !is_kept {
                 idlest = idlest.max(Some((idle_time, place.slot)));
             }
@@ -416,7 +416,7 @@ impl<S: Socket> Server<S> {
     /// has it told that there is no room for it.
     fn keep_place(&mut self, slot: usize) {
         let Some(place) = self.connections.take_moved(slot) else { return };
-        if self.make_room(place.listener, false, place.client) {
+        if self.make_room(place.listener, false, (place.client, place.network)) {
             return self.connections.put_back(place);
         }
         self.connections.stats.refused += 1;
