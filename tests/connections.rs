@@ -754,9 +754,10 @@ fn the_idle_connection_of_a_proxy_is_the_place_of_nobody_who_has_asked_by_it() {
         world.pass(Duration::from_millis(1));
         (wire, slot)
     };
-    let by_proxy: Vec<_> = (0..10).map(|_| ask(&mut world, "1.1.1.1")).collect();
     let own = world.client_at([1, 1, 1, 1], QUERY.as_bytes());
     world.serve();
+    world.pass(Duration::from_millis(1));
+    let by_proxy: Vec<_> = (0..10).map(|_| ask(&mut world, "1.1.1.1")).collect();
     let rest = world.crowd(2, 2, 9, QUERY);
     world.crowd(3, 1, 1, QUERY);
     assert!(world.lets_in([10, 9, 0, 0]));
