@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,9 @@ const PUSHED_BYTES: usize = 1 << 20;
 /// Bytes that `/large` answers with.
 const LARGE: usize = 150_000;
 
+/// Units of work that `/costly` costs.
+const COSTLY: u32 = 1_000_000;
+
 const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
@@ -29,6 +33,10 @@ struct Wire {
     is_over: Rc<Cell<bool>>,
     /// The other end takes nothing, and the system keeps what was written.
     is_stuck: Rc<Cell<bool>>,
+    /// Bytes that the system keeps of it otherwise.
+    kept: Rc<Cell<usize>>,
+    /// How often the system was asked for that.
+    looks: Rc<Cell<u64>>,
     /// The system was told to forget what it keeps.
     is_cut: Rc<Cell<bool>>,
 }
@@ -73,18 +81,16 @@ impl Socket for Wire {
         self.is_cut.set(true);
     }
 
-    fn has_sent(&mut self) -> bool {
-        !self.is_stuck.get()
-    }
-
-    fn is_drained(&mut self) -> bool {
-        !self.is_stuck.get()
+    fn unsent_bytes(&mut self, _: bool) -> usize {
+        assert!(!self.is_over.get(), "nobody can tell after the end of writing");
+        self.looks.set(self.looks.get() + 1);
+        if self.is_stuck.get() { usize::MAX } else { self.kept.get() }
     }
 }
 
 /// Answers `/stream` in pieces, of which the second is made when it is resumed; holds `/held` and, in pieces, `/pieces`,
 /// which are answered when they are resumed for the second time; leaves `/never` unfinished for ever; answers `/push` and
-/// `/query` with nothing and `/large` with much; upgrades on request.
+/// `/query` with nothing, `/large` with much, and `/costly` with nothing after much work; upgrades on request.
 #[derive(Default)]
 struct Service {
     streaming: Option<ConnectionId>,
@@ -96,7 +102,7 @@ struct Service {
 }
 
 impl Service {
-    fn request(&mut self, exchange: Exchange<'_>) -> Taken {
+    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Taken {
         let Exchange { connection, request, reply, is_resumed, .. } = exchange;
         match request.path {
             "/stream" => {
@@ -124,6 +130,10 @@ impl Service {
             }
             "/never" => Taken::Unfinished,
             "/push" | "/query" => Taken::Done,
+            "/costly" => {
+                effects.charge(connection, COSTLY);
+                Taken::Done
+            }
             _ => {
                 reply.upgrade = handshake(request).ok();
                 Taken::Done
@@ -135,7 +145,7 @@ impl Service {
 impl Machine for Service {
     fn handle(&mut self, event: Event<'_>, _: Moment, effects: &mut dyn Effects) -> Taken {
         match event {
-            Event::Request(exchange) => return self.request(exchange),
+            Event::Request(exchange) => return self.request(exchange, effects),
             Event::Opened { socket, .. } => self.opened.push(socket),
             Event::Gone { connection } => self.gone.push(connection),
             Event::Turn { .. } => {
@@ -164,8 +174,14 @@ struct World {
 
 impl World {
     fn new(limits: Limits) -> World {
+        World::behind(limits, &[])
+    }
+
+    /// The same where these are trusted proxies.
+    fn behind(limits: Limits, proxies: &'static [[u8; 4]]) -> World {
+        let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
         let (began, fetcher) = (Instant::now(), Fetcher::new(Fetching::default(), 0));
-        let mut server = Server::new(limits, Box::new(|_| false), fetcher, began);
+        let mut server = Server::new(limits, Box::new(trusted), fetcher, began);
         server.set_most(LISTENER, 1000);
         World { server, service: Service::default(), began, running: Duration::ZERO }
     }
@@ -444,13 +460,13 @@ impl World {
         world
     }
 
-    /// Clients at so many addresses of a network, each with so many connections on which one thing was asked.
-    fn crowd(&mut self, network: u8, addresses: u16, each: usize, said: &str) -> Vec<(Wire, usize)> {
+    /// Clients at so many addresses, no two in one network, each with so many connections on which one thing was asked.
+    fn crowd(&mut self, series: u8, addresses: u16, each: usize, said: &str) -> Vec<(Wire, usize)> {
         let mut clients = Vec::new();
         for number in 0..addresses {
             let [high, low] = number.to_be_bytes();
             for _ in 0..each {
-                clients.push(self.client_at([10, network, high, low], said.as_bytes()));
+                clients.push(self.client_at([10 + high, series, low, 0], said.as_bytes()));
             }
             self.serve();
             self.pass(Duration::from_millis(1));
@@ -524,6 +540,29 @@ fn where_everybody_has_one_connection_the_longest_idle_goes_after_a_second_and_w
 }
 
 #[test]
+fn whoever_has_very_many_addresses_of_few_networks_does_not_keep_newcomers_out_with_a_websocket_each() {
+    let mut world = World::of_places(320);
+    let rest = world.crowd(1, 50, 1, UPGRADE);
+    let mut owned: Vec<(Wire, usize)> = Vec::new();
+    for number in 0..250u16 {
+        // Each is a client: an IPv6 network of 64 bits.
+        let address = Ipv6Addr::new(0x2001, 0xdb8, number % 2, number, 0, 0, 0, 1);
+        let wire = Wire::default();
+        let slot = world.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
+        world.say(&wire, slot, UPGRADE.as_bytes());
+        world.serve();
+        owned.push((wire, slot));
+    }
+    assert_eq!(world.server.stats().connections, 300);
+    for newcomer in 0..200u8 {
+        assert!(world.lets_in([20, newcomer, 0, 0]), "newcomer {newcomer}");
+    }
+    assert!(rest.iter().all(|client| world.has(client)));
+    let left = owned.iter().filter(|client| world.has(client)).count();
+    assert_eq!((left, world.server.stats().refused), (50, 0));
+}
+
+#[test]
 fn clients_of_this_machine_get_in_whoever_has_all_the_other_places() {
     let mut world = World::of_places(320);
     let all = world.crowd(1, 300, 1, UPGRADE);
@@ -594,13 +633,188 @@ fn what_a_closed_connection_has_not_sent_is_not_left_to_the_system() {
     wire.is_stuck.set(true);
     world.say(&wire, slot, closing);
     world.serve();
-    assert!(wire.is_over.get() && world.server.stats().connections == 1, "it lingers");
+    let Stats { connections, kernel_bytes, .. } = world.server.stats();
+    assert!(connections == 1 && kernel_bytes >= LARGE, "it is there, and counted");
     world.pass(Duration::from_secs(3));
     world.server.sweep();
+    world.serve();
     assert!(!wire.is_cut.get() && world.server.stats().connections == 1, "it may be slow");
     world.pass(Limits::default().write_stall);
     world.server.sweep();
-    assert!(wire.is_cut.get() && world.server.stats().connections == 0);
+    assert!(wire.is_cut.get());
+    assert_eq!((world.server.stats().connections, world.server.stats().kernel_bytes), (0, 0));
+}
+
+#[test]
+fn a_connection_ends_as_soon_as_its_client_has_taken_the_last_answer_and_no_earlier_if_that_has_closed_its_side() {
+    let closing = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for closes_its_side in [false, true] {
+        let mut world = World::new(Limits::default());
+        let (wire, slot) = world.client_at([10, 1, 0, 0], b"");
+        wire.kept.set(20_000);
+        wire.sent.borrow_mut().extend_from_slice(closing);
+        world.server.notice(slot, Readiness { readable: true, read_closed: closes_its_side, ..Readiness::default() });
+        world.serve();
+        assert_eq!((world.server.stats().connections, world.server.stats().kernel_bytes), (1, 20_000));
+        let looks = wire.looks.get();
+        world.server.notice(slot, Readiness { readable: true, ..Readiness::default() });
+        world.serve();
+        assert_eq!(wire.looks.get(), looks, "whatever else comes is not worth a look");
+        wire.kept.set(0);
+        world.server.notice(slot, Readiness { writable: true, ..Readiness::default() });
+        world.serve();
+        assert_eq!((world.server.stats().connections, wire.is_cut.get()), (0, false));
+    }
+}
+
+#[test]
+fn a_client_that_is_still_taking_its_answer_does_not_lose_it_to_a_newcomer() {
+    let mut world = World::of_places(32);
+    let taking = world.crowd(1, 1, 10, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    taking[..9].iter().for_each(|(wire, _)| wire.kept.set(20_000));
+    let rest = world.crowd(2, 20, 1, QUERY);
+    assert!(world.lets_in([10, 9, 0, 0]));
+    assert!(!world.has(&taking[9]) && taking[..9].iter().chain(&rest).all(|client| world.has(client)));
+}
+
+#[test]
+fn many_that_hold_little_do_not_cut_one_that_reads_fast_and_what_they_hold_is_found_out_in_few_looks() {
+    let limits = Limits { requests_per_second: None, ..Limits::default() };
+    let most = limits.kernel_bytes;
+    let mut world = World::new(limits);
+    let large = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
+    let fast = world.client_at([10, 1, 0, 0], b"");
+    let mut all = vec![fast.clone()];
+    let looks = |all: &[(Wire, usize)]| all.iter().map(|(wire, _)| wire.looks.get()).sum::<u64>();
+    for round in 0..2 {
+        for number in 0..600u16 {
+            let [high, low] = number.to_be_bytes();
+            if round == 0 {
+                all.push(world.client_at([10, 2, high, low], b""));
+            }
+            // They have taken all but a little, and the reader is on its way through something long.
+            let (wire, slot) = all[1 + usize::from(number)].clone();
+            wire.kept.set(20_000);
+            fast.0.kept.set(100_000);
+            let before = looks(&all);
+            world.say(&wire, slot, large.as_bytes());
+            world.say(&fast.0, fast.1, large.as_bytes());
+            world.serve();
+            assert!(looks(&all) - before <= 2 * 512, "{} looks at once", looks(&all) - before);
+            assert!(world.server.stats().kernel_bytes <= most);
+        }
+    }
+    assert!(all.iter().all(|client| world.has(client)));
+    assert_eq!(world.server.stats().cut, 0);
+    // Of those who ask for nothing more some are looked at at a time.
+    let before = looks(&all);
+    world.server.sweep();
+    assert_eq!(looks(&all) - before, 512);
+    world.server.sweep();
+    assert_eq!(world.server.stats().kernel_bytes, 600 * 20_000 + 100_000);
+}
+
+const PROXY: [u8; 4] = [10, 8, 0, 1];
+
+/// A request of somebody that a proxy passes on.
+fn passed_on(path: &str, client: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\n\r\n")
+}
+
+#[test]
+fn nobody_waits_for_what_another_client_of_the_same_proxy_owes() {
+    let mut world = World::behind(Limits::default(), &[PROXY]);
+    let (wire, slot) = world.client_at(PROXY, passed_on("/costly", "1.1.1.1").as_bytes());
+    world.serve();
+    let direct = world.server.admit(Wire::default(), LISTENER, [1, 1, 1, 1].into());
+    assert!(direct.is_none(), "whoever owes that much itself is not let in");
+    for count in 2..10 {
+        world.say(&wire, slot, passed_on("/query", "2.2.2.2").as_bytes());
+        world.serve();
+        assert_eq!(wire.text().matches("HTTP/1.1 200").count(), count);
+    }
+    // What passes on much for many pays for none of it.
+    for round in 0..200 {
+        let length = PUSHED_BYTES / 8;
+        let head =
+            format!("POST /push HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 3.3.{round}.3\r\nContent-Length: {length}");
+        world.say(&wire, slot, &[head.as_bytes(), b"\r\n\r\n", &vec![0; length]].concat());
+        world.serve();
+        assert_eq!(wire.text().matches("HTTP/1.1 200").count(), 10 + round);
+    }
+}
+
+#[test]
+fn the_idle_connection_of_a_proxy_is_the_place_of_nobody_who_has_asked_by_it() {
+    let mut world = World::behind(Limits::default(), &[PROXY]);
+    world.server.set_most(LISTENER, 32);
+    let ask = |world: &mut World, client| {
+        let (wire, slot) = world.client_at(PROXY, passed_on("/query", client).as_bytes());
+        world.serve();
+        world.pass(Duration::from_millis(1));
+        (wire, slot)
+    };
+    let own = world.client_at([1, 1, 1, 1], QUERY.as_bytes());
+    world.serve();
+    world.pass(Duration::from_millis(1));
+    let by_proxy: Vec<_> = (0..10).map(|_| ask(&mut world, "1.1.1.1")).collect();
+    let rest = world.crowd(2, 2, 9, QUERY);
+    world.crowd(3, 1, 1, QUERY);
+    assert!(world.lets_in([10, 9, 0, 0]));
+    assert!(!world.has(&by_proxy[0]), "the proxy has most");
+    assert!(by_proxy[1..].iter().chain(&rest).chain([&own]).all(|client| world.has(client)));
+}
+
+#[test]
+fn strangers_behind_a_proxy_on_this_machine_take_no_place_that_is_reserved_for_it() {
+    const LOCAL: [u8; 4] = [127, 0, 0, 1];
+    let upgrade = |client: &str| UPGRADE.replace("Host: a", &format!("Host: a\r\nX-Forwarded-For: {client}"));
+    let mut world = World::behind(Limits::default(), &[LOCAL]);
+    world.server.set_most(LISTENER, 320);
+    let mut strangers = Vec::new();
+    for number in 0..320 {
+        let name = format!("9.{}.{}.9", number / 200, number % 200);
+        let client = world.client_at(LOCAL, upgrade(&name).as_bytes());
+        world.serve();
+        strangers.push(client);
+    }
+    world.server.report_gone(&mut world.service);
+    // As from elsewhere: there are 300 places for them, and who is there stays.
+    assert_eq!(world.server.stats().websockets, 300);
+    assert!(strangers[..300].iter().all(|(wire, _)| !wire.is_over.get()));
+    assert!(strangers[300..].iter().all(|(wire, _)| wire.is_over.get()), "closed with 1013");
+    assert!(strangers[319].0.received.borrow().windows(4).any(|bytes| bytes == [0x88, 2, 0x03, 0xf5]));
+    for _ in 0..20 {
+        assert!(world.lets_in(LOCAL));
+    }
+    // What a proxy passes on and is answered at once needs no place of its own.
+    let (wire, _) = world.client_at(LOCAL, passed_on("/query", "9.9.9.9").as_bytes());
+    world.serve();
+    assert!(wire.text().starts_with("HTTP/1.1 200"));
+    assert_eq!(world.server.stats().websockets, 300);
+    // What is worked on for long does, and finds none.
+    let (wire, _) = world.client_at(LOCAL, passed_on("/never", "9.9.9.9").as_bytes());
+    world.serve();
+    assert!(wire.text().starts_with("HTTP/1.1 503"), "{}", wire.text());
+}
+
+#[test]
+fn tiny_chunks_are_paid_for() {
+    let mut world = World::new(Limits::default());
+    let head = b"POST /push HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut chunks = 0;
+    while world.server.next_regained().is_none() {
+        let (wire, slot) = world.client_at([10, 1, 0, 0], head);
+        world.serve();
+        // As much as is read at once, of the smallest chunks there are.
+        world.say(&wire, slot, &b"1\r\nx\r\n".repeat(10_000));
+        world.serve();
+        world.server.remove(slot);
+        chunks += 10_000;
+        assert!(chunks < 10_000_000, "they cost nothing");
+    }
+    // Sixteen of them are a microsecond's work.
+    assert!((2_000_000..=4_500_000).contains(&chunks), "{chunks}");
 }
 
 #[test]

@@ -205,6 +205,34 @@ fn the_helper_ends_with_the_node_however_that_ends_and_keeps_nothing_locked() {
 }
 
 #[test]
+fn a_node_that_is_told_to_end_while_the_helper_waits_for_the_disk_ends_in_time_and_keeps_what_it_has_told() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    until_height(&mut client, 2);
+    let delay = Duration::from_secs(4);
+    disk.set_millis(delay.as_millis() as u32);
+    // It is at a block by then, and has not told it.
+    sleep(Duration::from_millis(1500));
+    let (told, helper) = (client.height(), helper(&node).expect("a helper"));
+    let begun = Instant::now();
+    node.process.signal("TERM");
+    node.process.ended_within(Duration::from_secs(60)).expect_success();
+    loudly(&format!("the node has ended after {:?} where the disk takes {delay:?}", begun.elapsed()));
+    // What has begun is waited for, and nothing more: the data of a block and the record of it.
+    assert!(begun.elapsed() < 5 * delay, "{:?}", begun.elapsed());
+    wait_for("the helper ends", || (!is_there(helper)).then_some(()));
+    disk.set_millis(0);
+    assert!(network.digest().starts_with(|digit: char| digit.is_ascii_digit()));
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    assert!(client.height() >= told, "{} of {told}", client.height());
+    let height = client.height();
+    until_height(&mut client, height + 2);
+}
+
+#[test]
 fn where_no_helper_can_be_started_the_node_waits_itself_and_says_so_once() {
     let network = Network::new();
     let node = network.command();

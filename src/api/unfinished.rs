@@ -89,11 +89,16 @@ impl Unfinished {
         self.bytes.set(client, self.bytes.of(&client) + bytes);
         self.kept.insert(connection, Kept { rest: Some(rest), client, bytes, step: self.steps, state });
         self.make_room();
-        if self.kept.get(&connection).is_some_and(|kept| kept.rest.is_none()) {
-            self.forget(connection);
-            return Err(GIVEN_UP);
+        // What has become of this one is told here, and nobody has to resume it.
+        self.due.retain(|due| *due != connection);
+        match self.kept.get(&connection).filter(|kept| kept.rest.is_some()).map(|kept| kept.state) {
+            Some(State::Waiting) => Ok(Taken::Parked),
+            Some(State::Writing | State::Parked) => Ok(taken),
+            None => {
+                self.forget(connection);
+                Err(GIVEN_UP)
+            }
         }
-        Ok(if state == State::Waiting { Taken::Parked } else { taken })
     }
 
     /// What is still to be written for a connection, or why it is not; it is not kept any longer.
@@ -260,6 +265,28 @@ mod tests {
         unfinished.gone(ConnectionId(3));
         unfinished.gone(ConnectionId(4));
         assert_eq!(due(&mut unfinished), [most, most + 2]);
+    }
+
+    #[test]
+    fn an_answer_whose_turn_comes_as_room_is_made_for_it_is_written_on_and_resumed_by_nobody() {
+        let mut unfinished = Unfinished::default();
+        let (most, share) = (MAX_PER_CLIENT as u64, MAX_BYTES / MAX_PER_CLIENT);
+        for connection in 0..most {
+            assert!(keep(&mut unfinished, connection, 1, share, Taken::Unfinished).is_some());
+        }
+        // The first is given up for it, and hears of it when it goes on.
+        assert_eq!(keep(&mut unfinished, most, 1, share, Taken::Unfinished), Some(Taken::Unfinished));
+        assert_eq!(due(&mut unfinished), [0; 0]);
+        assert_eq!(
+            keep(&mut unfinished, most + 1, 1, 0, Taken::Unfinished),
+            Some(Taken::Parked),
+            "all turns are taken"
+        );
+        unfinished.gone(ConnectionId(most));
+        assert_eq!(due(&mut unfinished), [most + 1]);
+        // One that is given up at once is told so at once, and not once more.
+        assert!(keep(&mut unfinished, 100, 2, MAX_BYTES + 1, Taken::Parked).is_none());
+        assert!(!due(&mut unfinished).contains(&100));
     }
 
     #[test]

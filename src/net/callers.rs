@@ -2,8 +2,8 @@
 //!
 //! A caller is an IPv4 address or the part of an IPv6 address that a client has to itself. Callers are served in turn,
 //! one connection at a time. What has just come takes turns with what goes on: a short request waits for those that have
-//! come with it, not for everybody who is being given much. The loopback address 127.0.0.1 is exempt from limits on rate, work and connections, as
-//! the machine's own wallets and proxies come from there, but takes its turn like any other.
+//! come with it, not for everybody who is being given much. The loopback address 127.0.0.1 is exempt from limits on rate,
+//! work and connections, as the machine's own wallets and proxies come from there, but takes its turn like any other.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -34,6 +34,9 @@ pub(super) const UNITS_PER_CONNECTION: u32 = 40;
 const UNITS_PER_DECLINED: u32 = 8;
 /// A caller is let in again when it can have paid for what it has caused within this time.
 const MOST_OWED: Duration = Duration::from_millis(500);
+/// Connections cost a caller nothing more that cannot have paid within this time: whoever shares its address is not locked
+/// out for as long as they have come.
+const LONGEST_DEBT: Duration = Duration::from_secs(5);
 /// A caller whose requests are refused this many times as often as they are allowed is disconnected.
 const FAR_OVER: usize = 10;
 /// How long the connections of such a caller are closed as soon as they come.
@@ -121,8 +124,8 @@ struct Account {
     credit: Credit,
     /// Units of work that were charged to it, exempt or not.
     work: Recent<u64>,
-    /// Connections that are ready, for each [`Task`]. The caller is in the queue of those that have such, or rests, as long
-    /// as there are any.
+    /// Connections that are ready, for each [`Task`]. The caller is in the queue of those that have such, or rests, as
+    /// long as there are any.
     ready: [VecDeque<usize>; 2],
 }
 
@@ -230,8 +233,8 @@ impl Callers {
         account
     }
 
-    /// Forgets callers that have been silent for a whole window and have no connections. At most once per window, as
-    /// it looks at all of them.
+    /// Forgets callers that have been silent for a whole window, have no connections and owe nothing. At most once per
+    /// window, as it looks at all of them.
     pub fn forget_silent(&mut self, now: Duration) {
         if now.saturating_sub(self.swept) < WINDOW {
             return;
@@ -242,7 +245,8 @@ impl Callers {
             let stays = account.connections > 0
                 || account.has_ready()
                 || now.saturating_sub(account.latest) < WINDOW
-                || now < account.banned_until;
+                || now < account.banned_until
+                || account.credit.regained(WORK_PER_SECOND).is_some_and(|regained| now < regained);
             if !stays {
                 by_key.remove(&account.key);
             }
@@ -265,7 +269,9 @@ impl Callers {
     pub fn charge_connection(&mut self, account: AccountId, now: Duration) -> bool {
         let owes = self.accounts.get(account).and_then(|account| account.credit.regained(WORK_PER_SECOND));
         let is_let_in = owes.is_none_or(|regained| regained <= now + MOST_OWED);
-        self.charge(account, if is_let_in { UNITS_PER_CONNECTION } else { UNITS_PER_DECLINED }, now);
+        if owes.is_none_or(|regained| regained <= now + LONGEST_DEBT) {
+            self.charge(account, if is_let_in { UNITS_PER_CONNECTION } else { UNITS_PER_DECLINED }, now);
+        }
         is_let_in
     }
 
@@ -562,6 +568,58 @@ mod tests {
         assert_eq!((callers.next(at(0)), callers.next(at(0))), (Some(2), None));
         assert_eq!(callers.next_regained(), Some(at(2000)));
         assert_eq!((callers.next(at(1999)), callers.next(at(2000))), (None, Some(1)));
+    }
+
+    #[test]
+    fn who_owes_something_is_not_forgotten_and_no_flood_of_connections_is_owed_for_longer_than_five_seconds() {
+        let mut callers = callers();
+        let connect = |callers: &mut Callers, now| {
+            let account = callers.account(address(1), false, now);
+            callers.charge_connection(account, now)
+        };
+        let let_in = (0..1_000_000).filter(|_| connect(&mut callers, at(0))).count();
+        assert_eq!(
+            let_in,
+            1 + 375_000 / UNITS_PER_CONNECTION as usize,
+            "a second's work, and half of one's that is owed"
+        );
+        for millis in [1_500, 3_000] {
+            callers.forget_silent(at(millis));
+            assert!(!connect(&mut callers, at(millis)), "after {millis} ms");
+        }
+        assert!(!connect(&mut callers, at(4_400)));
+        assert!(connect(&mut callers, at(4_600)));
+        // Once it has paid it is nobody.
+        callers.forget_silent(at(4_900));
+        assert_eq!(callers.len(), 1);
+        callers.forget_silent(at(6_100));
+        assert_eq!(callers.len(), 0);
+    }
+
+    #[test]
+    fn sixty_thousand_addresses_that_connect_and_ask_lock_nobody_out_who_was_there() {
+        let (mut callers, mut now) = (callers(), Duration::ZERO);
+        let known = callers.account(address(0), false, now);
+        callers.connected(known, now);
+        let (mut newcomers, mut refused) = (0u32, 0u32);
+        // 6,000 connections a second with a request each, every address once in ten seconds.
+        for number in 0..180_000 {
+            now = Duration::from_micros(number * 1_000_000 / 6_000);
+            let account = callers.account(address(1_000 + (number % 60_000) as u32), false, now);
+            assert!(callers.charge_connection(account, now));
+            callers.connected(account, now);
+            let _ = callers.note_request(account, HTTP, now);
+            callers.disconnected(account, 0, now);
+            if number % 120 == 0 {
+                let newcomer = callers.account(address(1_000_000 + newcomers), false, now);
+                newcomers += 1;
+                refused += u32::from(callers.note_request(newcomer, HTTP, now) != Rate::Within);
+                assert_eq!(callers.note_request(known, HTTP, now), Rate::Within);
+                callers.forget_silent(now);
+            }
+        }
+        assert!(callers.len() <= MAX_ACCOUNTS + STRANGER_ACCOUNTS as usize + 1, "{}", callers.len());
+        assert_eq!((newcomers, refused), (1_500, 0));
     }
 
     #[test]

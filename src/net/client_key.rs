@@ -1,6 +1,6 @@
 //! Who answers for what a client makes the node hold.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use super::machine::Caller;
 
@@ -14,9 +14,7 @@ pub struct ClientKey {
 impl ClientKey {
     /// Of who makes a request, where the first `ipv6_prefix` bits of an IPv6 address stand for one client.
     pub fn of(caller: &Caller, ipv6_prefix: u8) -> ClientKey {
-        let address = caller.address.to_canonical();
-        let is_loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&address);
-        let address = match address {
+        let address = match caller.address.to_canonical() {
             IpAddr::V6(address) => {
                 let host_bits = 128 - u32::from(ipv6_prefix.min(128));
                 let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
@@ -24,7 +22,7 @@ impl ClientKey {
             }
             address => address,
         };
-        ClientKey { is_local: is_loopback && !caller.is_forwarded, address }
+        ClientKey { is_local: caller.is_local(), address }
     }
 
     /// Whether it is 127.0.0.1 or `::1` by its own word.

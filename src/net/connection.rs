@@ -25,9 +25,9 @@ const TOO_SLOW: u16 = 4500;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     Open,
-    /// Gone as soon as the output is sent.
+    /// Gone as soon as the other end has taken the output.
     AfterOutput,
-    /// Once the output is sent, the client has until `Limits::linger` to close its side.
+    /// Once the other end has taken the output, the client has until `Limits::linger` to close its side.
     Linger,
 }
 
@@ -84,8 +84,10 @@ pub(super) struct Connection<S> {
     pub work: Work,
     /// It has been a websocket, and its end has not been reported.
     pub is_websocket: bool,
-    /// Its place among those of its listener; none if it was turned away when it came.
+    /// Its place among those of its listener; none if it was turned away.
     pub place: Option<Place>,
+    /// Its place was one of this machine's and is not any more: whether there is one for it has yet to be seen.
+    pub has_moved: bool,
     /// In the queue of connections to be served.
     pub is_ready: bool,
     /// In the queue of connections with fresh output.
@@ -94,8 +96,11 @@ pub(super) struct Connection<S> {
     pub counted_bytes: usize,
     /// Bytes that the system may hold for it which have been counted.
     pub counted_kernel_bytes: usize,
-    /// Bytes that were handed to the system since its socket was last seen to have sent all, as many as it can hold.
+    /// Bytes that the system may hold: those that were handed to it since it was last looked, as many as it can hold, and
+    /// those it held then.
     unsent_bytes: usize,
+    /// Something was handed over since it was last looked.
+    is_unsent_guessed: bool,
     /// Bytes that the system holds as they could not be read for long.
     unread_bytes: usize,
     /// Work that a websocket may cause.
@@ -121,6 +126,8 @@ pub(super) struct Connection<S> {
     /// Bytes that were thrown away since the last answer.
     wasted_bytes: usize,
     stalled_since: Option<Instant>,
+    /// Since when the other end has not taken the last of what was sent.
+    draining_since: Option<Instant>,
     lingering_since: Option<Instant>,
 }
 
@@ -164,18 +171,20 @@ impl<S: Socket> Connection<S> {
             listener,
             peer,
             account,
-            caller: Caller { listener, address: peer, is_forwarded: false, is_unnamed: false },
+            caller: Caller::itself(listener, peer),
             socket,
             output: Output::default(),
             closing: Closing::Open,
             work: Work::None,
             is_websocket: false,
             place: None,
+            has_moved: false,
             is_ready: false,
             is_dirty: false,
             counted_bytes: 0,
             counted_kernel_bytes: 0,
             unsent_bytes: 0,
+            is_unsent_guessed: false,
             unread_bytes: 0,
             credit,
             request_since: None,
@@ -191,6 +200,7 @@ impl<S: Socket> Connection<S> {
             pinged: None,
             wasted_bytes: 0,
             stalled_since: None,
+            draining_since: None,
             lingering_since: None,
         }
     }
@@ -222,7 +232,7 @@ impl<S: Socket> Connection<S> {
 
     /// Whether a request or message is worked on, or what was sent has not been taken.
     pub fn is_busy(&self) -> bool {
-        self.work != Work::None || !self.output.is_empty()
+        self.work != Work::None || !self.output.is_empty() || self.has_unsent()
     }
 
     /// How long it has done nothing.
@@ -236,11 +246,28 @@ impl<S: Socket> Connection<S> {
         self.unsent_bytes + self.unread_bytes
     }
 
-    /// Looks whether the other end has taken what was sent.
+    /// Looks how much of what was sent the other end has not taken.
     pub fn look_at_unsent(&mut self) {
-        if self.unsent_bytes > 0 && self.socket.is_drained() {
-            self.unsent_bytes = 0;
+        if self.unsent_bytes > 0 {
+            let is_all_written = self.closing != Closing::Open && self.output.is_empty();
+            self.unsent_bytes = self.unsent_bytes.min(self.socket.unsent_bytes(is_all_written));
+            self.is_unsent_guessed = false;
         }
+    }
+
+    /// Whether the other end may not have taken all that was sent, when it was last looked.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent_bytes > 0
+    }
+
+    /// Whether it has not been looked since something was sent.
+    pub fn is_unsent_guessed(&self) -> bool {
+        self.has_unsent() && self.is_unsent_guessed
+    }
+
+    /// Whether it ends as soon as the other end has taken what was sent.
+    pub fn is_draining(&self) -> bool {
+        self.closing != Closing::Open && self.output.is_empty() && self.has_unsent()
     }
 
     /// Looks what has come and could not be read.
@@ -250,16 +277,10 @@ impl<S: Socket> Connection<S> {
 
     /// Has the system forget what the other end does not take, as the connection is about to be closed.
     pub fn discard_unsent(&mut self) {
-        if !self.output.is_empty() || self.unsent_bytes > 0 && !self.socket.has_sent() {
+        self.look_at_unsent();
+        if !self.output.is_empty() || self.has_unsent() {
             self.socket.discard_unsent();
         }
-    }
-
-    /// Whether the last answer of a connection that is to be closed is still on its way to a client that takes it, however
-    /// slowly.
-    pub fn is_still_sending(&mut self, now: Instant, limits: &Limits) -> bool {
-        let lingers = |since| now.saturating_duration_since(since) < limits.write_stall;
-        self.lingering_since.is_some_and(lingers) && self.unsent_bytes > 0 && !self.socket.has_sent()
     }
 
     /// Whether so much was thrown away since its last answer that no more is read.
@@ -278,8 +299,9 @@ impl<S: Socket> Connection<S> {
             _ if self.is_broken => true,
             // Who waits for no more of an answer that has no end in sight is seen to go.
             Closing::Open => self.work == Work::Held && self.read_closed && self.output.is_empty(),
-            Closing::AfterOutput => self.output.is_empty(),
-            Closing::Linger => self.at_end && self.output.is_empty(),
+            _ if self.has_unsent() || !self.output.is_empty() => false,
+            Closing::AfterOutput => true,
+            Closing::Linger => self.at_end,
         }
     }
 
@@ -378,14 +400,18 @@ impl<S: Socket> Connection<S> {
                 }
                 self.stalled_since = None;
                 self.unsent_bytes = self.unsent_bytes.saturating_add(written.bytes).min(MOST_UNSENT);
+                self.is_unsent_guessed = true;
             }
         }
         if self.output.is_empty() {
-            // What a closed socket has not sent would be the system's for minutes, and nobody's.
-            if self.closing == Closing::AfterOutput && self.unsent_bytes > 0 && !self.socket.has_sent() {
-                self.closing = Closing::Linger;
+            // What the other end of a closed socket has not taken would be the system's for long, and nobody's; after the
+            // end of writing it could not be told how much that is.
+            if self.is_draining() && self.may_write {
+                self.look_at_unsent();
+                self.may_write = !self.has_unsent();
+                self.draining_since.get_or_insert(now);
             }
-            if self.closing == Closing::Linger && self.lingering_since.is_none() {
+            if self.closing == Closing::Linger && !self.has_unsent() && self.lingering_since.is_none() {
                 self.lingering_since = Some(now);
                 self.socket.end_writing()?;
             }
@@ -400,6 +426,9 @@ impl<S: Socket> Connection<S> {
         let exceeds = |since: Instant, limit| now.saturating_duration_since(since) >= limit;
         if let Some(since) = self.lingering_since {
             return exceeds(since, limits.linger).then_some(Due::Drop);
+        }
+        if let Some(since) = self.draining_since {
+            return exceeds(since, limits.write_stall).then_some(Due::Drop);
         }
         if self.is_open_websocket() {
             if self.output.age(now) >= limits.send_age {

@@ -13,7 +13,7 @@ use super::figures::{Counts, Figures};
 use super::http::HttpError;
 use super::limits::Limits;
 use super::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Moment};
-use super::places::{Gates, Place};
+use super::places::{Gates, Network, Place};
 use super::server::Stats;
 use super::shared::SharedPool;
 use super::socket::Socket;
@@ -25,6 +25,9 @@ const SOCKET_WORK_PER_SECOND: i64 = 100_000;
 
 /// A larger buffer is freed instead of being lent again.
 const SPARE_BYTES: usize = 256 * 1024;
+
+/// Connections that are looked at at a time for what the system holds of what was sent.
+const LOOKS_AT_ONCE: usize = 512;
 
 /// The connections, whom they belong to, and requests to other servers.
 pub(super) struct Connections<S> {
@@ -48,6 +51,8 @@ pub(super) struct Connections<S> {
     pub wake_at: Option<Duration>,
     /// Units of work charged since the share in hand began.
     pub spent: u32,
+    /// Where the next look for what the system holds begins.
+    looked_at: usize,
     next_serial: u32,
     pub spare_output: Vec<u8>,
 }
@@ -70,6 +75,7 @@ impl<S: Socket> Connections<S> {
             moment: Moment::default(),
             wake_at: None,
             spent: 0,
+            looked_at: 0,
             next_serial: 1,
             spare_output: Vec::new(),
         }
@@ -107,25 +113,49 @@ impl<S: Socket> Connections<S> {
 
     /// Counts a request of a caller. The connection is that caller's from now on: a proxy passes on requests of many.
     pub fn note_request(&mut self, slot: usize, caller: &Caller) -> Rate {
+        self.set_caller(slot, caller);
+        let Some(connection) = self.slab.get(slot) else { return Rate::Within };
+        self.callers.note_request(connection.account, caller.listener, self.moment.running)
+    }
+
+    /// A connection is a caller's from now on, with its place.
+    pub fn set_caller(&mut self, slot: usize, caller: &Caller) {
         let now = self.moment.running;
-        let Some(connection) = self.slab.get_mut(slot) else { return Rate::Within };
-        if connection.caller != *caller {
-            connection.caller = *caller;
-            let account = self.callers.account(caller.address, caller.is_forwarded, now);
-            if connection.account != account {
-                let held = connection.counted_bytes;
-                self.callers.disconnected(connection.account, held, now);
-                self.callers.connected(account, now);
-                self.callers.hold(account, 0, held);
-                connection.account = account;
-                if let Some(place) = &mut connection.place {
-                    self.gates.remove(*place);
-                    place.client = account;
-                    self.gates.add(*place);
-                }
-            }
+        let Some(connection) = self.slab.get_mut(slot).filter(|connection| connection.caller != *caller) else {
+            return;
+        };
+        connection.caller = *caller;
+        let account = self.callers.account(caller.address, caller.is_forwarded, now);
+        if connection.account != account {
+            let held = connection.counted_bytes;
+            self.callers.disconnected(connection.account, held, now);
+            self.callers.connected(account, now);
+            self.callers.hold(account, 0, held);
+            connection.account = account;
         }
-        self.callers.note_request(connection.account, caller.listener, now)
+        if let Some(place) = connection.place {
+            let network = Network::of(caller.address);
+            let moved = Place { client: account, network, is_local: caller.is_local(), ..place };
+            self.gates.remove(place);
+            self.gates.add(moved);
+            connection.place = Some(moved);
+            connection.has_moved |= place.is_local && !moved.is_local;
+        }
+    }
+
+    /// Takes the place of a connection away that is not one of this machine's any more. None if it never was, or is again.
+    pub fn take_moved(&mut self, slot: usize) -> Option<Place> {
+        let connection = self.slab.get_mut(slot)?;
+        let has_moved = std::mem::take(&mut connection.has_moved);
+        let place = connection.place.take_if(|place| has_moved && !place.is_local)?;
+        self.gates.remove(place);
+        Some(place)
+    }
+
+    /// Gives such a place back.
+    pub fn put_back(&mut self, place: Place) {
+        self.gates.add(place);
+        self.slab.get_mut(place.slot).into_iter().for_each(|connection| connection.place = Some(place));
     }
 
     /// Answers what cannot be read or served, and ends the connection.
@@ -145,9 +175,7 @@ impl<S: Socket> Connections<S> {
         let held = input_bytes + connection.output.held_bytes();
         self.stats.buffered_bytes = self.stats.buffered_bytes.saturating_add(held);
         take_off(&mut self.stats.buffered_bytes, connection.counted_bytes);
-        self.stats.kernel_bytes = self.stats.kernel_bytes.saturating_add(connection.kernel_bytes());
-        take_off(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
-        connection.counted_kernel_bytes = connection.kernel_bytes();
+        count_kernel(connection, &mut self.stats);
         self.callers.hold(connection.account, connection.counted_bytes, held);
         connection.counted_bytes = held;
         count_traffic(connection, &mut self.counts);
@@ -168,10 +196,12 @@ impl<S: Socket> Connections<S> {
     }
 
     /// Gives a connection a place.
-    pub fn place(&mut self, slot: usize, is_local: bool) {
+    pub fn place(&mut self, slot: usize) {
         let seen = self.moment.running;
         if let Some(connection) = self.slab.get_mut(slot) {
-            let place = Place { listener: connection.listener, is_local, client: connection.account, seen, slot };
+            let Connection { listener, account: client, caller, .. } = *connection;
+            let (is_local, network) = (caller.is_local(), Network::of(caller.address));
+            let place = Place { listener, is_local, client, network, seen, slot };
             connection.place = Some(place);
             self.gates.add(place);
         }
@@ -189,39 +219,71 @@ impl<S: Socket> Connections<S> {
     pub fn count_unread(&mut self) {
         for (_, connection) in &mut self.slab {
             connection.look_at_unread();
-            self.stats.kernel_bytes = self.stats.kernel_bytes.saturating_add(connection.kernel_bytes());
-            take_off(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
-            connection.counted_kernel_bytes = connection.kernel_bytes();
+            count_kernel(connection, &mut self.stats);
         }
     }
 
-    /// Looks what the system holds for all connections. Those that are to be closed because it is too much, which were
-    /// the largest of the callers for whom most is held: so many that a quarter becomes free.
-    pub fn kernel_excess(&mut self) -> Vec<usize> {
-        let mut by_caller: HashMap<AccountId, (usize, BinaryHeap<(usize, usize)>)> = HashMap::new();
-        let mut held = 0;
-        for (slot, connection) in &mut self.slab {
+    /// Looks at some connections, in turn, how much of what was sent their clients have not taken; all, or those that were
+    /// sent something since they were last looked at. Whether none is left.
+    pub fn look_at_unsent(&mut self, is_of_all: bool) -> bool {
+        let (slots, mut looks) = (self.slab.capacity(), 0);
+        for slot in (self.looked_at..slots).chain(0..self.looked_at.min(slots)) {
+            let is_due = |connection: &&mut Connection<S>| match is_of_all {
+                true => connection.has_unsent(),
+                false => connection.is_unsent_guessed(),
+            };
+            let Some(connection) = self.slab.get_mut(slot).filter(is_due) else { continue };
+            if looks == LOOKS_AT_ONCE {
+                self.looked_at = slot;
+                return false;
+            }
+            looks += 1;
+            let is_draining = connection.is_draining();
             connection.look_at_unsent();
-            connection.look_at_unread();
+            count_kernel(connection, &mut self.stats);
+            if is_draining && !connection.has_unsent() {
+                self.touch(slot);
+            }
+        }
+        true
+    }
+
+    /// Connections that are to be closed because the system holds too much: the largest of the callers for whom most is
+    /// held, until a quarter is free. Each is looked at once more before, and no more than can be looked at at a time.
+    pub fn kernel_excess(&mut self) -> Vec<usize> {
+        let mut by_caller: HashMap<AccountId, (usize, BinaryHeap<(usize, bool, usize)>)> = HashMap::new();
+        for (slot, connection) in &mut self.slab {
+            count_kernel(connection, &mut self.stats);
             let bytes = connection.kernel_bytes();
-            connection.counted_kernel_bytes = bytes;
-            held += bytes;
             if bytes > 0 {
                 let (sum, connections) = by_caller.entry(connection.account).or_default();
                 *sum += bytes;
-                connections.push((bytes, slot));
+                connections.push((bytes, true, slot));
             }
         }
-        self.stats.kernel_bytes = held;
         let mut callers: BinaryHeap<_> = by_caller.iter().map(|(account, (sum, _))| (*sum, *account)).collect();
-        let mut excess = Vec::new();
+        let (mut excess, mut looks, mut held) = (Vec::new(), 0, self.stats.kernel_bytes);
         while held > self.limits.kernel_bytes / 4 * 3
+            && looks < LOOKS_AT_ONCE
             && let Some((sum, account)) = callers.pop()
-            && let Some((bytes, slot)) = by_caller.get_mut(&account).and_then(|(_, connections)| connections.pop())
+            && let Some((_, connections)) = by_caller.get_mut(&account)
+            && let Some((bytes, is_guess, slot)) = connections.pop()
+            && let Some(connection) = self.slab.get_mut(slot)
         {
-            excess.push(slot);
-            held -= bytes;
-            callers.push((sum - bytes, account));
+            let mut left = 0;
+            if is_guess {
+                looks += 1;
+                connection.look_at_unsent();
+                connection.look_at_unread();
+                count_kernel(connection, &mut self.stats);
+                left = connection.kernel_bytes();
+                connections.push((left, false, slot));
+            } else {
+                excess.push(slot);
+            }
+            let change = |all: usize| all.saturating_sub(bytes).saturating_add(left);
+            held = change(held);
+            callers.push((change(sum), account));
         }
         excess
     }
@@ -318,6 +380,14 @@ impl<S: Socket> Connections<S> {
         Stats { connections: self.slab.len(), callers: self.callers.len(), ..self.stats }
     }
 
+    /// Charges what was received. Who passes on requests of others does not pay for them.
+    pub fn charge_input(&mut self, id: ConnectionId, is_proxy: bool, units: u32) {
+        match is_proxy {
+            true => self.spent = self.spent.saturating_add(units),
+            false => self.charge(id, units),
+        }
+    }
+
     fn open_websocket(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
         let connection = self.slab.get_mut(id.slot())?;
         (connection.id == id && connection.is_open_websocket()).then_some(connection)
@@ -408,6 +478,14 @@ impl<S: Socket> Effects for Connections<S> {
 fn count_traffic<S>(connection: &mut Connection<S>, counts: &mut Counts) {
     counts.received_bytes += std::mem::take(&mut connection.received_bytes);
     counts.sent_bytes += std::mem::take(&mut connection.sent_bytes);
+}
+
+/// Counts what the system may hold for a connection.
+fn count_kernel<S: Socket>(connection: &mut Connection<S>, stats: &mut Stats) {
+    let held = connection.kernel_bytes();
+    let before = std::mem::replace(&mut connection.counted_kernel_bytes, held);
+    stats.kernel_bytes = stats.kernel_bytes.saturating_add(held);
+    take_off(&mut stats.kernel_bytes, before);
 }
 
 /// Frees a spare buffer that one unusual request or answer has made large.

@@ -6,7 +6,7 @@ use super::connection::{Closing, Work};
 use super::connections::Connections;
 use super::forwarded::Trust;
 use super::http::{Gzip, HttpError, Reply, Request, RequestReader};
-use super::machine::{Effects, Event, Exchange, Machine, Taken};
+use super::machine::{Caller, Effects, Event, Exchange, Machine, Taken};
 use super::socket::Socket;
 use super::websocket::{WsConnection, WsEvent};
 
@@ -14,6 +14,9 @@ use super::websocket::{WsConnection, WsEvent};
 /// and those that are received, whatever becomes of them.
 const UNITS_PER_INPUT: u32 = 2;
 pub(super) const BYTES_PER_UNIT: usize = 1024;
+
+/// Chunks of a body that cost a unit: 16 of a byte each take half a microsecond to a whole one.
+const CHUNKS_PER_UNIT: u32 = 16;
 
 /// Frames of a websocket that cost a unit, whether they bring a message or not.
 const FRAMES_PER_UNIT: u32 = 8;
@@ -173,6 +176,11 @@ impl Input {
         if close {
             connection.closing = Closing::AfterOutput;
         }
+        let itself = Caller::itself(connection.listener, connection.peer);
+        if tools.trust.is_trusted(itself.address) {
+            // The next request on it may be somebody else's.
+            tools.connections.set_caller(slot, &itself);
+        }
         Step::Handled
     }
 
@@ -284,10 +292,13 @@ fn next_request<'r, M: Machine, S: Socket>(
     slot: usize,
     tools: &mut Tools<'_, M, S>,
 ) -> Result<Option<Request<'r>>, HttpError> {
-    let Tools { machine, connections, .. } = tools;
+    let Tools { machine, connections, trust, .. } = tools;
+    let Some(connection) = connections.slab.get(slot) else { return Ok(None) };
+    let (id, listener, is_proxy) = (connection.id, connection.listener, trust.is_trusted(connection.peer));
+    let advanced = reader.advance(|method, path| machine.body_limit(listener, method, path));
+    connections.charge_input(id, is_proxy, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
     let Some(connection) = connections.slab.get_mut(slot) else { return Ok(None) };
-    let listener = connection.listener;
-    if !reader.advance(|method, path| machine.body_limit(listener, method, path))? {
+    if !advanced? {
         if reader.take_continue() {
             connection.output.queue().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
@@ -325,7 +336,9 @@ fn exchange<M: Machine, S: Socket>(
     let exchange = Exchange { connection: id, caller, request, reply, is_resumed, is_refused };
     let moment = connections.moment;
     let taken = machine.handle(Event::Request(exchange), moment, *connections);
-    connections.charge(id, UNITS_PER_INPUT + (reply.body.len() / BYTES_PER_UNIT) as u32);
+    // Whoever passes it on has not paid for its bytes.
+    let passed_on = if caller.is_forwarded && !is_resumed { request.body.len() } else { 0 };
+    connections.charge(id, UNITS_PER_INPUT + ((reply.body.len() + passed_on) / BYTES_PER_UNIT) as u32);
     reply.close |= *is_draining || rate == Rate::FarOver;
     taken
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections at a time, over all listeners. For a further one the client that has most of them loses its longest
-    /// idle one; if nobody has more than one and none is idle, it is answered 503 and closed.
+    /// idle one, or else the network that has many more; if there is neither and none is idle, it is answered 503 and
+    /// closed.
     pub connections: usize,
     /// Connections of one caller at a time; those of callers that are exempt are not counted. A further one is
     /// answered 503 and closed.

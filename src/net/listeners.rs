@@ -40,7 +40,8 @@ impl Listeners {
         self.all.len()
     }
 
-    /// Opens one more, whose clients may take nothing for so long before the system gives up on them. The address it is bound to, with the port that the system chose if it was 0.
+    /// Opens one more, whose clients may take nothing for so long before the system gives up on them. The address it is
+    /// bound to, with the port that the system chose if it was 0.
     pub fn open(
         &mut self,
         id: ListenerId,
@@ -120,8 +121,8 @@ impl Listeners {
     }
 }
 
-/// Has the system take no more than it can send, and keep for no longer than a time what the other end does not take, even
-/// when the socket is closed.
+/// Has the system take no more than it can send, and keep for no longer than a time what the other end does not take,
+/// even when the socket is closed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn bound_unsent(options: &SockRef<'_>, write_stall: Duration) -> io::Result<()> {
     options.set_tcp_notsent_lowat(SENT_AHEAD)?;

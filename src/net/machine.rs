@@ -2,7 +2,7 @@
 //! has its effects through [`Effects`]. A simulation is another reactor for the same machine.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use super::fetch::{Answer, Fetch, FetchError, FetchId};
@@ -57,6 +57,19 @@ pub struct Caller {
     /// It says so, and is passed on by somebody whose word does not count, or who does not say for whom: `address` is where
     /// that one is, and nobody knows who asks. Nobody is called back there.
     pub is_unnamed: bool,
+}
+
+impl Caller {
+    /// Whoever is at the other end of a connection that came in by a listener.
+    pub fn itself(listener: ListenerId, peer: IpAddr) -> Caller {
+        Caller { listener, address: peer, is_forwarded: false, is_unnamed: false }
+    }
+
+    /// Whether it is 127.0.0.1 or `::1` by its own word.
+    pub fn is_local(&self) -> bool {
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        !self.is_forwarded && loopback.contains(&self.address.to_canonical())
+    }
 }
 
 /// A request and its answer in the making.

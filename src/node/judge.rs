@@ -1,14 +1,16 @@
 //! Blocks of other nodes on their way into the chain: those that were pulled from one, and those that are pushed.
 //!
-//! They are judged one lot after the other, each in small pieces. A lot holds the right to change the chain from its first
-//! block that is undone or put on to its end, and either all of it comes into the chain or nothing.
+//! They are judged one lot after the other, each in small pieces. A lot holds the right to change the chain from its
+//! first block that is undone or put on to its end, and either all of it comes into the chain or nothing.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use crate::chain::{ChainPart, PartOutcome, PartProgress, RollbackError, Switch, check_pushed, pushed_part};
 use crate::codec::{Context, Form, ReadError};
 use crate::crypto::Verifier;
 use crate::model::{Address, Block, Height, Network, Timestamp};
+use crate::peer::nodes::host;
 use crate::peer::outside::Pulled;
 use crate::peer::{Load, Pusher};
 use crate::pool::{Confirmed, ContentHash, MAX_ANSWERS, PushMemory};
@@ -18,7 +20,8 @@ use crate::store::{Store, StoreError, stored_header, tip};
 #[cfg(test)]
 mod tests;
 
-/// Pushed blocks that may wait, and their bytes.
+/// Pushed blocks that may wait, and their bytes. Beyond them the host with most of them loses its newest, if it has two
+/// more than the one that pushes now.
 const MAX_WAITING: usize = 16;
 const MAX_WAITING_BYTES: usize = 4 << 20;
 /// Seconds for which it is remembered what became of a pushed block.
@@ -153,8 +156,8 @@ impl<'s> Judge<'s> {
         }
     }
 
-    /// Takes a block of this network that a node has pushed. One that has come before, or does not follow the
-    /// end of our chain, is not judged. A node that has not joined its network takes none, but remembers that it has come.
+    /// Takes a block of this network that a node has pushed. One that has come before, or does not follow the end of our
+    /// chain, is not judged. A node that has not joined its network takes none, but remembers that it has come.
     pub fn push(
         &mut self,
         block: Block,
@@ -164,27 +167,47 @@ impl<'s> Judge<'s> {
     ) -> Result<Pushed, StoreError> {
         let bytes = block.to_bytes(Form::Verifiable);
         let (hash, bytes) = (ContentHash::of(&bytes), bytes.len());
-        let has_room = self.waiting.len() < MAX_WAITING && self.waiting_bytes + bytes <= MAX_WAITING_BYTES;
-        // One for which there is no room is not remembered: it may come again.
-        if self.memory.answer(&hash, confirmed.now).is_some() || is_booted && !has_room {
+        let is_waiting = self.waiting.iter().any(|waiting| waiting.block.hash == hash);
+        if is_waiting || self.memory.answer(&hash, confirmed.now).is_some() {
             return Ok(Pushed::Passed);
         }
-        self.memory.remember(hash, confirmed.now);
         if !is_booted {
+            self.memory.remember(hash, confirmed.now);
             return Ok(Pushed::Early);
         }
         match check_pushed(&block, confirmed.snapshot, self.network, &mut self.verifier) {
             Ok(()) => {}
             Err(Refusal::Store(error)) => return Err(error),
             Err(Refusal::Result(result)) => {
+                self.memory.remember(hash, confirmed.now);
                 self.memory.set(&hash, result);
                 return Ok(Pushed::Ended(result));
             }
-            Err(Refusal::Exception(_)) => return Ok(Pushed::Ended(ValidationResult::FailureChainInvalid)),
+            Err(Refusal::Exception(_)) => {
+                self.memory.remember(hash, confirmed.now);
+                return Ok(Pushed::Ended(ValidationResult::FailureChainInvalid));
+            }
+        }
+        if !self.make_room(host(by.from), bytes) {
+            return Ok(Pushed::Passed);
         }
         self.waiting_bytes += bytes;
         self.waiting.push_back(Waiting { block: PushedBlock { block: Box::new(block), hash }, by, bytes });
         Ok(Pushed::Waits)
+    }
+
+    /// Makes room for a block of so many bytes that a host has pushed. Whether there is room. One that finds none, or loses
+    /// its place, is not remembered: it may come again.
+    fn make_room(&mut self, pusher: IpAddr, bytes: usize) -> bool {
+        while self.waiting.len() >= MAX_WAITING || self.waiting_bytes + bytes > MAX_WAITING_BYTES {
+            let count = |from| self.waiting.iter().filter(|waiting| host(waiting.by.from) == from).count();
+            let counts = self.waiting.iter().map(|waiting| count(host(waiting.by.from)));
+            let largest = counts.enumerate().max_by_key(|(_, count)| *count);
+            let Some((newest, _)) = largest.filter(|(_, most)| *most > count(pusher) + 1) else { return false };
+            let dropped = self.waiting.remove(newest);
+            self.waiting_bytes -= dropped.map_or(0, |dropped| dropped.bytes);
+        }
+        true
     }
 
     /// Does one piece of work; `now` is network time. What became of blocks, if that is clear now. If the store fails,
@@ -197,7 +220,7 @@ impl<'s> Judge<'s> {
             _ => None,
         };
         let result = match work {
-            Work::Nothing => self.begin_pushed(),
+            Work::Nothing => self.begin_pushed(now),
             Work::Reading(pulled, read) => self.read(pulled, read),
             Work::Judging(part, sender, pushed) => self.judge(part, sender, pushed, now),
         };
@@ -212,9 +235,10 @@ impl<'s> Judge<'s> {
         self.dropped.take()
     }
 
-    fn begin_pushed(&mut self) -> Result<Option<Judged>, StoreError> {
+    fn begin_pushed(&mut self, now: Timestamp) -> Result<Option<Judged>, StoreError> {
         let Some(Waiting { block, by, bytes }) = self.waiting.pop_front() else { return Ok(None) };
         self.waiting_bytes -= bytes;
+        self.memory.remember(block.hash, now);
         let sender = Sender::Pushed(by);
         match pushed_part(self.store, self.network, (*block.block).clone()) {
             Ok(part) => {

@@ -11,8 +11,8 @@
 //!
 //! Inside, `hub` keeps sessions, subscriptions, registered addresses and the books on what they hold; an `outlet` is
 //! the way of a session's frames to its client, `requests` those by which a client without a websocket fetches and
-//! sends; `frames` does what a session's frames ask for; `publisher` and `answering` tell news to everybody and answers to those who asked,
-//! both by a `walk` along what there is to tell, one `publication` at a time.
+//! sends; `frames` does what a session's frames ask for; `publisher` and `answering` tell news to everybody and answers
+//! to those who asked, both by a `walk` along what there is to tell, one `publication` at a time.
 //!
 //! Work is counted in units of about a microsecond, and whatever can take many of them is done in steps.
 //!

@@ -33,6 +33,8 @@ pub(in crate::net) struct ChunkedBody {
     ///
     /// [`advance`]: Self::advance
     pub decoded: usize,
+    /// Chunks since they were last counted.
+    pub chunks: u32,
     /// Bytes of extensions so far.
     extensions: usize,
     phase: Phase,
@@ -40,7 +42,7 @@ pub(in crate::net) struct ChunkedBody {
 
 impl ChunkedBody {
     pub fn new() -> Self {
-        Self { decoded: 0, extensions: 0, phase: Phase::SizeLine }
+        Self { decoded: 0, chunks: 0, extensions: 0, phase: Phase::SizeLine }
     }
 
     /// Whether the last chunk and the trailers have been read.
@@ -69,6 +71,7 @@ impl ChunkedBody {
                 };
                 let (size, extension) = chunk_size(line).ok_or(BAD_CHUNK)?;
                 let next = at + line.len() + 2;
+                self.chunks = self.chunks.saturating_add(1);
                 self.extensions += extension;
                 if self.extensions > EXTENSIONS_LIMIT {
                     return Err(BAD_CHUNK);

@@ -19,6 +19,8 @@ pub struct RequestReader {
     stage: Stage,
     /// The request that was handed out last.
     last: Option<Whole>,
+    /// Chunks that were read since they were last counted.
+    chunks: u32,
     body_limit: usize,
 }
 
@@ -56,7 +58,7 @@ enum Body {
 impl RequestReader {
     /// A reader that refuses bodies of more than `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
-        Self { inbox: Inbox::default(), stage: Stage::Head { searched: 0 }, last: None, body_limit }
+        Self { inbox: Inbox::default(), stage: Stage::Head { searched: 0 }, last: None, chunks: 0, body_limit }
     }
 
     /// Appends received bytes.
@@ -122,6 +124,11 @@ impl RequestReader {
             Stage::Body { continue_due, .. } => mem::take(continue_due),
             _ => false,
         }
+    }
+
+    /// How many chunks of bodies were read since this was last asked.
+    pub fn take_chunks(&mut self) -> u32 {
+        mem::take(&mut self.chunks)
     }
 
     /// Whether a request has begun that is not complete.
@@ -191,7 +198,9 @@ impl RequestReader {
             }
             Body::Chunked(chunked) => {
                 let bytes = &mut self.inbox.unread_mut()[begin..];
-                let used = chunked.advance(bytes, *limit)?;
+                let used = chunked.advance(bytes, *limit);
+                self.chunks = self.chunks.saturating_add(mem::take(&mut chunked.chunks));
+                let used = used?;
                 if !chunked.is_done() {
                     self.inbox.remove(begin + chunked.decoded..begin + used);
                     return Ok(None);

@@ -207,6 +207,40 @@ fn a_sibling_of_the_last_block_is_judged_and_what_is_no_better_changes_nothing()
 }
 
 #[test]
+fn whoever_pushes_many_blocks_that_wait_keeps_nobody_else_out() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut judge) = (chain.blocks(), Judge::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = Confirmed { snapshot: &snapshot, network, height: Height(20), now: LATE };
+    // Whoever pushes has as many keys and, of a network of IPv6, addresses as it likes.
+    let attacker = |number: u8| {
+        let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, number.into()).into();
+        Pusher { key: PublicKey([number; 32]), from }
+    };
+    let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
+    for number in 0..MAX_WAITING as u8 {
+        let pushed = judge.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, true).unwrap();
+        assert_eq!(pushed, Pushed::Waits);
+    }
+    assert_eq!(judge.push(sibling(1000), attacker(99), &confirmed, true).unwrap(), Pushed::Passed);
+    assert_eq!(judge.push(blocks[19].clone(), SOMEBODY, &confirmed, true).unwrap(), Pushed::Waits);
+    assert_eq!((judge.waiting.len(), judge.waiting.back().unwrap().by), (MAX_WAITING, SOMEBODY));
+    let bytes: usize = judge.waiting.iter().map(|waiting| waiting.block.block.to_bytes(Form::Verifiable).len()).sum();
+    assert_eq!(judge.waiting_bytes, bytes);
+    drop(snapshot);
+    let judged = run(&mut judge);
+    assert_eq!(judged.iter().filter(|judged| judged.accepted.is_some()).count(), 1);
+    assert_eq!(tip_hash(&store), blocks[19].hash());
+    // The newest of those that were first is the one that was dropped, and it may come again.
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = Confirmed { snapshot: &snapshot, network, height: Height(21), now: LATE };
+    let push = |judge: &mut Judge<'_>, second| judge.push(sibling(second), attacker(1), &confirmed, true).unwrap();
+    assert_eq!(push(&mut judge, MAX_WAITING as i32 - 1), Pushed::Passed);
+    assert_eq!(push(&mut judge, MAX_WAITING as i32), Pushed::Ended(ValidationResult::FailureEntityUnusableOutOfSync));
+}
+
+#[test]
 fn a_node_that_has_not_joined_takes_no_block_and_few_wait() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);

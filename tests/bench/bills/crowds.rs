@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::stage::{Bar, Outcome, Stage};
-use super::swarm::{Part, Swarm};
+use super::swarm::{Part, Swarm, UPGRADE};
 use crate::common::in_millis;
 
 /// Where a question is asked.
@@ -40,14 +40,16 @@ fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
 
 /// Whether somebody is let in and answered.
 fn is_answered(from: Ipv4Addr, to: SocketAddr) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = connect(from, to)?;
-        stream.write_all(QUESTION.as_bytes())?;
-        let mut head = [0; 12];
-        stream.read_exact(&mut head)?;
-        Ok(head.ends_with(b"200"))
-    };
-    ask().unwrap_or(false)
+    ask(from, to, QUESTION).is_ok_and(|(status, _)| status == *b"200")
+}
+
+/// The status of the answer to a request, and the connection that it came by.
+fn ask(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<([u8; 3], TcpStream)> {
+    let mut stream = connect(from, to)?;
+    stream.write_all(request.as_bytes())?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head)?;
+    Ok(([head[9], head[10], head[11]], stream))
 }
 
 /// 33 addresses hold 250 connections each and ask as often as one may, so that none of them is idle for long.
@@ -183,13 +185,20 @@ pub fn connect_and_close(binary: &str) -> Outcome {
     stage.end(notes, &bars)
 }
 
-/// Connections from eight addresses that say something once and something else without end.
-fn without_end(binary: &str, first: &[u8], forever: Vec<u8>, most: f64, bar: &'static str) -> Outcome {
+/// 64 connections from some addresses that say something once and something else without end.
+fn without_end(
+    binary: &str,
+    addresses: usize,
+    first: &[u8],
+    forever: Vec<u8>,
+    most: f64,
+    bar: &'static str,
+) -> Outcome {
     let mut stage = Stage::new(binary);
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     stage.begin();
     let part = Part { first: first.to_vec(), forever, returns: true, ..Part::default() };
-    swarm.open(64, |number| attacker(number / 8), part);
+    swarm.open(64, |number| attacker(number % addresses), part);
     let share = share_of_processor(&stage, || _ = swarm.run(LIMIT, |_| false));
     let notes = vec![format!("{share:.2} of a processor, {} times closed", swarm.closed)];
     stage.end(notes, &[Bar::Is(bar, share <= most), Bar::Others(20.0)])
@@ -197,13 +206,60 @@ fn without_end(binary: &str, first: &[u8], forever: Vec<u8>, most: f64, bar: &'s
 
 /// What cannot be read is refused, and the client goes on sending.
 pub fn refused(binary: &str) -> Outcome {
-    without_end(binary, b"nonsense\r\n\r\n", vec![b'x'; 1 << 18], 0.25, "<= 0.25 of a processor")
+    without_end(binary, 8, b"nonsense\r\n\r\n", vec![b'x'; 1 << 18], 0.25, "<= 0.25 of a processor")
 }
+
+/// The head of a body that comes in chunks.
+const CHUNKED: &[u8] = b"POST /transaction/announce HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                         Transfer-Encoding: chunked\r\n\r\n";
 
 /// Bodies whose chunks have a byte and a long extension each.
 pub fn extensions(binary: &str) -> Outcome {
-    let head = "POST /transaction/announce HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-                Transfer-Encoding: chunked\r\n\r\n";
     let chunk = format!("1;{}\r\n \r\n", "x".repeat(240));
-    without_end(binary, head.as_bytes(), chunk.repeat(200).into_bytes(), 0.25, "<= 0.25 of a processor")
+    without_end(binary, 8, CHUNKED, chunk.repeat(200).into_bytes(), 0.25, "<= 0.25 of a processor")
+}
+
+/// Bodies whose chunks have a byte and nothing else. One address may cause a quarter of a processor, and some more comes of
+/// being told that it may not.
+pub fn tiny_chunks(binary: &str) -> Outcome {
+    without_end(binary, 1, CHUNKED, b"1\r\n \r\n".repeat(10_000), 0.30, "<= 0.30 of a processor")
+}
+
+/// Long bodies that come by the byte, each of which the node has to read by itself.
+pub fn trickle(binary: &str) -> Outcome {
+    let head = b"POST /push/block HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/binary\r\n\
+                 Content-Length: 400000\r\n\r\n";
+    without_end(binary, 1, head, b"x".to_vec(), 0.30, "<= 0.30 of a processor")
+}
+
+/// So many addresses with a websocket each that nobody has more than another: nobody gives way to a stranger, and clients
+/// of this machine have places of their own.
+pub fn equal_holders(binary: &str) -> Outcome {
+    const ADDRESSES: usize = 8_000;
+    const NEWCOMERS: usize = 40;
+    let mut stage = Stage::new(binary);
+    let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
+    stage.begin();
+    let holder = |number: usize| Ipv4Addr::new(127, 4, (number / 250) as u8, 1 + (number % 250) as u8);
+    swarm.open(ADDRESSES, holder, Part { upgrades: true, ..Part::default() });
+    swarm.run(Duration::from_secs(1), |_| false);
+    let to = stage.node.websocket;
+    let (mut kept, mut let_in) = (Vec::new(), [0, 0]);
+    for number in 0..NEWCOMERS {
+        let is_local = number.is_multiple_of(2);
+        if let Ok((status, stream)) = ask(newcomer(number), to, UPGRADE)
+            && status == *b"101"
+        {
+            let_in[usize::from(is_local)] += 1;
+            kept.push(stream);
+        }
+        swarm.run(Duration::from_millis(25), |_| false);
+    }
+    let [strangers, local] = let_in;
+    let notes = vec![
+        format!("{} of {ADDRESSES} hold a websocket", swarm.statuses.get(&101).copied().unwrap_or(0)),
+        format!("{local} of {0} local newcomers let in, {strangers} of {0} strangers", NEWCOMERS / 2),
+    ];
+    let is_in = Bar::Is("each local newcomer is let in", local == NEWCOMERS / 2);
+    stage.end(notes, &[is_in, Bar::Others(20.0)])
 }

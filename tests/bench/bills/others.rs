@@ -1,6 +1,7 @@
-//! A well-behaved client that asks 200 cheap questions a second on a fixed schedule, whatever the node does.
+//! Well-behaved clients that ask cheap questions on a fixed schedule, whatever the node does: one of this machine, 200 a
+//! second, which the node exempts from much, and four strangers, 20 a second each.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -9,9 +10,10 @@ use std::time::{Duration, Instant};
 use crate::common::{Client, quantile};
 
 const PER_SECOND: u32 = 200;
+const PER_SECOND_OF_STRANGERS: u32 = 80;
 /// So long after the end answers are waited for to what was asked, or was to be asked, before.
 const GRACE: Duration = Duration::from_secs(5);
-/// Connections that share the questions.
+/// Connections that share the questions, of each kind of client.
 const CONNECTIONS: u32 = 4;
 const QUESTIONS: [&str; 4] = ["/chain/height", "/heartbeat", "/chain/height", "/node/info"];
 
@@ -25,19 +27,20 @@ struct Sample {
     is_answered: bool,
 }
 
-/// The client, at work.
+/// The clients, at work.
 pub struct Others {
     end: Arc<OnceLock<Instant>>,
-    threads: Vec<JoinHandle<Vec<Sample>>>,
+    local: Vec<JoinHandle<Vec<Sample>>>,
+    strangers: Vec<JoinHandle<Vec<Sample>>>,
 }
 
-/// What it had to wait, in milliseconds.
+/// What clients had to wait, in milliseconds.
 #[derive(Clone, Copy)]
 pub struct Waits {
     pub p50: f64,
     pub p99: f64,
     pub max: f64,
-    /// The client's own delay of one in a hundred: the times above contain it.
+    /// The clients' own delay of one in a hundred: the times above contain it.
     pub own: f64,
     /// Questions without an answer.
     pub lost: usize,
@@ -47,20 +50,30 @@ impl Others {
     /// Begins to ask.
     pub fn start(address: SocketAddr) -> Others {
         let (end, begun) = (Arc::new(OnceLock::new()), Instant::now());
-        let threads = (0..CONNECTIONS).map(|first| {
-            let end = end.clone();
+        let ask = |from: Ipv4Addr, first: u32, per_second: u32| {
+            let (end, schedule) = (end.clone(), Schedule { begun, first, per_second });
             std::thread::spawn(move || {
                 do_not_wait_for_attackers();
-                ask_on_schedule(address, first, begun, &end)
+                ask_on_schedule(from, address, schedule, &end)
             })
-        });
-        Others { threads: threads.collect(), end }
+        };
+        let local = (0..CONNECTIONS).map(|first| ask(Ipv4Addr::LOCALHOST, first, PER_SECOND)).collect();
+        let stranger = |number| Ipv4Addr::new(127, 9, 0, 1 + number as u8);
+        let strangers = (0..CONNECTIONS).map(|first| ask(stranger(first), first, PER_SECOND_OF_STRANGERS)).collect();
+        Others { local, strangers, end }
     }
 
-    /// Ends, and says what had to be waited for answers to questions that were due between two moments.
-    pub fn stop(self, from: Instant, to: Instant) -> Waits {
+    /// Ends, and says what clients of this machine and strangers had to wait for answers to questions that were due
+    /// between two moments.
+    pub fn stop(self, from: Instant, to: Instant) -> [Waits; 2] {
         let _ = self.end.set(to);
-        let samples = self.threads.into_iter().flat_map(|thread| thread.join().expect("a client"));
+        [self.local, self.strangers].map(|threads| Waits::of(threads, from, to))
+    }
+}
+
+impl Waits {
+    fn of(threads: Vec<JoinHandle<Vec<Sample>>>, from: Instant, to: Instant) -> Waits {
+        let samples = threads.into_iter().flat_map(|thread| thread.join().expect("a client"));
         let samples: Vec<Sample> = samples.filter(|sample| (from..to).contains(&sample.due)).collect();
         let mut took: Vec<f64> = samples.iter().map(|sample| sample.took).collect();
         let mut late: Vec<f64> = samples.iter().map(|sample| sample.late).collect();
@@ -79,12 +92,21 @@ fn do_not_wait_for_attackers() {
     let _ = command.args(["-n", "-15", "-p"]).arg(number).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
-/// Asks every fourth question of the schedule when it is due, or as soon as the answer before it has come.
-fn ask_on_schedule(address: SocketAddr, first: u32, begun: Instant, end: &OnceLock<Instant>) -> Vec<Sample> {
-    let (mut samples, mut client) = (Vec::new(), Client::connect(address).ok());
+/// When questions are due, of which a connection asks every fourth.
+#[derive(Clone, Copy)]
+struct Schedule {
+    begun: Instant,
+    first: u32,
+    per_second: u32,
+}
+
+/// Asks each question when it is due, or as soon as the answer before it has come.
+fn ask_on_schedule(from: Ipv4Addr, address: SocketAddr, schedule: Schedule, end: &OnceLock<Instant>) -> Vec<Sample> {
+    let Schedule { begun, first, per_second } = schedule;
+    let (mut samples, mut client) = (Vec::new(), Client::connect_from(from, address).ok());
     let is_given_up = || end.get().is_some_and(|end| end.elapsed() > GRACE);
     for number in (first..).step_by(CONNECTIONS as usize) {
-        let due = begun + Duration::from_secs(1) * number / PER_SECOND;
+        let due = begun + Duration::from_secs(1) * number / per_second;
         let free = Instant::now();
         std::thread::sleep(due.saturating_duration_since(free));
         if end.get().is_some_and(|end| due > *end) {
@@ -97,7 +119,7 @@ fn ask_on_schedule(address: SocketAddr, first: u32, begun: Instant, end: &OnceLo
             is_answered = client.as_mut().is_some_and(|client| client.get(question).is_ok_and(|(code, _)| code == 200));
             if !is_answered {
                 std::thread::sleep(Duration::from_millis(5));
-                client = Client::connect(address).ok();
+                client = Client::connect_from(from, address).ok();
             }
         }
         samples.push(Sample { due, late, took: due.elapsed().as_secs_f64(), is_answered });

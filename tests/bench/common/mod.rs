@@ -219,7 +219,15 @@ pub struct Client {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect(address)?;
+        Client::connect_from(Ipv4Addr::LOCALHOST, address)
+    }
+
+    /// One from another address of this machine.
+    pub fn connect_from(from: Ipv4Addr, address: SocketAddr) -> io::Result<Client> {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((from, 0)).into())?;
+        socket.connect(&address.into())?;
+        let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         Ok(Client { stream: BufReader::new(stream), body: Vec::new() })
