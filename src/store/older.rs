@@ -6,9 +6,10 @@ use std::path::Path;
 use lmdb::{Cursor, Database, Environment, EnvironmentFlags, RoTransaction, Transaction};
 
 use super::blocks::{HEADER_BYTES, block_key, index_bytes};
+use super::checksums::{Verified, Verify as _};
 use super::error::StoreError;
 use super::open::{self, FolderLock, Options, SCHEMA};
-use super::read::LAST;
+use super::read::{LAST, Snapshot};
 use super::sealed::{self, CHECKSUM_BYTES};
 use super::settled::Boot;
 use super::tables::Table;
@@ -55,7 +56,8 @@ pub struct OldStore {
 }
 
 impl OldStore {
-    /// Opens the store in a folder, and keeps others from changing it.
+    /// Opens the store in a folder, and keeps others from changing it. Where all blocks together have checksums they are
+    /// compared, so that none of an earlier commit is taken over, and none is left out.
     pub fn open(folder: &Path, options: Options) -> Result<OldStore, StoreError> {
         let lock = open::lock_existing(folder, Boot::present())?;
         // Nobody writes: readers need no list that says which pages are in use.
@@ -64,6 +66,12 @@ impl OldStore {
         let (schema, network) = open::stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         let layout = OLDER.iter().chain([&PRESENT]).find(|layout| layout.schema == schema).copied();
         let layout = layout.ok_or_else(|| StoreError::Schema { found: schema, expected: SCHEMA.to_owned() })?;
+        if layout.schema == SCHEMA {
+            log::info!("comparing the blocks in {} with their checksums", folder.display());
+            let (databases, verified) = (open::open_tables(&environment)?, Verified::default());
+            let snapshot = Snapshot::new(environment.begin_ro_txn()?, &databases, None, &verified);
+            snapshot.ensure(Table::Blocks, &[], None)?;
+        }
         let blocks = environment.open_db(Some(Table::Blocks.name()))?;
         Ok(OldStore { environment, blocks, layout, network, lock })
     }
@@ -112,6 +120,14 @@ impl OldBlocks<'_> {
         match self.transaction.open_ro_cursor(self.blocks)?.get(None, None, LAST) {
             Ok((key, row)) => {
                 let height = key.and_then(|key| key.try_into().ok()).map(u64::from_be_bytes).ok_or(DAMAGED)?;
+                // LMDB counts the rows elsewhere: those of an earlier commit are fewer or more.
+                if self.transaction.stat(self.blocks)?.entries() as u64 != height {
+                    return Err(StoreError::Incomplete {
+                        table: Table::Blocks,
+                        first: block_key(Height(height)).to_vec(),
+                    });
+                }
+                sealed::unseal(Table::Blocks, &block_key(Height(height)), row)?;
                 Ok(Some((Height(height), self.layout.parse(row)?.0)))
             }
             Err(lmdb::Error::NotFound) => Ok(None),
@@ -128,5 +144,77 @@ impl Layout {
             Some((Hash256(*hash), block))
         });
         parts.ok_or(StoreError::Damaged("a block"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Write as _, test_store};
+
+    const PAGE: usize = 4096;
+
+    /// The pages that hold a text, by number.
+    fn pages_with(data: &[u8], text: &[u8]) -> Vec<usize> {
+        let pages = data.chunks(PAGE).enumerate();
+        pages.filter(|(_, page)| page.windows(text.len()).any(|part| part == text)).map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn a_chain_whose_last_blocks_the_disk_has_forgotten_is_not_built_anew_as_a_shorter_one() {
+        // The version before kept no checksums of ranges.
+        for schema in [SCHEMA, "5"] {
+            let (store, folder) = test_store();
+            let row = |height: u64| {
+                let text = format!("<block {height}>");
+                [text.as_bytes(), &[0; HEADER_BYTES], &[0; 12]].concat()
+            };
+            for heights in [1..=5u64, 6..=8] {
+                let mut batch = store.begin().unwrap();
+                heights.for_each(|height| {
+                    batch.put(Table::Blocks, &block_key(Height(height)), &row(height)).unwrap();
+                });
+                batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
+                batch.commit().unwrap();
+            }
+            drop(store);
+            let options = Options { map_size: 1 << 22 };
+            let tip = || OldStore::open(folder.path(), options)?.blocks()?.tip();
+            assert_eq!(tip().unwrap().map(|(height, _)| height), Some(Height(8)));
+            let path = folder.path().join("data.mdb");
+            let mut data = std::fs::read(&path).unwrap();
+            let (present, with_old) = (pages_with(&data, b"<block 8>"), pages_with(&data, b"<block 5>"));
+            let earlier: Vec<usize> = with_old.into_iter().filter(|page| !present.contains(page)).collect();
+            let ([present], [earlier, ..]) = (present.as_slice(), earlier.as_slice()) else { panic!("pages") };
+            // All but the page's own number.
+            data.copy_within(
+                earlier * PAGE + size_of::<usize>()..(earlier + 1) * PAGE,
+                present * PAGE + size_of::<usize>(),
+            );
+            std::fs::write(&path, data).unwrap();
+            assert!(matches!(tip(), Err(StoreError::Incomplete { table: Table::Blocks, .. })), "schema {schema}");
+        }
+    }
+
+    #[test]
+    fn a_last_block_that_is_damaged_is_no_tip() {
+        let (store, folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        batch.put_unjournaled(Table::Meta, b"schema", b"5").unwrap();
+        batch
+            .put(Table::Blocks, &block_key(Height(1)), &[b"<block>".as_slice(), &[0; HEADER_BYTES + 12]].concat())
+            .unwrap();
+        batch.commit().unwrap();
+        drop(store);
+        let path = folder.path().join("data.mdb");
+        let data = std::fs::read(&path).unwrap();
+        let damaged: Vec<u8> = pages_with(&data, b"<block>").into_iter().fold(data.clone(), |mut data, page| {
+            let at = data[page * PAGE..].windows(7).position(|part| part == b"<block>").unwrap();
+            data[page * PAGE + at] ^= 1;
+            data
+        });
+        std::fs::write(&path, damaged).unwrap();
+        let tip = OldStore::open(folder.path(), Options { map_size: 1 << 22 }).unwrap().blocks().unwrap().tip();
+        assert!(matches!(tip, Err(StoreError::Corrupt { table: Table::Blocks, .. })));
     }
 }
