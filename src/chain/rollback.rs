@@ -63,8 +63,9 @@ pub fn undo_tip(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError>
 /// The lowest height to which the chain can go back. The nemesis block is never undone.
 pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreError> {
     let Some((key, _)) = state.walk(Table::Undo)?.seek(&[])? else { return Ok(tip) };
-    let first = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a journal's key"))?;
-    Ok(Height((first - 1).max(1)))
+    let first = key.try_into().ok().map(u64::from_be_bytes);
+    let below = first.and_then(|first| first.checked_sub(1)).ok_or(StoreError::Damaged("a journal's key"))?;
+    Ok(Height(below.max(1)))
 }
 
 #[cfg(test)]
