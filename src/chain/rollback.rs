@@ -91,6 +91,14 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_that_no_block_can_have_is_damage() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().expect("a batch");
+        batch.put_unjournaled(Table::Undo, &block_key(Height(0)), b"old values").expect("room");
+        assert!(matches!(lowest_undoable(&batch, Height(9)), Err(StoreError::Damaged(_))));
+    }
+
+    #[test]
     fn the_nemesis_block_is_never_undone_and_nothing_without_old_values() {
         assert_eq!(lowest_of(1), Height(1));
         assert_eq!(lowest_of(10), Height(9));

@@ -682,6 +682,22 @@ mod tests {
     }
 
     #[test]
+    fn a_checksum_of_more_bytes_than_there_can_be_takes_another_row_without_harm() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        batch.append_unjournaled(Table::Trails, b"1", b"a row").unwrap();
+        batch.commit().unwrap();
+        store.snapshot().unwrap().verify_all().unwrap();
+        let mut batch = store.begin().unwrap();
+        batch.put_unjournaled(Table::Checksums, &checksum_key(Table::Trails, &[]), &[0xff; 16]).unwrap();
+        batch.commit().unwrap();
+        let mut batch = store.begin().unwrap();
+        batch.append_unjournaled(Table::Trails, b"2", b"another one").unwrap();
+        batch.commit().unwrap();
+        assert!(store.snapshot().unwrap().verify_all().is_err());
+    }
+
+    #[test]
     fn a_block_that_was_replaced_is_not_believed_where_the_disk_brings_it_back() {
         let key = |height: u64| height.to_be_bytes();
         let (store, folder) = test_store();

@@ -160,61 +160,73 @@ mod tests {
         pages.filter(|(_, page)| page.windows(text.len()).any(|part| part == text)).map(|(number, _)| number).collect()
     }
 
+    /// A store whose blocks are written in several commits, each with its heights and a name, and a way to read its tip.
+    fn store(schema: &str, commits: &[(std::ops::RangeInclusive<u64>, &str)]) -> tempfile::TempDir {
+        let (store, folder) = test_store();
+        for (heights, name) in commits {
+            let mut batch = store.begin().unwrap();
+            for height in heights.clone() {
+                let text = format!("<{name} {height}>");
+                let row = [text.as_bytes(), &[0; HEADER_BYTES], &[0; 12]].concat();
+                batch.put(Table::Blocks, &block_key(Height(height)), &row).unwrap();
+            }
+            batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
+            batch.commit().unwrap();
+        }
+        folder
+    }
+
+    fn tip(folder: &Path) -> Result<Option<Height>, StoreError> {
+        let opened = OldStore::open(folder, Options { map_size: 1 << 22 })?;
+        Ok(opened.blocks()?.tip()?.map(|(height, _)| height))
+    }
+
+    /// Puts what was the page with a text in the place of that which has another one now, all but the page's own number.
+    fn bring_back(folder: &Path, earlier: &str, present: &str) {
+        let path = folder.join("data.mdb");
+        let mut data = std::fs::read(&path).unwrap();
+        let present = pages_with(&data, present.as_bytes());
+        let earlier = pages_with(&data, earlier.as_bytes()).into_iter().find(|page| !present.contains(page)).unwrap();
+        for page in present {
+            let number = size_of::<usize>();
+            data.copy_within(earlier * PAGE + number..(earlier + 1) * PAGE, page * PAGE + number);
+        }
+        std::fs::write(&path, data).unwrap();
+    }
+
     #[test]
     fn a_chain_whose_last_blocks_the_disk_has_forgotten_is_not_built_anew_as_a_shorter_one() {
         // The version before kept no checksums of ranges.
         for schema in [SCHEMA, "5"] {
-            let (store, folder) = test_store();
-            let row = |height: u64| {
-                let text = format!("<block {height}>");
-                [text.as_bytes(), &[0; HEADER_BYTES], &[0; 12]].concat()
-            };
-            for heights in [1..=5u64, 6..=8] {
-                let mut batch = store.begin().unwrap();
-                heights.for_each(|height| {
-                    batch.put(Table::Blocks, &block_key(Height(height)), &row(height)).unwrap();
-                });
-                batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
-                batch.commit().unwrap();
-            }
-            drop(store);
-            let options = Options { map_size: 1 << 22 };
-            let tip = || OldStore::open(folder.path(), options)?.blocks()?.tip();
-            assert_eq!(tip().unwrap().map(|(height, _)| height), Some(Height(8)));
-            let path = folder.path().join("data.mdb");
-            let mut data = std::fs::read(&path).unwrap();
-            let (present, with_old) = (pages_with(&data, b"<block 8>"), pages_with(&data, b"<block 5>"));
-            let earlier: Vec<usize> = with_old.into_iter().filter(|page| !present.contains(page)).collect();
-            let ([present], [earlier, ..]) = (present.as_slice(), earlier.as_slice()) else { panic!("pages") };
-            // All but the page's own number.
-            data.copy_within(
-                earlier * PAGE + size_of::<usize>()..(earlier + 1) * PAGE,
-                present * PAGE + size_of::<usize>(),
+            let folder = store(schema, &[(1..=5, "block"), (6..=8, "block")]);
+            assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
+            bring_back(folder.path(), "<block 5>", "<block 8>");
+            let tip = tip(folder.path());
+            assert!(
+                matches!(tip, Err(StoreError::Incomplete { table: Table::Blocks, .. })),
+                "schema {schema}: {tip:?}"
             );
-            std::fs::write(&path, data).unwrap();
-            assert!(matches!(tip(), Err(StoreError::Incomplete { table: Table::Blocks, .. })), "schema {schema}");
         }
     }
 
     #[test]
+    fn a_block_that_was_replaced_and_brought_back_by_the_disk_is_not_taken_over() {
+        let folder = store(SCHEMA, &[(1..=8, "block"), (6..=8, "other")]);
+        assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
+        bring_back(folder.path(), "<block 8>", "<other 8>");
+        assert!(matches!(tip(folder.path()), Err(StoreError::Incomplete { table: Table::Blocks, .. })));
+    }
+
+    #[test]
     fn a_last_block_that_is_damaged_is_no_tip() {
-        let (store, folder) = test_store();
-        let mut batch = store.begin().unwrap();
-        batch.put_unjournaled(Table::Meta, b"schema", b"5").unwrap();
-        batch
-            .put(Table::Blocks, &block_key(Height(1)), &[b"<block>".as_slice(), &[0; HEADER_BYTES + 12]].concat())
-            .unwrap();
-        batch.commit().unwrap();
-        drop(store);
+        let folder = store("5", &[(1..=1, "block")]);
         let path = folder.path().join("data.mdb");
-        let data = std::fs::read(&path).unwrap();
-        let damaged: Vec<u8> = pages_with(&data, b"<block>").into_iter().fold(data.clone(), |mut data, page| {
-            let at = data[page * PAGE..].windows(7).position(|part| part == b"<block>").unwrap();
+        let mut data = std::fs::read(&path).unwrap();
+        for page in pages_with(&data, b"<block 1>") {
+            let at = data[page * PAGE..].windows(9).position(|part| part == b"<block 1>").unwrap();
             data[page * PAGE + at] ^= 1;
-            data
-        });
-        std::fs::write(&path, damaged).unwrap();
-        let tip = OldStore::open(folder.path(), Options { map_size: 1 << 22 }).unwrap().blocks().unwrap().tip();
-        assert!(matches!(tip, Err(StoreError::Corrupt { table: Table::Blocks, .. })));
+        }
+        std::fs::write(&path, data).unwrap();
+        assert!(matches!(tip(folder.path()), Err(StoreError::Corrupt { table: Table::Blocks, .. })));
     }
 }
