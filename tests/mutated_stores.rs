@@ -22,6 +22,7 @@ use std::time::Duration;
 use answering_node::{AnsweringNode, take_in};
 use common::daemon::run;
 use common::{Random, from_environment, loudly, tiny};
+use nisd::codec::network_from_text;
 use nisd::config::{self, Override, Settings};
 use nisd::state;
 use nisd::store::{AccessMode, ChainIdentity, Options, Read, Store, Table, tip};
@@ -94,10 +95,11 @@ impl Original {
     }
 
     fn dump(&self) -> Option<Vec<u8>> {
-        let (store, _) = Store::open_existing(self.folder.path(), AccessMode::Shared, OPTIONS).ok()?;
+        let (store, network) = Store::open_existing(self.folder.path(), AccessMode::Shared, OPTIONS).ok()?;
+        let network = network_from_text(&network)?;
         let (snapshot, mut text) = (store.snapshot().ok()?, Vec::new());
         let tip = tip(&snapshot).ok()??;
-        state::dump(&snapshot, &self.settings.network, &tip, &mut text).ok()?;
+        state::dump(&snapshot, &network, &tip, &mut text).ok()?;
         Some(text)
     }
 }

@@ -143,6 +143,21 @@ fn a_damaged_state_is_repaired_by_building_it_anew() {
 }
 
 #[test]
+fn a_check_names_each_range_of_rows_that_is_damaged() {
+    let place = Place::full();
+    let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    for table in [Table::Accounts, Table::Namespaces, Table::Mosaics] {
+        // The checksum of other rows.
+        batch.put_unjournaled(Table::Checksums, &[table as u8], &[9; 16]).expect("room");
+    }
+    batch.commit().expect("room");
+    drop(store);
+    let named = ["table accounts", "table namespaces", "table mosaics", "3 ranges"];
+    place.on_store("check", &[]).expect_failure(1, &named);
+}
+
+#[test]
 fn a_damaged_block_is_named_and_the_old_store_stays() {
     let place = Place::full();
     let digest = place.digest();

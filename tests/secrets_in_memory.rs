@@ -5,12 +5,15 @@ mod common;
 
 use std::fs::{self, File};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
 
-use common::daemon::Node;
+use common::daemon::{Node, nisd};
 use common::http_client::{Client, post};
+use common::loudly;
+use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use serde_json::{Map, Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -172,24 +175,46 @@ fn assert_key_nowhere(process: u32, key: &str, request: &str) {
     }
 }
 
+/// Somebody without rights, to whom what this test does as the administrator is given.
+const NOBODY: u32 = 65_534;
+
 #[test]
 fn no_core_dump_is_written_of_a_node_nor_of_its_helper_unless_that_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
+    // Processes that are started from here on might dump.
+    let most = getrlimit(Resource::Core).maximum;
+    setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).expect("a limit");
+    let own = fs::read_to_string("/proc/self/limits").expect("the limits of this process");
+    assert_ne!(core_limits(&own), ["0", "0"], "cores are forbidden here, so that nothing can be seen");
+    // The files of a process that must not be looked into belong to the administrator, and those of others to its user.
+    let is_reachable = || nisd(["--version"]).uid(NOBODY).status().is_ok_and(|status| status.success());
+    let user = match getuid().is_root() {
+        true if is_reachable() => NOBODY,
+        true => {
+            loudly("SKIPPED: whether a node can be looked into; others than the administrator cannot start it here");
+            0
+        }
+        false => getuid().as_raw(),
+    };
+    chown(folder.path(), Some(user), None).expect("a folder");
     for is_asked_for in [false, true] {
         let mut command = Node::command(&["--data", data.to_str().expect("a path")]);
         if is_asked_for {
             command.env("NISD_CORE_DUMPS", "1");
         }
+        command.uid(user);
         let node = Node::of(command);
         let process = node.process.id();
         let helper = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).expect("its children");
         let processes = [process, helper.trim().parse().expect("a helper")];
         for process in processes {
             let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("its limits");
-            let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("the limit of cores");
-            let is_none = core.split_whitespace().skip(4).take(2).all(|limit| limit == "0");
-            assert!(is_none || is_asked_for, "{core}");
+            let owner = fs::metadata(format!("/proc/{process}/environ")).expect("its files").uid();
+            match is_asked_for {
+                true => assert_eq!((core_limits(&limits), owner), (core_limits(&own), user)),
+                false => assert_eq!((core_limits(&limits), owner), (["0", "0"], 0)),
+            }
         }
         // What it tells of itself does not suffer.
         let mut client = Client::connect(node.http);
@@ -198,4 +223,11 @@ fn no_core_dump_is_written_of_a_node_nor_of_its_helper_unless_that_is_asked_for(
         node.process.signal("TERM");
         node.process.ended_within(PATIENCE).expect_success();
     }
+}
+
+/// How large cores may be, and how large a process may allow them to be.
+fn core_limits(limits: &str) -> [&str; 2] {
+    let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).expect("the limit of cores");
+    let mut words = core.split_whitespace();
+    [words.next().expect("a limit"), words.next().expect("a limit")]
 }

@@ -63,8 +63,9 @@ pub fn undo_tip(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError>
 /// The lowest height to which the chain can go back. The nemesis block is never undone.
 pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreError> {
     let Some((key, _)) = state.walk(Table::Undo)?.seek(&[])? else { return Ok(tip) };
-    let first = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a journal's key"))?;
-    Ok(Height((first - 1).max(1)))
+    let first = key.try_into().ok().map(u64::from_be_bytes);
+    let below = first.and_then(|first| first.checked_sub(1)).ok_or(StoreError::Damaged("a journal's key"))?;
+    Ok(Height(below.max(1)))
 }
 
 #[cfg(test)]
@@ -87,6 +88,14 @@ mod tests {
         assert_eq!(lowest_of(7), Height(6));
         assert_eq!(lowest_of(9), Height(8));
         assert_eq!(lowest_of(2), Height(1));
+    }
+
+    #[test]
+    fn a_journal_that_no_block_can_have_is_damage() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().expect("a batch");
+        batch.put_unjournaled(Table::Undo, &block_key(Height(0)), b"old values").expect("room");
+        assert!(matches!(lowest_undoable(&batch, Height(9)), Err(StoreError::Damaged(_))));
     }
 
     #[test]

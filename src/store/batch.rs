@@ -129,7 +129,7 @@ impl<'env> Batch<'env> {
             return Ok(());
         }
         let (sum, is_last) = self.checksum(table, key)?;
-        if is_last && sum.bytes > 0 && sum.bytes + row.bytes > MAX_RANGE_BYTES {
+        if is_last && sum.bytes > 0 && sum.plus(row).bytes > MAX_RANGE_BYTES {
             self.changed.begin(table, key, row);
         } else {
             *sum = sum.plus(row);

@@ -9,8 +9,9 @@
 //!
 //! Whoever reads compares a range with its checksum before anything of it is believed, once for each opening of the store
 //! ([`Verified`]): a row that is not found in a verified range is truly absent, and a walk over verified ranges has
-//! passed over nothing. A damaged range is an error, and all others are answered. Rows of [`Table::Blocks`] that are found are
-//! read without that: they are long, and each has checksums of its parts.
+//! passed over nothing. A damaged range is an error, and all others are answered. Rows of [`Table::Blocks`] are long, and each
+//! has checksums of its parts: one that is found is read without that, unless its block can be undone, so that an earlier
+//! commit may have had another one in its place.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use lmdb::RoCursor;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::error::StoreError;
-use super::read::{NEXT, SET, SET_RANGE, Walk};
+use super::read::{FIRST, NEXT, SET, SET_RANGE, Walk};
 use super::sealed::{self, CHECKSUM_BYTES};
 use super::tables::Table;
 
@@ -102,19 +103,28 @@ pub fn checksum_key(table: Table, first: &[u8]) -> Vec<u8> {
     [&[table as u8], first].concat()
 }
 
+/// Where the range of a table begins whose checksum has this key; `None` for one of another table.
+pub fn range_of(table: Table, checksum_key: &[u8]) -> Option<Vec<u8>> {
+    checksum_key.split_first().filter(|(of, _)| **of == table as u8).map(|(_, first)| first.to_vec())
+}
+
 /// The range of a key, found in the checksums of all ranges.
 pub fn stored_range(mut checksums: Walk<'_>, table: Table, key: &[u8]) -> Result<Range, StoreError> {
     let wanted = checksum_key(table, key);
-    let at = checksums.seek(&wanted)?;
-    let (begin, next) = match at {
-        Some((found, _)) if found == wanted => (at, checksums.next()?),
-        Some(_) => (checksums.previous()?, at),
-        None => (checksums.last()?, None),
+    // Of the next range only the beginning is needed, whatever is wrong with its checksum.
+    let (begin, next) = match checksums.seek(&wanted) {
+        Ok(Some(found)) if found.0 == wanted => match checksums.next() {
+            Ok(next) => (Some(found), next.map(|(key, _)| key.to_vec())),
+            Err(StoreError::Corrupt { key, .. }) => (Some(found), Some(key)),
+            Err(error) => return Err(error),
+        },
+        Ok(Some((next, _))) => (checksums.previous()?, Some(next.to_vec())),
+        Ok(None) => (checksums.last()?, None),
+        Err(StoreError::Corrupt { key, .. }) if key != wanted => (checksums.previous()?, Some(key)),
+        Err(error) => return Err(error),
     };
-    let of_table =
-        |found: &[u8]| found.split_first().filter(|(of, _)| **of == table as u8).map(|(_, key)| key.to_vec());
-    let begin = begin.and_then(|(found, value)| of_table(found).map(|first| (first, value)));
-    let end = next.and_then(|(found, _)| of_table(found));
+    let begin = begin.and_then(|(found, value)| range_of(table, found).map(|first| (first, value)));
+    let end = next.and_then(|found| range_of(table, &found));
     let (first, sum) = match begin {
         Some((first, value)) => (first, Sum::from_bytes(value)?),
         None => (Vec::new(), Sum::default()),
@@ -286,8 +296,19 @@ pub trait Verify {
     /// Makes sure of the range of a key, where that is read by its key alone.
     fn ensure_row(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         match table {
-            Table::Blocks | Table::Checksums => Ok(()),
+            Table::Checksums => Ok(()),
+            Table::Blocks if self.verified().is_whole(table) || !self.can_be_undone(key)? => Ok(()),
             table => self.ensure(table, key, Some(key)),
+        }
+    }
+
+    /// Whether there are old values for a block: another one may have been in its place in an earlier commit.
+    fn can_be_undone(&self, block: &[u8]) -> Result<bool, StoreError> {
+        use lmdb::Cursor;
+        match self.cursor(Table::Undo)?.get(None, None, FIRST) {
+            Ok((first, _)) => Ok(first.is_none_or(|first| first <= block)),
+            Err(lmdb::Error::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -316,9 +337,10 @@ impl VerifyPosition {
         table.map(|table| (table, key))
     }
 
-    pub(super) fn go_on_behind(&mut self, table: Table, range: &Range) {
-        if let Some(end) = &range.end {
-            *self = VerifyPosition { table: table as u8, key: end.clone() };
+    /// The next range of a table begins at a key; after the last one the next table follows.
+    pub(super) fn go_on_behind(&mut self, table: Table, end: Option<&[u8]>) {
+        if let Some(end) = end {
+            *self = VerifyPosition { table: table as u8, key: end.to_vec() };
         }
     }
 }
@@ -392,7 +414,7 @@ mod tests {
     use lmdb::{Environment, EnvironmentFlags, Transaction, WriteFlags};
     use proptest::prelude::*;
 
-    use super::super::{Batch, Read, Store, Write, open, test_store};
+    use super::super::{Batch, Read, Snapshot, Store, Write, open, test_store};
     use super::*;
 
     type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
@@ -525,6 +547,15 @@ mod tests {
 
     /// Changes rows behind the back of the store.
     fn damage(store: Store, folder: &Path, change: impl FnOnce(&mut lmdb::RwTransaction<'_>, lmdb::Database)) -> Store {
+        damage_in(Table::Numbers, store, folder, change)
+    }
+
+    fn damage_in(
+        table: Table,
+        store: Store,
+        folder: &Path,
+        change: impl FnOnce(&mut lmdb::RwTransaction<'_>, lmdb::Database),
+    ) -> Store {
         drop(store);
         let environment = Environment::new()
             .set_max_dbs(1)
@@ -532,7 +563,7 @@ mod tests {
             .set_map_size(1 << 22)
             .open(folder)
             .unwrap();
-        let table = environment.open_db(Some(Table::Numbers.name())).unwrap();
+        let table = environment.open_db(Some(table.name())).unwrap();
         let mut transaction = environment.begin_rw_txn().unwrap();
         change(&mut transaction, table);
         transaction.commit().unwrap();
@@ -608,5 +639,86 @@ mod tests {
         }
         assert_eq!(damaged, 2);
         assert_eq!(position, VerifyPosition::default());
+    }
+
+    /// How many calls find damage, until all ranges were compared.
+    fn damages(snapshot: &Snapshot<'_>) -> usize {
+        let (mut position, mut damaged) = (VerifyPosition::default(), 0);
+        for _ in 0..1000 {
+            match snapshot.verify_next(&mut position) {
+                Ok(true) => {}
+                Ok(false) => return damaged,
+                Err(_) => damaged += 1,
+            }
+        }
+        panic!("it has no end")
+    }
+
+    #[test]
+    fn where_a_checksum_is_damaged_the_ranges_behind_it_are_compared_and_nothing_before_is_believed() {
+        let (store, folder) = filled();
+        let store = damage(store, folder.path(), |transaction, table| {
+            transaction.del(table, &990u16.to_be_bytes(), None).unwrap();
+        });
+        let store = damage_in(Table::Checksums, store, folder.path(), |transaction, table| {
+            let first = checksum_key(Table::Numbers, &[]);
+            let mut row = transaction.get(table, &first).unwrap().to_vec();
+            row[3] ^= 1;
+            transaction.put(table, &first, &row, WriteFlags::empty()).unwrap();
+        });
+        assert_eq!(damages(&store.snapshot().unwrap()), 2);
+
+        // While the store is open.
+        let (store, _folder) = filled();
+        store.snapshot().unwrap().verify_all().unwrap();
+        assert!(store.verified.is_whole(Table::Numbers));
+        let mut batch = store.begin().unwrap();
+        batch.put_unjournaled(Table::Checksums, &checksum_key(Table::Numbers, &[]), &[9; 15]).unwrap();
+        batch.commit().unwrap();
+        let snapshot = store.snapshot().unwrap();
+        assert_eq!(damages(&snapshot), 1);
+        assert!(snapshot.get(Table::Numbers, &3u16.to_be_bytes()).is_err());
+        assert!(snapshot.get(Table::Numbers, &990u16.to_be_bytes()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_checksum_of_more_bytes_than_there_can_be_takes_another_row_without_harm() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        batch.append_unjournaled(Table::Trails, b"1", b"a row").unwrap();
+        batch.commit().unwrap();
+        store.snapshot().unwrap().verify_all().unwrap();
+        let mut batch = store.begin().unwrap();
+        batch.put_unjournaled(Table::Checksums, &checksum_key(Table::Trails, &[]), &[0xff; 16]).unwrap();
+        batch.commit().unwrap();
+        let mut batch = store.begin().unwrap();
+        batch.append_unjournaled(Table::Trails, b"2", b"another one").unwrap();
+        batch.commit().unwrap();
+        assert!(store.snapshot().unwrap().verify_all().is_err());
+    }
+
+    #[test]
+    fn a_block_that_was_replaced_is_not_believed_where_the_disk_brings_it_back() {
+        let key = |height: u64| height.to_be_bytes();
+        let (store, folder) = test_store();
+        let mut batch = store.begin().unwrap();
+        (1..=9).for_each(|height| batch.put_unjournaled(Table::Blocks, &key(height), b"a block").unwrap());
+        (6..=9).for_each(|height| batch.put_unjournaled(Table::Undo, &key(height), b"old values").unwrap());
+        batch.commit().unwrap();
+        let store = damage_in(Table::Blocks, store, folder.path(), |transaction, table| {
+            let value = b"another one";
+            let mut row = vec![0; sealed::length(Table::Blocks, value)];
+            sealed::seal(Table::Blocks, &key(8), value, &mut row);
+            transaction.put(table, &key(8), &row, WriteFlags::empty()).unwrap();
+        });
+        let snapshot = store.snapshot().unwrap();
+        let is_damage = |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::Blocks, .. });
+        assert!(snapshot.get(Table::Blocks, &key(8)).is_err_and(is_damage));
+        assert!(snapshot.peek(Table::Blocks, &key(8)).is_err_and(is_damage));
+        drop(snapshot);
+        let (store, _) =
+            Store::open_existing(folder.path(), open::AccessMode::Exclusive, open::Options { map_size: 1 << 22 })
+                .unwrap();
+        assert!(store.begin().unwrap().peek(Table::Blocks, &key(8)).is_err_and(is_damage));
     }
 }

@@ -129,7 +129,8 @@ pub fn roots(file: &File, meta: &Meta) -> io::Result<[u8; 32]> {
     Ok(hash.finalize().into())
 }
 
-/// Makes the file in a folder what it was when a first page was the newer one. All its pages must be there still.
+/// Makes the file in a folder what it was when a first page was the newer one. All its pages must be there still. It lasts
+/// once the file is synchronised, before anything is committed; until then the next opening does the same again.
 pub fn put_back(folder: &Path, meta: &Meta) -> io::Result<()> {
     let file = File::options().write(true).open(folder.join(NAME))?;
     for number in [0usize, 1] {
@@ -138,7 +139,7 @@ pub fn put_back(folder: &Path, meta: &Meta) -> io::Result<()> {
         bytes[..WORD].copy_from_slice(&number.to_ne_bytes());
         file.write_all_at(&bytes, (number * meta.page_bytes) as u64)?;
     }
-    file.sync_data()
+    Ok(())
 }
 
 /// Reads both of the first pages, which the file must have; gives the newer one.

@@ -216,6 +216,10 @@ fn write_incomplete(f: &mut fmt::Formatter<'_>, table: Table, first: &[u8]) -> f
             "the store is damaged: of the blocks from height {height} on some are missing or not those that were written \
              last; restore the folder from a backup or import the chain again"
         ),
+        Table::Meta => f.write_str(
+            "the store is damaged: what it says of its version and network is not what was written; restore the folder from \
+             a backup or import the chain again",
+        ),
         table => write!(
             f,
             "the store is damaged: in the table {} some of the rows from {} on are missing or not those that were written \

@@ -6,9 +6,10 @@ use std::path::Path;
 use lmdb::{Cursor, Database, Environment, EnvironmentFlags, RoTransaction, Transaction};
 
 use super::blocks::{HEADER_BYTES, block_key, index_bytes};
+use super::checksums::{Verified, Verify as _};
 use super::error::StoreError;
 use super::open::{self, FolderLock, Options, SCHEMA};
-use super::read::LAST;
+use super::read::{LAST, Snapshot};
 use super::sealed::{self, CHECKSUM_BYTES};
 use super::settled::Boot;
 use super::tables::Table;
@@ -65,7 +66,8 @@ pub struct OldStore {
 }
 
 impl OldStore {
-    /// Opens the store in a folder, and keeps others from changing it.
+    /// Opens the store in a folder, and keeps others from changing it. Where all blocks together have checksums they are
+    /// compared, so that none of an earlier commit is taken over, and none is left out.
     pub fn open(folder: &Path, options: Options) -> Result<OldStore, StoreError> {
         let lock = open::lock_existing(folder, Boot::present())?;
         // Nobody writes: readers need no list that says which pages are in use.
@@ -76,6 +78,12 @@ impl OldStore {
         let blocks = environment.open_db(Some(Table::Blocks.name()))?;
         let layout = layout.filter(|layout| layout.schema != FOURTH.schema || has_checksums(&environment, blocks));
         let layout = layout.ok_or_else(|| StoreError::Schema { found: schema, expected: SCHEMA.to_owned() })?;
+        if layout.schema == SCHEMA {
+            log::info!("comparing the blocks in {} with their checksums", folder.display());
+            let (databases, verified) = (open::open_tables(&environment)?, Verified::default());
+            let snapshot = Snapshot::new(environment.begin_ro_txn()?, &databases, None, &verified);
+            snapshot.ensure(Table::Blocks, &[], None)?;
+        }
         Ok(OldStore { environment, blocks, layout, network, lock })
     }
 
@@ -123,6 +131,14 @@ impl OldBlocks<'_> {
         match self.transaction.open_ro_cursor(self.blocks)?.get(None, None, LAST) {
             Ok((key, row)) => {
                 let height = key.and_then(|key| key.try_into().ok()).map(u64::from_be_bytes).ok_or(DAMAGED)?;
+                // LMDB counts the rows elsewhere: those of an earlier commit are fewer or more.
+                if self.transaction.stat(self.blocks)?.entries() as u64 != height {
+                    return Err(StoreError::Incomplete {
+                        table: Table::Blocks,
+                        first: block_key(Height(height)).to_vec(),
+                    });
+                }
+                sealed::unseal(Table::Blocks, &block_key(Height(height)), row)?;
                 Ok(Some((Height(height), self.layout.parse(row)?.0)))
             }
             Err(lmdb::Error::NotFound) => Ok(None),
@@ -139,5 +155,89 @@ impl Layout {
             Some((Hash256(*hash), block))
         });
         parts.ok_or(StoreError::Damaged("a block"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Write as _, test_store};
+
+    const PAGE: usize = 4096;
+
+    /// The pages that hold a text, by number.
+    fn pages_with(data: &[u8], text: &[u8]) -> Vec<usize> {
+        let pages = data.chunks(PAGE).enumerate();
+        pages.filter(|(_, page)| page.windows(text.len()).any(|part| part == text)).map(|(number, _)| number).collect()
+    }
+
+    /// A store whose blocks are written in several commits, each with its heights and a name, and a way to read its tip.
+    fn store(schema: &str, commits: &[(std::ops::RangeInclusive<u64>, &str)]) -> tempfile::TempDir {
+        let (store, folder) = test_store();
+        for (heights, name) in commits {
+            let mut batch = store.begin().unwrap();
+            for height in heights.clone() {
+                let text = format!("<{name} {height}>");
+                let row = [text.as_bytes(), &[0; HEADER_BYTES], &[0; 12]].concat();
+                batch.put(Table::Blocks, &block_key(Height(height)), &row).unwrap();
+            }
+            batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
+            batch.commit().unwrap();
+        }
+        folder
+    }
+
+    fn tip(folder: &Path) -> Result<Option<Height>, StoreError> {
+        let opened = OldStore::open(folder, Options { map_size: 1 << 22 })?;
+        Ok(opened.blocks()?.tip()?.map(|(height, _)| height))
+    }
+
+    /// Puts what was the page with a text in the place of that which has another one now, all but the page's own number.
+    fn bring_back(folder: &Path, earlier: &str, present: &str) {
+        let path = folder.join("data.mdb");
+        let mut data = std::fs::read(&path).unwrap();
+        let present = pages_with(&data, present.as_bytes());
+        let earlier = pages_with(&data, earlier.as_bytes()).into_iter().find(|page| !present.contains(page)).unwrap();
+        for page in present {
+            let number = size_of::<usize>();
+            data.copy_within(earlier * PAGE + number..(earlier + 1) * PAGE, page * PAGE + number);
+        }
+        std::fs::write(&path, data).unwrap();
+    }
+
+    #[test]
+    fn a_chain_whose_last_blocks_the_disk_has_forgotten_is_not_built_anew_as_a_shorter_one() {
+        // The version before kept no checksums of ranges.
+        for schema in [SCHEMA, "5"] {
+            let folder = store(schema, &[(1..=5, "block"), (6..=8, "block")]);
+            assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
+            bring_back(folder.path(), "<block 5>", "<block 8>");
+            let tip = tip(folder.path());
+            assert!(
+                matches!(tip, Err(StoreError::Incomplete { table: Table::Blocks, .. })),
+                "schema {schema}: {tip:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_block_that_was_replaced_and_brought_back_by_the_disk_is_not_taken_over() {
+        let folder = store(SCHEMA, &[(1..=8, "block"), (6..=8, "other")]);
+        assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
+        bring_back(folder.path(), "<block 8>", "<other 8>");
+        assert!(matches!(tip(folder.path()), Err(StoreError::Incomplete { table: Table::Blocks, .. })));
+    }
+
+    #[test]
+    fn a_last_block_that_is_damaged_is_no_tip() {
+        let folder = store("5", &[(1..=1, "block")]);
+        let path = folder.path().join("data.mdb");
+        let mut data = std::fs::read(&path).unwrap();
+        for page in pages_with(&data, b"<block 1>") {
+            let at = data[page * PAGE..].windows(9).position(|part| part == b"<block 1>").unwrap();
+            data[page * PAGE + at] ^= 1;
+        }
+        std::fs::write(&path, data).unwrap();
+        assert!(matches!(tip(folder.path()), Err(StoreError::Corrupt { table: Table::Blocks, .. })));
     }
 }

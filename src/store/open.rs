@@ -12,11 +12,11 @@ use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction
 use rustix::io::Errno;
 
 use super::batch::{Batch, Right, of_disk};
-use super::checksums::Verified;
+use super::checksums::{Verified, stored_range, verify};
 use super::data_file::{self, FileFault};
 use super::error::StoreError;
 use super::older;
-use super::read::Snapshot;
+use super::read::{Snapshot, Walk};
 use super::readers::ReaderList;
 use super::settled::{self, Boot, Durability};
 use super::sync::SyncFile;
@@ -460,7 +460,7 @@ fn create_tables(
 }
 
 /// Like [`create_tables`] for a store that has them, without waiting for its writer.
-fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
+pub(super) fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
     tables(|table| Ok(environment.open_db(Some(table.name()))?))
 }
 
@@ -501,20 +501,36 @@ fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> R
         .open(folder)
 }
 
-/// Schema and network of a store that was written before.
+/// Schema and network of a store that was written before, compared with their checksum if its version keeps one: they say
+/// how everything else is to be read.
 pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
-    let meta = match environment.open_db(Some(Table::Meta.name())) {
-        Ok(meta) => meta,
-        Err(lmdb::Error::NotFound) => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let existing = |table: Table| match environment.open_db(Some(table.name())) {
+        Ok(database) => Ok(Some(database)),
+        Err(lmdb::Error::NotFound) => Ok(None),
+        Err(error) => Err(StoreError::from(error)),
     };
+    let Some(meta) = existing(Table::Meta)? else { return Ok(None) };
+    let checksums = existing(Table::Checksums)?;
     let reader: RoTransaction = environment.begin_ro_txn()?;
+    let mut unverified = checksums.map(|checksums| (checksums, Vec::new()));
+    while let Some((checksums, first)) = unverified {
+        let walk = Walk::new(Table::Checksums, reader.open_ro_cursor(checksums)?, None, None);
+        let range = stored_range(walk, Table::Meta, &first)?;
+        verify([&reader.open_ro_cursor(meta)?, &reader.open_ro_cursor(meta)?], Table::Meta, &range)?;
+        unverified = range.end.map(|end| (checksums, end));
+    }
     let text = |key: &[u8]| match reader.get(meta, &key) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(bytes).into_owned())),
         Err(lmdb::Error::NotFound) => Ok(None),
         Err(error) => Err(StoreError::from(error)),
     };
-    Ok(text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?))
+    let stored = text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?);
+    match checksums {
+        None if stored.as_ref().is_some_and(|(schema, _)| schema == SCHEMA) => {
+            Err(StoreError::Damaged("a table is gone"))
+        }
+        _ => Ok(stored),
+    }
 }
 
 fn check_schema(found: &str) -> Result<(), StoreError> {
@@ -591,6 +607,43 @@ mod tests {
             assert!(matches!(opened, Err(StoreError::Empty)));
         }
         drop(open(folder.path(), &Network::example()).unwrap());
+    }
+
+    #[test]
+    fn every_bit_of_what_a_store_says_of_itself_is_compared_by_whoever_opens_it() {
+        use std::os::unix::fs::FileExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { map_size: 1 << 22 };
+        drop(open(folder.path(), &Network::example()).unwrap());
+        let bytes = std::fs::read(folder.path().join(DATA_FILE)).unwrap();
+        let file = File::options().write(true).open(folder.path().join(DATA_FILE)).unwrap();
+        let text = ChainIdentity::of(&Network::example()).text;
+        let row = [SCHEMA_KEY, SCHEMA.as_bytes()].concat();
+        let places: Vec<usize> = [row.as_slice(), text.as_bytes()]
+            .into_iter()
+            .flat_map(|part| {
+                let starts = (0..bytes.len() - part.len()).filter(|at| bytes[*at..].starts_with(part));
+                let starts: Vec<usize> = starts.collect();
+                assert_eq!(starts.len(), 1, "{}", String::from_utf8_lossy(part));
+                starts[0]..starts[0] + part.len()
+            })
+            .collect();
+        let is_refused = || {
+            [AccessMode::Shared, AccessMode::Exclusive]
+                .into_iter()
+                .all(|access| Store::open_existing(folder.path(), access, options).is_err())
+                && open(folder.path(), &Network::example()).is_err()
+                && older::OldStore::open(folder.path(), options).is_err()
+                && older_schema(folder.path(), options).is_err()
+        };
+        for (place, bit) in places.iter().flat_map(|place| (0..8).map(move |bit| (*place, bit))) {
+            file.write_all_at(&[bytes[place] ^ 1 << bit], place as u64).unwrap();
+            assert!(is_refused(), "bit {bit} at {place}");
+            file.write_all_at(&[bytes[place]], place as u64).unwrap();
+        }
+        assert!(!is_refused());
+        assert!(std::fs::read(folder.path().join(DATA_FILE)).unwrap() == bytes);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Values with a checksum behind them, so that what a disk has damaged is noticed and never believed.
 //!
 //! The checksum covers table, key and value: a row that a damaged page shows in another place is noticed too. What the
-//! store was made with ([`Table::Meta`]) is plain, so that a program of any version can read it. Of a long value a part can
-//! be read that has a checksum of its own in it ([`super::Read::peek`]).
+//! store was made with ([`Table::Meta`]) is plain, so that a program of any version can read it; it is compared with the
+//! checksum of its range whenever a store is opened. Of a long value a part can be read that has a checksum of its own in
+//! it ([`super::Read::peek`]).
 
 use super::error::StoreError;
 use super::tables::Table;

@@ -17,7 +17,7 @@ pub struct Facts {
 /// Checks the state of a store after its last block; what does not hold.
 ///
 /// The sum of all currency is that of the beginning. What is vested and what is not are the balance. The balances of a
-/// mosaic are its supply. Cosignatories and the accounts for which they sign name each other, and nobody is both. Links
+/// mosaic are its supply, and each holder is among the accounts. Cosignatories and the accounts for which they sign name each other, and nobody is both. Links
 /// come in pairs, unless the deactivation of one could name another account. Importances are those of the next block.
 pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
     let snapshot = store.snapshot().map_err(|error| error.to_string())?;
@@ -34,7 +34,7 @@ pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
         check_account(address, account, &accounts, network)?;
     }
     for namespace in list(&state, "namespaces")? {
-        check_mosaics(namespace)?;
+        check_mosaics(namespace, &accounts)?;
     }
     let due = Height(last.height.0 + 1).grouped().0;
     let recalculated = number(&state, "lastRecalculationHeight")?;
@@ -90,7 +90,7 @@ fn check_links(
     demand(fits || may_dangle || is_older, || format!("links of {address} and {linked}"))
 }
 
-fn check_mosaics(namespace: &Value) -> Result<(), String> {
+fn check_mosaics(namespace: &Value, accounts: &BTreeMap<&str, &Value>) -> Result<(), String> {
     for (id, history) in namespace["mosaics"].as_object().ok_or("the mosaics of a namespace")? {
         let newest = history.as_array().and_then(|history| history.last()).ok_or("a definition")?;
         let unit = 10u64.pow(number(newest, "divisibility")? as u32);
@@ -98,6 +98,8 @@ fn check_mosaics(namespace: &Value) -> Result<(), String> {
         let sum: u64 = balances.values().filter_map(Value::as_u64).sum();
         demand(sum == number(newest, "supply")? * unit, || format!("{sum} units of {id}"))?;
         demand(balances.values().all(|one| one.as_u64() > Some(0)), || format!("an empty balance of {id}"))?;
+        let stranger = balances.keys().find(|holder| !accounts.contains_key(holder.as_str()));
+        demand(stranger.is_none(), || format!("{stranger:?} holds {id} and is no account"))?;
     }
     Ok(())
 }

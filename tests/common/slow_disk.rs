@@ -1,8 +1,9 @@
-//! A disk that takes its time, or fails: a library that is loaded before the system's (`LD_PRELOAD`) and says how long
-//! `fsync` and `fdatasync` take. It is compiled when it is needed.
+//! A disk that takes its time, or fails, or tells what it is given: a library that is loaded before the system's
+//! (`LD_PRELOAD`), says how long `fsync` and `fdatasync` take, and keeps a log of what is written, synchronised and renamed,
+//! in its order. It is compiled when it is needed.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -12,9 +13,67 @@ const LIBRARY: &str = r#"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+/* A line for each call, and behind that of a write its bytes; of the files in one folder. */
+static void tell(const char *call, const char *path, const struct iovec *parts, int count, long length, long place) {
+    const char *log = getenv("NISD_TEST_LOG"), *folder = getenv("NISD_TEST_FOLDER");
+    if (!log || strncmp(path, folder, strlen(folder)) || length < 0) return;
+    int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    char line[PATH_MAX + 64];
+    int bytes = snprintf(line, sizeof line, "%s %ld %ld %s\n", call, place, length, path);
+    if (syscall(SYS_write, out, line, bytes) != bytes) abort();
+    for (int part = 0; part < count && length > 0; part++) {
+        long some = (long)parts[part].iov_len < length ? (long)parts[part].iov_len : length;
+        if (syscall(SYS_write, out, parts[part].iov_base, some) != some) abort();
+        length -= some;
+    }
+    close(out);
+}
+
+static void tell_of(const char *call, int file, const struct iovec *parts, int count, long length, long place) {
+    char link[32], path[PATH_MAX] = {0};
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    int error = errno;
+    if (getenv("NISD_TEST_LOG") && readlink(link, path, sizeof path - 1) > 0)
+        tell(call, path, parts, count, length, place);
+    errno = error;
+}
+
+static long put(int file, const struct iovec *parts, int count, long place) {
+    long begin = place < 0 ? lseek(file, 0, SEEK_CUR) : place;
+    long written = place < 0 ? syscall(SYS_writev, file, parts, count)
+                             : syscall(SYS_pwritev, file, parts, count, place, place >> 32);
+    tell_of("write", file, parts, count, written, begin);
+    return written;
+}
+
+ssize_t writev(int file, const struct iovec *parts, int count) { return put(file, parts, count, -1); }
+ssize_t write(int file, const void *bytes, size_t length) {
+    struct iovec part = {(void *)bytes, length};
+    return put(file, &part, 1, -1);
+}
+ssize_t pwrite(int file, const void *bytes, size_t length, off_t place) {
+    struct iovec part = {(void *)bytes, length};
+    return put(file, &part, 1, place);
+}
+ssize_t pwrite64(int file, const void *bytes, size_t length, off64_t place) {
+    return pwrite(file, bytes, length, place);
+}
+int rename(const char *from, const char *to) {
+    int (*next)(const char *, const char *) = (int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename");
+    int result = next(from, to);
+    tell("from", from, 0, 0, result, 0);
+    tell("to", to, 0, 0, result, 0);
+    return result;
+}
 
 static int disk(const char *name, int file) {
     const char *path = getenv("NISD_TEST_DISK");
@@ -32,7 +91,9 @@ static int disk(const char *name, int file) {
     struct timespec time = {millis / 1000, millis % 1000 * 1000000};
     while (nanosleep(&time, &time) < 0 && errno == EINTR) {}
     int (*next)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
-    return next(file);
+    int result = next(file);
+    tell_of("sync", file, 0, 0, result, 0);
+    return result;
 }
 
 int fdatasync(int file) { return disk("fdatasync", file); }
@@ -83,5 +144,11 @@ impl SlowDisk {
     /// Has a program and those that it starts use this disk.
     pub fn for_program(&self, command: &mut Command) {
         command.env("LD_PRELOAD", self.path("disk.so")).env("NISD_TEST_DISK", self.path("delay"));
+    }
+
+    /// The same, and has what it is given of the files in a folder told in a log, behind what that holds.
+    pub fn telling(&self, command: &mut Command, folder: &Path, log: &Path) {
+        self.for_program(command);
+        command.env("NISD_TEST_FOLDER", folder).env("NISD_TEST_LOG", log);
     }
 }

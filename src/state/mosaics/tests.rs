@@ -7,11 +7,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::crypto::PublicKey;
-use crate::model::mosaic::MosaicProperties;
+use crate::model::mosaic::{LevyKind, MosaicProperties};
 use crate::model::network::test_network;
-use crate::model::{NamespaceId, Network, NetworkByte, Timestamp};
+use crate::model::transaction::Transfer;
+use crate::model::{Amount, Body, Hash256, Levy, Mosaic, NamespaceId, Network, NetworkByte, Timestamp, Transaction};
 use crate::state::{BlockContext, Effect, ExpiryKind, StateView, each_expired, holdings_after};
-use crate::store::{Batch, test_store};
+use crate::store::{Batch, StoredBlock, test_store};
 
 /// Accounts that own the namespace and hold the mosaic.
 const ACCOUNTS: u8 = 4;
@@ -363,4 +364,66 @@ fn a_new_description_the_end_of_a_lease_and_its_renewal_cost_the_same_however_ma
         world.carry_out(Deed::RentLater(1, true));
     };
     assert_eq!(cost(3_000, forgotten), cost(3, forgotten));
+}
+
+#[test]
+fn an_account_that_owns_a_mosaic_and_was_never_touched_is_in_the_dump_and_gone_once_that_is_undone() {
+    let (store, _folder) = test_store();
+    let mut batch = store.begin().unwrap();
+    let mut world = World { network: network(0), batch: &mut batch, model: Model { height: 1, ..Model::default() } };
+    world.rent(0);
+    let levy = Levy { kind: LevyKind::Absolute, recipient: account(77), mosaic: id(), fee: 5 };
+    world.apply(&[Effect::Definition(&MosaicDefinition { levy: Some(levy), ..definition(0, 0, 1000) })]);
+    world.batch.take_journal();
+    let block = StoredBlock {
+        height: Height(1),
+        hash: Hash256::default(),
+        generation_hash: Hash256::default(),
+        timestamp: Timestamp(0),
+        difficulty: 0,
+        score: 0,
+        total_fee: Amount(0),
+        lessor: None,
+        ids: (0, 0),
+    };
+    let dumped = |world: &World<'_, '_>| -> serde_json::Value {
+        let mut text = Vec::new();
+        crate::state::dump(&*world.batch, &world.network, &block, &mut text).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    let before = dumped(&world);
+    let transfer = Transfer {
+        recipient: account(1),
+        amount: Amount::whole(1),
+        message: None,
+        mosaics: vec![Mosaic { id: id(), quantity: 10 }],
+    };
+    let transaction = Transaction {
+        version: 0,
+        timestamp: Timestamp(0),
+        signer: key(0),
+        signature: None,
+        fee: Amount(0),
+        deadline: Timestamp(0),
+        body: Body::Transfer(transfer),
+    };
+    let mut effects = Vec::new();
+    crate::state::effects(&transaction, &*world.batch, world.network.byte, &mut effects).unwrap();
+    // What the fee is taken from is no matter here.
+    effects.retain(|effect| !matches!(effect, Effect::Debit { .. }));
+    world.apply(&effects);
+    let after = dumped(&world);
+    let entry = |dump: &serde_json::Value, who: u8| {
+        let accounts = dump["accounts"].as_array().unwrap();
+        accounts.iter().find(|one| one["address"] == account(who).as_str()).cloned()
+    };
+    let receiver = entry(&after, 77).unwrap();
+    assert_eq!((&receiver["known"], &receiver["balance"]), (&false.into(), &0.into()));
+    assert_eq!(receiver["mosaicIds"], serde_json::json!([id().to_string()]));
+    assert!(receiver["firstHeight"].is_null());
+    assert_eq!(entry(&after, 1).unwrap()["known"], true);
+    let journal = world.batch.take_journal();
+    world.batch.undo(&journal).unwrap();
+    assert_eq!(entry(&dumped(&world), 77), None);
+    assert_eq!(dumped(&world), before);
 }
