@@ -26,7 +26,8 @@ fn is_one_chain(members: &[Member]) -> Option<u64> {
 #[test]
 fn nodes_that_are_killed_in_turn_have_one_chain() {
     let seconds = from_environment("NISD_RESTARTS").unwrap_or(SECONDS);
-    let places = (1..=3).map(Place::on_loopback).collect();
+    // At one address, as what they send comes from there, and they are asked back.
+    let places = (1..=3).map(|_| Place::on_loopback(1)).collect();
     let mut members = members::network(places, 60, 0);
     // Only the others know where the first is.
     members[0].forget_list();

@@ -26,9 +26,9 @@ const TIME: Duration = Duration::from_secs(6);
 /// Nodes at private addresses that are known at most, and those of the operator's list.
 const MOST_KNOWN: usize = 250 + 2;
 
-/// A connection to the node from one of many addresses of this machine.
+/// A connection to the node from one of many addresses of this machine, of which the first is the liar's own.
 fn connect(scene: &Scene, source: u8) -> TcpStream {
-    from(Ipv4Addr::new(127, scene.number, 1, source), scene.node.http)
+    from(Ipv4Addr::new(127, scene.number, u8::from(source > 1), source), scene.node.http)
 }
 
 fn from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
