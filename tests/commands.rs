@@ -454,7 +454,7 @@ fn a_service_whose_settings_name_no_folder_keeps_its_store_where_services_do() {
     assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");
     // As NIS1's own file has it: whose home is meant is not said.
     for home in ["nem.folder = %h/nem", "nem.folder = /srv/nem\nnisd.data = %h/nisd"] {
-        let file = place.file("home.properties", &format!("nem.network = mainnet\n{home}\n"));
+        let file = place.file("home.properties", format!("nem.network = mainnet\n{home}\n"));
         let unit = unit(&["--config", file.to_str().expect("a path")]);
         assert!(unit.contains("--data /var/lib/nisd\n") && unit.contains("StateDirectory=nisd\n"), "{unit}");
     }
