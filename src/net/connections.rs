@@ -29,6 +29,14 @@ const SPARE_BYTES: usize = 256 * 1024;
 /// Connections that are looked at at a time for what the system holds of what was sent.
 const LOOKS_AT_ONCE: usize = 512;
 
+/// What the system may hold for a caller.
+#[derive(Default)]
+struct HeldFor {
+    bytes: usize,
+    /// Bytes of each connection, whether it has yet to be looked at, and its slot.
+    connections: BinaryHeap<(usize, bool, usize)>,
+}
+
 /// The connections, whom they belong to, and requests to other servers.
 pub(super) struct Connections<S> {
     pub limits: Limits,
@@ -251,22 +259,22 @@ impl<S: Socket> Connections<S> {
     /// Connections that are to be closed because the system holds too much: the largest of the callers for whom most is
     /// held, until a quarter is free. Each is looked at once more before, and no more than can be looked at at a time.
     pub fn kernel_excess(&mut self) -> Vec<usize> {
-        let mut by_caller: HashMap<AccountId, (usize, BinaryHeap<(usize, bool, usize)>)> = HashMap::new();
+        let mut by_caller: HashMap<AccountId, HeldFor> = HashMap::new();
         for (slot, connection) in &mut self.slab {
             count_kernel(connection, &mut self.stats);
             let bytes = connection.kernel_bytes();
             if bytes > 0 {
-                let (sum, connections) = by_caller.entry(connection.account).or_default();
-                *sum += bytes;
-                connections.push((bytes, true, slot));
+                let held = by_caller.entry(connection.account).or_default();
+                held.bytes += bytes;
+                held.connections.push((bytes, true, slot));
             }
         }
-        let mut callers: BinaryHeap<_> = by_caller.iter().map(|(account, (sum, _))| (*sum, *account)).collect();
+        let mut callers: BinaryHeap<_> = by_caller.iter().map(|(account, held)| (held.bytes, *account)).collect();
         let (mut excess, mut looks, mut held) = (Vec::new(), 0, self.stats.kernel_bytes);
         while held > self.limits.kernel_bytes / 4 * 3
             && looks < LOOKS_AT_ONCE
             && let Some((sum, account)) = callers.pop()
-            && let Some((_, connections)) = by_caller.get_mut(&account)
+            && let Some(HeldFor { connections, .. }) = by_caller.get_mut(&account)
             && let Some((bytes, is_guess, slot)) = connections.pop()
             && let Some(connection) = self.slab.get_mut(slot)
         {

@@ -109,7 +109,7 @@ fn set_sent_ahead(_: &TcpStream, _: u32) {}
 
 #[cfg(all(test, any(target_os = "linux", target_os = "android")))]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddr};
+    use std::net::Ipv4Addr;
 
     use mio::{Events, Interest, Poll, Token};
     use socket2::{Domain, SockRef, Type};
@@ -124,7 +124,7 @@ mod tests {
         options.set_tcp_notsent_lowat(SENT_AHEAD).unwrap();
         let client = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         client.set_recv_buffer_size(4096).unwrap();
-        client.connect(&SocketAddr::from(listener.local_addr().unwrap()).into()).unwrap();
+        client.connect(&listener.local_addr().unwrap().into()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
         (TcpStream::from_std(accepted), client.into())
