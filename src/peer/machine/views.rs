@@ -215,7 +215,8 @@ impl Peers {
     /// of use counts for a node of the operator's list wherever it comes from: that one is nowhere else.
     pub fn pushed(&mut self, by: &Pusher, result: PushResult, now: Now) {
         let node = Address::from_public_key(&by.key, self.settings.context.network);
-        let host = |ip: IpAddr| nodes::host(ip);
+        // All addresses of the loopback are this machine; which of them a connection comes from says nothing.
+        let host = |ip: IpAddr| (!ip.to_canonical().is_loopback()).then(|| nodes::host(ip));
         let may_be_elsewhere = |known: &Node<About>| known.is_pre_trusted && result == PushResult::Useful;
         let is_there = |known: &Node<About>| may_be_elsewhere(known) || known.ip.map(host) == Some(host(by.from));
         if !self.nodes.get(&node).is_some_and(is_there) {

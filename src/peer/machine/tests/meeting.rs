@@ -333,6 +333,23 @@ fn what_a_node_pushes_from_elsewhere_does_not_keep_it_where_it_does_not_answer()
 }
 
 #[test]
+fn on_one_machine_whatever_address_a_push_comes_from_is_that_of_the_node() {
+    let mut scene = Scene::new(settings(&[]), 0);
+    let relay = scene.relay(1, Endpoint::http("127.0.0.2", 7890));
+    scene.turn();
+    greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("127.0.0.2", 7890), ..info(1) }, ip("127.0.0.2"));
+    scene.answer_all();
+    scene.others[relay].behaviour = Behaviour::Unreachable;
+    scene.run_seconds(200);
+    assert_eq!(scene.state(1), Some(State::Inactive));
+    let now = scene.now();
+    scene.peers.pushed(&pusher(1), PushResult::Useful, now);
+    assert_eq!(scene.state(1), Some(State::Inactive));
+    scene.peers.pushed(&Pusher { from: ip("127.0.0.1"), ..pusher(1) }, PushResult::Useful, now);
+    assert_eq!((scene.state(1), scene.experience(1)), (Some(State::Active), (1, 0)));
+}
+
+#[test]
 fn a_sign_of_life_just_after_a_node_was_asked_in_vain_has_it_asked_where_the_sign_comes_from() {
     let (mut scene, relayed) = taken_for_a_relay();
     let fails = |scene: &mut Scene| {
@@ -351,7 +368,7 @@ fn a_sign_of_life_just_after_a_node_was_asked_in_vain_has_it_asked_where_the_sig
     let asked = scene.fake.history.len();
     // The relay has been there before, which does not keep the node away; nor is it called for each of its signs.
     (0..20).for_each(|_| {
-        drop(greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("66.6.6.7", 1), ..info(1) }, ip("66.6.6.7")))
+        _ = greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("66.6.6.7", 1), ..info(1) }, ip("66.6.6.7"))
     });
     scene.answer_all();
     assert_eq!(scene.fake.history.len(), asked + 1);
