@@ -448,6 +448,16 @@ fn remotes_take_no_part_until_their_link_has_ended() {
     }
 }
 
+#[test]
+fn nobody_creates_a_mosaic_whose_levy_goes_to_a_remote() {
+    let mut scene = Scene::new();
+    scene.lease(&ALICE, "alice", 10, &[]);
+    let creation = define(definition(levy(LevyKind::Absolute, MosaicId::xem(), 1)));
+    assert_eq!(scene.result(&creation), "SUCCESS");
+    scene.link(&CAROL, LinkRole::Remote, &BOB, LinkMode::Activate, 1000);
+    assert_eq!(scene.result(&creation), "TRANSACTION_NOT_ALLOWED_FOR_REMOTE");
+}
+
 /// The remote is one of the other accounts of the multisig transaction, and no remote may take part in one.
 #[test]
 fn a_multisig_account_ends_its_link_only_by_naming_another_account() {
