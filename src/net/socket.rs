@@ -107,7 +107,8 @@ fn set_sent_ahead(socket: &TcpStream, bytes: u32) {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn set_sent_ahead(_: &TcpStream, _: u32) {}
 
-#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 
