@@ -133,10 +133,10 @@ impl OldBlocks<'_> {
                 let height = key.and_then(|key| key.try_into().ok()).map(u64::from_be_bytes).ok_or(DAMAGED)?;
                 // LMDB counts the rows elsewhere: those of an earlier commit are fewer or more.
                 if self.transaction.stat(self.blocks)?.entries() as u64 != height {
-                    return Err(StoreError::Incomplete {
-                        table: Table::Blocks,
-                        first: block_key(Height(height)).to_vec(),
-                    });
+                    let is_missing = |key: &[u8; 8]| self.transaction.get(self.blocks, key).is_err();
+                    let missing = (1..height).map(|height| block_key(Height(height))).find(is_missing);
+                    let first = missing.unwrap_or(block_key(Height(height))).to_vec();
+                    return Err(StoreError::Incomplete { table: Table::Blocks, first });
                 }
                 sealed::unseal(Table::Blocks, &block_key(Height(height)), row)?;
                 Ok(Some((Height(height), self.layout.parse(row)?.0)))

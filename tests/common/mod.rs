@@ -12,7 +12,7 @@ pub mod refusals;
 pub mod slow_disk;
 pub mod websocket;
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::path::PathBuf;
 
 /// A file or folder of the data that lies beside the project; `None`, said aloud, where it is absent.
@@ -59,6 +59,16 @@ impl Random {
     pub fn coin(&mut self) -> bool {
         self.next() & 1 == 0
     }
+}
+
+/// A store that an older version has made of the first blocks of the project's chain, as its last revision has;
+/// `tests/older_stores/run` makes larger ones anew.
+pub fn older_store(schema: u32) -> Vec<u8> {
+    let file = format!("{}/tests/data/older-stores/schema-{schema}.mdb.gz", env!("CARGO_MANIFEST_DIR"));
+    let mut bytes = Vec::new();
+    let packed = std::fs::File::open(file).expect("a file");
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).expect("a store");
+    bytes
 }
 
 /// A file of the recorded chain `tiny` that lies in the project.
