@@ -17,6 +17,7 @@ pub mod event_loop;
 pub mod explorer;
 pub mod figures;
 pub mod importance;
+pub mod ip;
 pub mod logging;
 pub mod model;
 pub mod net;

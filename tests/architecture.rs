@@ -14,6 +14,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("logging", &[]),
     // How things are counted, and nothing of what is.
     ("figures", &[]),
+    // Which IP addresses belong together, for clients and peers alike.
+    ("ip", &[]),
     ("codec", &["crypto", "model"]),
     ("store", &["model", "codec", "figures"]),
     ("state", &["crypto", "model", "codec", "store"]),
@@ -21,8 +23,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("importance", &["model"]),
     ("chain", &["crypto", "model", "codec", "store", "state", "rules", "importance"]),
     ("pool", &["crypto", "model", "codec", "store", "state", "rules"]),
-    ("peer", &["crypto", "model", "codec", "chain", "pool"]),
-    ("net", &["figures"]),
+    ("peer", &["crypto", "model", "ip", "codec", "chain", "pool"]),
+    ("net", &["figures", "ip"]),
     ("explorer", &["crypto", "net"]),
     ("api", &["crypto", "model", "codec", "store", "state", "rules", "chain", "pool", "peer", "net", "figures"]),
     ("push", &["model", "codec", "net", "api", "figures"]),

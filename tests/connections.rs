@@ -182,7 +182,7 @@ impl World {
         let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
         let (began, fetcher) = (Instant::now(), Fetcher::new(Fetching::default(), 0));
         let mut server = Server::new(limits, Box::new(trusted), fetcher, began);
-        server.set_most(LISTENER, 1000);
+        server.set_max(LISTENER, 1000);
         World { server, service: Service::default(), began, running: Duration::ZERO }
     }
 
@@ -456,7 +456,7 @@ impl World {
     /// A world whose listener has so many places, of which one in sixteen is reserved for this machine.
     fn of_places(places: usize) -> World {
         let mut world = World::new(Limits::default());
-        world.server.set_most(LISTENER, places);
+        world.server.set_max(LISTENER, places);
         world
     }
 
@@ -579,7 +579,7 @@ fn clients_of_this_machine_get_in_whoever_has_all_the_other_places() {
 #[test]
 fn who_gives_way_is_found_in_few_looks_however_many_are_connected_and_active() {
     let mut world = World::new(Limits { requests_per_second: None, ..Limits::default() });
-    world.server.set_most(LISTENER, 4_267);
+    world.server.set_max(LISTENER, 4_267);
     let clients = world.crowd(1, 20, 200, QUERY);
     let (mut active, mut newcomers) = (clients.len() as u64, 0);
     for round in 0..20u8 {
@@ -747,7 +747,7 @@ fn nobody_waits_for_what_another_client_of_the_same_proxy_owes() {
 #[test]
 fn the_idle_connection_of_a_proxy_is_the_place_of_nobody_who_has_asked_by_it() {
     let mut world = World::behind(Limits::default(), &[PROXY]);
-    world.server.set_most(LISTENER, 32);
+    world.server.set_max(LISTENER, 32);
     let ask = |world: &mut World, client| {
         let (wire, slot) = world.client_at(PROXY, passed_on("/query", client).as_bytes());
         world.serve();
@@ -770,7 +770,7 @@ fn strangers_behind_a_proxy_on_this_machine_take_no_place_that_is_reserved_for_i
     const LOCAL: [u8; 4] = [127, 0, 0, 1];
     let upgrade = |client: &str| UPGRADE.replace("Host: a", &format!("Host: a\r\nX-Forwarded-For: {client}"));
     let mut world = World::behind(Limits::default(), &[LOCAL]);
-    world.server.set_most(LISTENER, 320);
+    world.server.set_max(LISTENER, 320);
     let mut strangers = Vec::new();
     for number in 0..320 {
         let name = format!("9.{}.{}.9", number / 200, number % 200);

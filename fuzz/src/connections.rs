@@ -187,8 +187,8 @@ impl Scene {
         let began = Instant::now();
         let fetcher = Fetcher::new(Fetching::default(), 0);
         let mut server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, began);
-        server.set_most(ListenerId(0), limits.connections);
-        server.set_most(ListenerId(1), 3);
+        server.set_max(ListenerId(0), limits.connections);
+        server.set_max(ListenerId(1), 3);
         let service = Service::new(&limits, server.shared_pool(), is_trusted);
         let figures = Figures::default();
         Scene {

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use slab::Slab;
@@ -16,6 +16,7 @@ use super::figures::{COSTLIEST, Cost};
 use super::limits::Limits;
 use super::machine::ListenerId;
 use crate::figures::{Recent, take_off};
+use crate::ip::network;
 
 /// Callers that have an account of their own at a time. When so many have connections or have lately sent something,
 /// further ones share the accounts of strangers.
@@ -193,7 +194,7 @@ impl Callers {
 
     /// The account of a caller, opened if need be. A caller that somebody else names is never exempt.
     pub fn account(&mut self, address: IpAddr, is_forwarded: bool, now: Duration) -> AccountId {
-        let key = match caller(address, self.ipv6_prefix) {
+        let key = match network(address, 32, self.ipv6_prefix) {
             IpAddr::V4(Ipv4Addr::LOCALHOST) if !is_forwarded => Key::Exempt,
             caller => Key::Caller(caller),
         };
@@ -418,19 +419,10 @@ fn keep_largest<T: PartialOrd + Copy>(largest: &mut [T], value: T) {
     }
 }
 
-/// The part of an address by which a caller is known.
-fn caller(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix.min(128))).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from(u128::from(address) & mask))
-        }
-        ipv4 => ipv4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -497,8 +489,6 @@ mod tests {
         let first = account(&mut callers, "2001:db8:1:2::1");
         assert_eq!(first, account(&mut callers, "2001:db8:1:2:ffff::9"));
         assert_ne!(first, account(&mut callers, "2001:db8:1:3::1"));
-        assert_eq!(caller("::1".parse().unwrap(), 0), IpAddr::V6(Ipv6Addr::UNSPECIFIED));
-        assert_eq!(caller("::1".parse().unwrap(), 128), IpAddr::V6(Ipv6Addr::LOCALHOST));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Who answers for what a client makes the node hold.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::machine::Caller;
+use crate::ip::network;
 
 /// One client: this machine, an IPv4 address, or the network of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,15 +15,7 @@ pub struct ClientKey {
 impl ClientKey {
     /// Of who makes a request, where the first `ipv6_prefix` bits of an IPv6 address stand for one client.
     pub fn of(caller: &Caller, ipv6_prefix: u8) -> ClientKey {
-        let address = match caller.address.to_canonical() {
-            IpAddr::V6(address) => {
-                let host_bits = 128 - u32::from(ipv6_prefix.min(128));
-                let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
-            }
-            address => address,
-        };
-        ClientKey { is_local: caller.is_local(), address }
+        ClientKey { is_local: caller.is_local(), address: network(caller.address, 32, ipv6_prefix) }
     }
 
     /// Whether it is 127.0.0.1 or `::1` by its own word.

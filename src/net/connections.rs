@@ -13,11 +13,12 @@ use super::figures::{Counts, Figures};
 use super::http::HttpError;
 use super::limits::Limits;
 use super::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Moment};
-use super::places::{Gates, Network, Place};
+use super::places::{ListenerQuotas, Place};
 use super::server::Stats;
 use super::shared::SharedPool;
 use super::socket::Socket;
 use crate::figures::take_off;
+use crate::ip::site;
 
 /// Units of work that one websocket may cause in a second, and at once: a tenth of the processor, also if its caller
 /// is exempt.
@@ -43,7 +44,7 @@ pub(super) struct Connections<S> {
     pub callers: Callers,
     pub fetcher: Fetcher,
     pub slab: Slab<Connection<S>>,
-    pub gates: Gates,
+    pub quotas: ListenerQuotas,
     /// Slots with fresh output.
     pub dirty: VecDeque<usize>,
     /// Websockets, and connections of unfinished requests, whose end has not been reported.
@@ -72,7 +73,7 @@ impl<S: Socket> Connections<S> {
             limits,
             fetcher,
             slab: Slab::new(),
-            gates: Gates::default(),
+            quotas: ListenerQuotas::default(),
             dirty: VecDeque::new(),
             gone: Vec::new(),
             resting: BTreeSet::new(),
@@ -107,7 +108,7 @@ impl<S: Socket> Connections<S> {
         count_traffic(&mut connection, &mut self.counts);
         connection.discard_unsent();
         connection.output.give_back(&mut self.spare_output);
-        connection.place.into_iter().for_each(|place| self.gates.remove(place));
+        connection.place.into_iter().for_each(|place| self.quotas.remove(place));
         take_off(&mut self.stats.buffered_bytes, connection.counted_bytes);
         take_off(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
         self.callers.disconnected(connection.account, connection.counted_bytes, self.moment.running);
@@ -142,10 +143,10 @@ impl<S: Socket> Connections<S> {
             connection.account = account;
         }
         if let Some(place) = connection.place {
-            let network = Network::of(caller.address);
-            let moved = Place { client: account, network, is_local: caller.is_local(), ..place };
-            self.gates.remove(place);
-            self.gates.add(moved);
+            let site = site(caller.address);
+            let moved = Place { client: account, site, is_local: caller.is_local(), ..place };
+            self.quotas.remove(place);
+            self.quotas.add(moved);
             connection.place = Some(moved);
             connection.has_moved |= place.is_local && !moved.is_local;
         }
@@ -156,13 +157,13 @@ impl<S: Socket> Connections<S> {
         let connection = self.slab.get_mut(slot)?;
         let has_moved = std::mem::take(&mut connection.has_moved);
         let place = connection.place.take_if(|place| has_moved && !place.is_local)?;
-        self.gates.remove(place);
+        self.quotas.remove(place);
         Some(place)
     }
 
     /// Gives such a place back.
     pub fn put_back(&mut self, place: Place) {
-        self.gates.add(place);
+        self.quotas.add(place);
         self.slab.get_mut(place.slot).into_iter().for_each(|connection| connection.place = Some(place));
     }
 
@@ -208,18 +209,18 @@ impl<S: Socket> Connections<S> {
         let seen = self.moment.running;
         if let Some(connection) = self.slab.get_mut(slot) {
             let Connection { listener, account: client, caller, .. } = *connection;
-            let (is_local, network) = (caller.is_local(), Network::of(caller.address));
-            let place = Place { listener, is_local, client, network, seen, slot };
+            let (is_local, site) = (caller.is_local(), site(caller.address));
+            let place = Place { listener, is_local, client, site, seen, slot };
             connection.place = Some(place);
-            self.gates.add(place);
+            self.quotas.add(place);
         }
     }
 
     /// Takes note of when a connection that has a place was last seen to do something.
     pub fn seen(&mut self, mut place: Place, seen: Duration) {
-        self.gates.remove(place);
+        self.quotas.remove(place);
         place.seen = seen;
-        self.gates.add(place);
+        self.quotas.add(place);
         self.slab.get_mut(place.slot).into_iter().for_each(|connection| connection.place = Some(place));
     }
 

@@ -96,7 +96,7 @@ impl Reactor {
             let message = format!("no more than {MAX_LISTENERS} listeners");
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
-        self.server.set_most(id, most);
+        self.server.set_max(id, most);
         let token = Token(EXTERNAL_TOKENS + index);
         self.listeners.open(id, address, self.poll.registry(), token, self.server.write_stall())
     }
@@ -107,7 +107,7 @@ impl Reactor {
         self.sweep_interval = limits.sweep_interval();
         self.next_sweep = self.next_sweep.min(self.now + self.sweep_interval);
         self.server.change(limits, trusted);
-        most.into_iter().for_each(|(id, most)| self.server.set_most(id, most));
+        most.into_iter().for_each(|(id, most)| self.server.set_max(id, most));
     }
 
     /// Where other sources can be registered, with tokens below [`EXTERNAL_TOKENS`]. [`Turn`] tells of their readiness.

@@ -15,9 +15,10 @@ use super::http::{Gzip, HttpError, Reply};
 use super::input::{BYTES_PER_UNIT, Input, Step, Tools};
 use super::limits::{IsTrusted, Limits};
 use super::machine::{Caller, ConnectionId, Effects, Event, ListenerId, Machine, Moment};
-use super::places::{Candidate, Network};
+use super::places::Candidate;
 use super::shared::SharedPool;
 use super::socket::Socket;
+use crate::ip::site;
 
 /// Units of work for which one connection is served before the others have their turn.
 const SHARE: u32 = 100;
@@ -109,8 +110,8 @@ impl<S: Socket> Server<S> {
     }
 
     /// Sets how many connections that came in by a listener may be open at a time; by default none.
-    pub fn set_most(&mut self, id: ListenerId, connections: usize) {
-        self.connections.gates.set_most(id, connections);
+    pub fn set_max(&mut self, id: ListenerId, connections: usize) {
+        self.connections.quotas.set_max(id, connections);
     }
 
     /// Takes note of the present.
@@ -147,7 +148,7 @@ impl<S: Socket> Server<S> {
         let (peer, now) = (peer.to_canonical(), connections.moment.running);
         let account = connections.callers.account(peer, false, now);
         let is_paid = connections.callers.charge_connection(account, now) || self.trust.is_trusted(peer);
-        if !is_paid || connections.callers.is_banned(account, now) || !connections.gates.has(id) {
+        if !is_paid || connections.callers.is_banned(account, now) || !connections.quotas.has(id) {
             // Nothing is read or said, and the system has nothing to remember.
             socket.discard_unsent();
             connections.stats.declined += 1;
@@ -156,7 +157,7 @@ impl<S: Socket> Server<S> {
         let is_local = Caller::itself(id, peer).is_local();
         // A proxy has the connections of many.
         let may_connect = connections.callers.may_connect(account) || self.trust.is_trusted(peer);
-        let is_let_in = may_connect && self.make_room(id, is_local, (account, Network::of(peer)));
+        let is_let_in = may_connect && self.make_room(id, is_local, (account, site(peer)));
         let connections = &mut self.connections;
         if !is_let_in {
             connections.stats.refused += 1;
@@ -180,16 +181,16 @@ impl<S: Socket> Server<S> {
 
     /// Has a connection give way to a newcomer where places are short: that of the client that has most which did nothing
     /// for longest, in the middle of an answer only if that client has no other. Whether there is room.
-    fn make_room(&mut self, id: ListenerId, is_local: bool, newcomer: (AccountId, Network)) -> bool {
+    fn make_room(&mut self, id: ListenerId, is_local: bool, newcomer: (AccountId, IpAddr)) -> bool {
         let connections = &mut self.connections;
         let (now, running, most) = (connections.now, connections.moment.running, connections.limits.connections);
         let mut idlest = None;
         for look in 1..=LOOKS {
-            let Some(Candidate { place, is_equal }) = connections.gates.candidate(id, is_local, newcomer, most) else {
+            let Some(Candidate { place, is_equal }) = connections.quotas.candidate(id, is_local, newcomer, most) else {
                 break;
             };
             let Some(connection) = connections.slab.get_mut(place.slot) else {
-                connections.gates.remove(place);
+                connections.quotas.remove(place);
                 continue;
             };
             connections.stats.looks += 1;
@@ -212,7 +213,7 @@ impl<S: Socket> Server<S> {
             }
             break;
         }
-        self.connections.gates.has_room(id, is_local, most)
+        self.connections.quotas.has_room(id, is_local, most)
     }
 
     /// Drops the connection that was turned away first, if there are as many as may be.
@@ -416,7 +417,7 @@ impl<S: Socket> Server<S> {
     /// has it told that there is no room for it.
     fn keep_place(&mut self, slot: usize) {
         let Some(place) = self.connections.take_moved(slot) else { return };
-        if self.make_room(place.listener, false, (place.client, place.network)) {
+        if self.make_room(place.listener, false, (place.client, place.site)) {
             return self.connections.put_back(place);
         }
         self.connections.stats.refused += 1;

@@ -14,6 +14,7 @@ use super::nodes;
 use super::outside::Now;
 use super::wire::{Endpoint, Identity, MetaData, NodeInfo};
 use crate::crypto::PublicKey;
+use crate::ip::site;
 use crate::model::Timestamp;
 
 /// Most nodes that are kept; of more those that have answered last.
@@ -89,7 +90,7 @@ fn last_first(peers: impl Iterator<Item = KeptPeer>) -> Vec<KeptPeer> {
 fn network(endpoint: &Endpoint) -> Option<String> {
     match endpoint.address() {
         Some(ip) if nodes::is_private(ip) => None,
-        Some(ip) => Some(nodes::network(ip).to_string()),
+        Some(ip) => Some(site(ip).to_string()),
         None => {
             let parts: Vec<_> = endpoint.host.rsplit('.').filter(|part| !part.is_empty()).take(2).collect();
             Some(parts.join(".").to_ascii_lowercase())

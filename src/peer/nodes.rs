@@ -21,10 +21,11 @@
 //! good six calls in the first hour and one an hour later, which is as few as with NIS1.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::load::Load;
+use crate::ip::{network, site};
 use crate::model::Address;
 
 /// How long a node that has failed once is left alone.
@@ -254,18 +255,7 @@ pub fn is_of_one_host(ip: IpAddr) -> bool {
 
 /// The first address that a host has to itself.
 pub fn host(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
-        ip => ip,
-    }
-}
-
-/// The first address that a site has to itself: of a /24 of IPv4 or a /48 of IPv6.
-pub fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & !0xff)),
-        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80)),
-    }
+    network(ip, 32, 64)
 }
 
 impl Group {
@@ -273,7 +263,7 @@ impl Group {
     fn of(ip: IpAddr) -> impl Iterator<Item = Group> {
         let groups = match is_private(ip) {
             true => [Some(Group::Private), None],
-            false => [Some(Group::Host(host(ip))), Some(Group::Network(network(ip)))],
+            false => [Some(Group::Host(host(ip))), Some(Group::Network(site(ip)))],
         };
         groups.into_iter().flatten()
     }
@@ -480,7 +470,7 @@ impl<T> Nodes<T> {
         let mut waiting: Vec<_> = waiting
             .map(|(address, node)| {
                 let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
-                (!node.is_pre_trusted, node.look_again, *address, ip.map(network))
+                (!node.is_pre_trusted, node.look_again, *address, ip.map(site))
             })
             .collect();
         waiting.sort_unstable();

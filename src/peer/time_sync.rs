@@ -11,9 +11,10 @@
 //! operator's listed nodes agree on, whatever all others say ([`TimeSync::round`]).
 
 use std::collections::{BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::nodes;
+use crate::ip::network;
 use crate::model::{Address, Timestamp};
 
 /// Most rounds that are told of.
@@ -207,8 +208,7 @@ fn place(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         ip if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         ip if nodes::is_private(ip) => ip,
-        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & !0xff)),
-        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+        ip => network(ip, 24, 64),
     }
 }
 

@@ -19,6 +19,7 @@ use super::Peers;
 use super::calls::{Ended, Purpose};
 use super::contacts::{Contact, Way};
 use super::mishap::{Mishap, words};
+use crate::ip::site;
 use crate::model::Address;
 use crate::peer::nodes::{self, State};
 use crate::peer::outside::{MeetingId, Now, Outside, Reply};
@@ -77,7 +78,7 @@ impl Meetings {
     }
 
     fn held_by_network(&self, host: IpAddr) -> usize {
-        self.open.values().filter(|waiting| nodes::network(waiting.host) == nodes::network(host)).count()
+        self.open.values().filter(|waiting| site(waiting.host) == site(host)).count()
     }
 
     /// Who gives way to another one from this host, if all places are taken: of a network that holds more than its own, or
@@ -85,7 +86,7 @@ impl Meetings {
     fn gives_way_to(&self, host: IpAddr, now: Duration) -> Option<MeetingId> {
         let held = (self.held_by_network(host), self.held_by(host));
         let counts = |(id, waiting): (&MeetingId, &Waiting)| {
-            ((self.held_by_network(waiting.host), self.held_by(waiting.host)), nodes::network(waiting.host), *id)
+            ((self.held_by_network(waiting.host), self.held_by(waiting.host)), site(waiting.host), *id)
         };
         let all: Vec<_> = self.open.iter().rev().map(counts).collect();
         // Of equals the last one counts, which has waited longest.
@@ -93,7 +94,7 @@ impl Meetings {
         let (most, held, longest) = match most {
             Some(((in_network, _), _, id)) => (*in_network, held.0, *id),
             None => {
-                let own = all.iter().filter(|(_, network, _)| *network == nodes::network(host));
+                let own = all.iter().filter(|(_, network, _)| *network == site(host));
                 let ((_, at_host), _, id) = own.max_by_key(|(counts, ..)| *counts)?;
                 (*at_host, held.1, *id)
             }
@@ -150,7 +151,7 @@ impl Peers {
         let info = known.about.info.clone();
         let is_as_known = known.state == State::Active && (known.is_pre_trusted || info.endpoint == endpoint);
         let (host, is_there) = (endpoint.address().map(nodes::host), info.endpoint == endpoint);
-        let by = host.map(nodes::network);
+        let by = host.map(site);
         let revivals = self.contacts.count(Way::Revival) + self.contacts.count(Way::Move);
         let is_within_share = revivals < MAX_REVIVALS && self.contacts.count_by(by) < MAX_REVIVALS_PER_NETWORK;
         // Nobody takes the room of the operator's nodes, which are no more than he has listed.

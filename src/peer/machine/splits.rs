@@ -2,8 +2,8 @@
 //! side can come over to the other by itself, so both have to say so.
 //!
 //! A node whose chain is worse than ours for a while is asked for one hash from time to time: that of the lowest of our
-//! blocks that may be undone; or if its chain ends below that, of the lowest of its own. A node whose chain is better is asked for that anyway. All of this is what nodes say: one that
-//! lies about it is at most counted itself.
+//! blocks that may be undone, or, if its chain ends below that, of the lowest of its own. A node whose chain is better is
+//! asked for that anyway. All of this is what nodes say: one that lies about it is at most counted itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
