@@ -40,14 +40,14 @@ fn may_hide_a_page(request: &Request<'_>) -> bool {
 }
 
 fn has(request: &Request<'_>, name: &str) -> bool {
-    request.headers().any(|(header, _)| header.eq_ignore_ascii_case(name))
+    request.headers().any(|(header, _)| header.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// Whether a condition holds for every value of a header; one that is not even text fails.
 fn all(request: &Request<'_>, name: &str, condition: impl Fn(&str) -> bool) -> bool {
     request
         .headers()
-        .filter(|(header, _)| header.eq_ignore_ascii_case(name))
+        .filter(|(header, _)| header.eq_ignore_ascii_case(name.as_bytes()))
         .all(|(_, value)| std::str::from_utf8(value).is_ok_and(&condition))
 }
 

@@ -63,8 +63,8 @@ impl Explorer {
     }
 
     /// Answers a request for the page or a part of it; whether it is for one. The page asks for what the node tells local
-    /// clients only if this one is local.
-    pub fn answer(&self, request: &Request<'_>, is_local: bool, reply: &mut Reply) -> bool {
+    /// clients only if this one is local, which is looked at for the page alone.
+    pub fn answer(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool, reply: &mut Reply) -> bool {
         let Some(found) = self.find(request, is_local) else { return false };
         reply.reset();
         match (request.method, found) {
@@ -88,13 +88,13 @@ impl Explorer {
         true
     }
 
-    fn find(&self, request: &Request<'_>, is_local: bool) -> Option<Found<'_>> {
+    fn find(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool) -> Option<Found<'_>> {
         let inner = request.path.strip_prefix(self.settings.context_path.as_str())?;
         if inner == "/" && wants_page(request) {
             return Some(Found::Root);
         }
         match inner.strip_prefix(PATH)? {
-            "" => Some(Found::Index(&self.index[usize::from(is_local)])),
+            "" => Some(Found::Index(&self.index[usize::from(is_local())])),
             "/" => Some(Found::Slash),
             below => {
                 let name = below.strip_prefix('/')?.strip_prefix(&PARTS.folder)?.strip_prefix('/')?;

@@ -25,7 +25,7 @@ fn answer(explorer: &Explorer, lines: &str) -> Option<Reply> {
     reader.receive(format!("{first} HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes());
     let request = reader.next_request().unwrap().unwrap();
     let mut reply = Reply::new();
-    explorer.answer(&request, false, &mut reply).then_some(reply)
+    explorer.answer(&request, || false, &mut reply).then_some(reply)
 }
 
 fn header<'r>(reply: &'r Reply, name: &str) -> Option<&'r str> {
@@ -52,7 +52,7 @@ fn a_local_client_gets_a_page_that_asks_for_more() {
     let request = reader.next_request().unwrap().unwrap();
     let pages = [false, true].map(|is_local| {
         let mut reply = Reply::new();
-        assert!(explorer.answer(&request, is_local, &mut reply));
+        assert!(explorer.answer(&request, || is_local, &mut reply));
         (String::from_utf8(reply.body.clone()).unwrap(), header(&reply, "ETag").unwrap().to_owned())
     });
     assert!(pages[0].0.contains("data-is-local=\"false\"") && pages[1].0.contains("data-is-local=\"true\""));

@@ -69,9 +69,9 @@ impl fmt::Display for Details<'_> {
             }
         }
         for (name, value) in self.0.headers() {
-            let is_secret = SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+            let is_secret = SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()));
             let value = if is_secret { b"(not told)".as_slice() } else { value };
-            write!(f, ", {}: {}", Told(name.as_bytes()), Told(value))?;
+            write!(f, ", {}: {}", Told(name), Told(value))?;
         }
         Ok(())
     }

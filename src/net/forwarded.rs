@@ -61,10 +61,11 @@ impl Trust {
 }
 
 /// Whether a header is one that proxies write.
-fn is_of_proxy(name: &str) -> bool {
-    const FAMILY: &str = "x-forwarded-";
+fn is_of_proxy(name: &[u8]) -> bool {
+    const FAMILY: &[u8] = b"x-forwarded-";
     let is_of_family = || name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
-    ["forwarded", "via", "x-real-ip"].iter().any(|header| name.eq_ignore_ascii_case(header)) || is_of_family()
+    let names: [&[u8]; 3] = [b"forwarded", b"via", b"x-real-ip"];
+    names.iter().any(|header| name.eq_ignore_ascii_case(header)) || is_of_family()
 }
 
 /// The value of `for` in an element of `Forwarded`.

@@ -29,7 +29,7 @@ impl Node<'_> {
     /// Sends the page for people, or a part of it; whether that was asked for.
     fn send_page(&self, exchange: &mut Exchange<'_>, effects: &mut dyn Effects) -> bool {
         let Some(explorer) = self.explorer.as_ref().filter(|_| !exchange.is_refused) else { return false };
-        let is_local = self.api.is_local(&exchange.caller, exchange.request);
+        let is_local = || self.api.is_local(&exchange.caller, exchange.request);
         let is_sent = explorer.answer(exchange.request, is_local, exchange.reply);
         if is_sent {
             exchange.reply.kind = EXPLORER_KIND;

@@ -84,7 +84,7 @@ impl<'s> Beginning<'s> {
         let is_page = exchange.caller.listener == HTTP
             && !exchange.is_refused
             && self.explorer.as_ref().is_some_and(|explorer| {
-                let is_local = self.api.is_local(&exchange.caller, exchange.request);
+                let is_local = || self.api.is_local(&exchange.caller, exchange.request);
                 explorer.answer(exchange.request, is_local, exchange.reply)
             });
         if !is_page {

@@ -27,7 +27,7 @@ impl<'a> Request<'a> {
     /// The values of all headers called `name`, in order; values that are not UTF-8 are skipped.
     pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a str> {
         self.headers()
-            .filter(move |(header, _)| header.eq_ignore_ascii_case(name))
+            .filter(move |(header, _)| header.eq_ignore_ascii_case(name.as_bytes()))
             .filter_map(|(_, value)| std::str::from_utf8(value).ok())
     }
 
@@ -52,7 +52,7 @@ pub struct Headers<'a> {
 }
 
 impl<'a> Iterator for Headers<'a> {
-    type Item = (&'a str, &'a [u8]);
+    type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -65,11 +65,8 @@ impl<'a> Iterator for Headers<'a> {
                 None => (self.lines, &[][..]),
             };
             self.lines = rest;
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-                continue;
-            };
-            if let Ok(name) = std::str::from_utf8(&line[..colon]) {
-                return Some((name, line[colon + 1..].trim_ascii()));
+            if let Some(colon) = line.iter().position(|byte| *byte == b':') {
+                return Some((&line[..colon], line[colon + 1..].trim_ascii()));
             }
         }
     }
