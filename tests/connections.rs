@@ -39,6 +39,8 @@ struct Wire {
     looks: Rc<Cell<u64>>,
     /// The system was told to forget what it keeps.
     is_cut: Rc<Cell<bool>>,
+    /// The other end has gone.
+    has_ended: Rc<Cell<bool>>,
 }
 
 impl Wire {
@@ -75,6 +77,10 @@ impl Socket for Wire {
     fn end_writing(&mut self) -> io::Result<()> {
         self.is_over.set(true);
         Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.get()
     }
 
     fn discard_unsent(&mut self) {
@@ -840,6 +846,47 @@ fn whoever_connects_without_end_is_let_in_as_often_as_it_can_pay_and_others_alwa
     // In a second, a quarter of it and what can be owed for half of one.
     assert!((5_000..=16_000).contains(&let_in), "{let_in} of 40,000");
     assert_eq!(u64::from(40_000u32 - let_in), world.server.stats().declined);
+}
+
+#[test]
+fn whoever_has_gone_before_it_is_let_in_takes_no_place_and_pays_like_others() {
+    let mut world = World::new(Limits::default());
+    let wire = Wire::default();
+    wire.has_ended.set(true);
+    for _ in 0..40_000 {
+        assert!(world.server.admit(wire.clone(), LISTENER, [10, 1, 0, 0].into()).is_none());
+    }
+    assert_eq!((world.server.stats().accepted, world.server.stats().connections), (0, 0));
+    assert!(world.server.stats().declined > 20_000, "{}", world.server.stats().declined);
+}
+
+#[test]
+fn of_a_client_that_must_pay_first_the_system_is_not_asked_until_it_is_served_again() {
+    let mut world = World::new(Limits::default());
+    let slots = [[10, 1, 0, 0], [10, 1, 0, 0], [10, 2, 0, 0]].map(|address| world.client_at(address, b"G"));
+    world.serve();
+    let [(wire, heavy), (_, other), (_, stranger)] = &slots;
+    world.say(wire, *heavy, b"ET /costly HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(world.server.mute(*heavy).is_none(), "it owes nothing yet");
+    world.serve();
+    for (wire, slot) in &slots {
+        world.say(wire, *slot, b"E");
+    }
+    assert_eq!([*heavy, *other, *stranger].map(|slot| world.server.mute(slot).is_some()), [true, true, false]);
+    assert!([*heavy, *other].iter().all(|slot| world.server.mute(*slot).is_none()), "once is enough");
+    // It owes three quarters of what was caused, at a quarter of the processor, and waits a little longer.
+    world.pass(Duration::from_millis(3_005));
+    world.serve();
+    assert!(world.server.unmute().is_none());
+    world.pass(Duration::from_millis(10));
+    world.serve();
+    let mut again: Vec<_> = std::iter::from_fn(|| Some(world.server.unmute()?.0)).collect();
+    again.sort_unstable();
+    let mut muted = vec![*heavy, *other];
+    muted.sort_unstable();
+    assert_eq!(again, muted);
+    world.say(wire, *heavy, b"x");
+    assert!(world.server.mute(*heavy).is_none());
 }
 
 #[test]

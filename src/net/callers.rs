@@ -38,6 +38,9 @@ const MOST_OWED: Duration = Duration::from_millis(500);
 /// Connections cost a caller nothing more that cannot have paid within this time: whoever shares its address is not locked
 /// out for as long as they have come.
 const LONGEST_DEBT: Duration = Duration::from_secs(5);
+/// A client that has overdrawn its credit waits for so much more than it owes: it is served some work at a time, and does
+/// not wake the loop for each piece.
+const PAUSE: Duration = Duration::from_millis(10);
 /// A caller whose requests are refused this many times as often as they are allowed is disconnected.
 const FAR_OVER: usize = 10;
 /// How long the connections of such a caller are closed as soon as they come.
@@ -105,10 +108,11 @@ impl Credit {
         self.units = self.units.saturating_add(regained).min(per_second).saturating_sub(i64::from(units));
     }
 
-    /// When it is regained, if it is overdrawn.
+    /// When it may be used again, if it is overdrawn.
     pub fn regained(&self, per_second: i64) -> Option<Duration> {
         let owed = u64::try_from(-self.units).ok().filter(|owed| *owed > 0)?;
-        Some(self.since + Duration::from_micros(owed.saturating_mul(1_000_000) / per_second.unsigned_abs().max(1)))
+        let time = Duration::from_micros(owed.saturating_mul(1_000_000) / per_second.unsigned_abs().max(1));
+        Some(self.since + time + PAUSE)
     }
 }
 
@@ -405,6 +409,12 @@ impl Callers {
         self.ready.iter().any(|callers| !callers.is_empty())
     }
 
+    /// Whether a client must wait until its credit is regained.
+    pub fn is_throttled(&self, account: AccountId, now: Duration) -> bool {
+        let credit = self.accounts.get(account).map(|account| account.credit);
+        credit.and_then(|credit| credit.regained(WORK_PER_SECOND)).is_some_and(|regained| regained > now)
+    }
+
     /// When the next caller has paid.
     pub fn next_regained(&self) -> Option<Duration> {
         self.resting.first().map(|(regained, ..)| *regained)
@@ -556,8 +566,10 @@ mod tests {
         callers.ready(heavy, 1, Task::Begin);
         callers.ready(light, 2, Task::Begin);
         assert_eq!((callers.next(at(0)), callers.next(at(0))), (Some(2), None));
-        assert_eq!(callers.next_regained(), Some(at(2000)));
-        assert_eq!((callers.next(at(1999)), callers.next(at(2000))), (None, Some(1)));
+        assert!(callers.is_throttled(heavy, at(2009)) && !callers.is_throttled(light, at(0)));
+        assert_eq!(callers.next_regained(), Some(at(2010)));
+        assert_eq!((callers.next(at(2009)), callers.next(at(2010))), (None, Some(1)));
+        assert!(!callers.is_throttled(heavy, at(2010)));
     }
 
     #[test]
@@ -570,8 +582,8 @@ mod tests {
         let let_in = (0..1_000_000).filter(|_| connect(&mut callers, at(0))).count();
         assert_eq!(
             let_in,
-            1 + 375_000 / UNITS_PER_CONNECTION as usize,
-            "a second's work, and half of one's that is owed"
+            1 + (375_000 - 2_500) / UNITS_PER_CONNECTION as usize,
+            "a second's work, and half of one's that is owed with the pause"
         );
         for millis in [1_500, 3_000] {
             callers.forget_silent(at(millis));
@@ -618,10 +630,11 @@ mod tests {
         let heavy = callers.account(address(1), false, at(0));
         callers.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
         callers.ready(heavy, 1, Task::Begin);
-        assert_eq!((callers.next(at(9_999)), callers.next(at(10_000))), (None, Some(1)));
-        callers.charge(heavy, 1, at(10_000));
+        assert_eq!((callers.next(at(10_009)), callers.next(at(10_010))), (None, Some(1)));
+        // What the pause has brought, and one unit more.
+        callers.charge(heavy, 2_501, at(10_010));
         callers.ready(heavy, 1, Task::Begin);
-        assert_eq!((callers.next(at(10_000)), callers.next(at(10_001))), (None, Some(1)));
+        assert_eq!((callers.next(at(10_020)), callers.next(at(10_021))), (None, Some(1)));
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub(super) struct Connection<S> {
     pub has_moved: bool,
     /// In the queue of connections to be served.
     pub is_ready: bool,
+    /// The system is not asked whether there is anything to read, as its client is throttled.
+    pub is_muted: bool,
     /// In the queue of connections with fresh output.
     pub is_dirty: bool,
     /// Bytes of memory that have been counted for it.
@@ -180,6 +182,7 @@ impl<S: Socket> Connection<S> {
             place: None,
             has_moved: false,
             is_ready: false,
+            is_muted: false,
             is_dirty: false,
             counted_bytes: 0,
             counted_kernel_bytes: 0,

@@ -378,6 +378,15 @@ impl<S: Socket> Connections<S> {
         }
     }
 
+    /// Whether a connection is not served until its client, or it itself as a websocket, has paid for what it has caused.
+    pub fn is_throttled(&self, slot: usize) -> bool {
+        let now = self.moment.running;
+        self.slab.get(slot).is_some_and(|connection| {
+            let own = connection.credit.regained(SOCKET_WORK_PER_SECOND).filter(|_| connection.is_websocket);
+            own.is_some_and(|regained| regained > now) || self.callers.is_throttled(connection.account, now)
+        })
+    }
+
     /// When somebody has paid who waits for that.
     pub fn next_regained(&self) -> Option<Duration> {
         let own = self.resting.first().map(|(regained, _)| *regained);

@@ -216,7 +216,12 @@ impl Reactor {
             } else if token < self.first_connection {
                 self.server.connections.fetcher.notice(event);
             } else {
-                self.server.notice(token - self.first_connection, event.into());
+                let slot = token - self.first_connection;
+                self.server.notice(slot, event.into());
+                if let Some(socket) = self.server.mute(slot) {
+                    // Where that fails, it is told of what comes in vain.
+                    let _ = self.poll.registry().reregister(socket, event.token(), Interest::WRITABLE);
+                }
             }
         }
         turn
@@ -248,6 +253,13 @@ impl Reactor {
         while self.server.serve_next(machine) {
             if self.now.elapsed() >= SERVING_TIME {
                 break;
+            }
+        }
+        while let Some((slot, socket)) = self.server.unmute() {
+            let (token, interest) = (Token(self.first_connection + slot), Interest::READABLE | Interest::WRITABLE);
+            if let Err(error) = self.poll.registry().reregister(socket, token, interest) {
+                log::warn!("cannot serve a connection any more: {error}");
+                self.server.remove(slot);
             }
         }
         self.flush(FLUSHING_TIME);
