@@ -1,6 +1,6 @@
 //! The document that describes this interface: `openapi.json`, which is written by hand and sent as it is.
 //!
-//! `tests/openapi.rs` holds it against the route table and against recorded answers.
+//! `tests/http/openapi.rs` holds it against the route table and against recorded answers.
 
 use std::sync::LazyLock;
 

@@ -1,0 +1,821 @@
+//! The commands that work on a store and end, with the chain that lies in the project.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::common::daemon::{Ended, run};
+use crate::common::{older_store, shared, tiny};
+use nisd::codec::Context;
+use nisd::state;
+use nisd::store::{AccessMode, Batch, ChainIdentity, Options, Read, SCHEMA, Store, Table, stored_block, tip};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TIP: u64 = 60;
+/// Hash of the last block.
+const TIP_HASH: &str = "127425dd1f4a8a11a4a09e3042455d72bed2fcc83477563dc0e916ee4f59a7e1";
+/// Name of the network in the chain's configuration.
+const NETWORK: &str = "golden-tiny";
+
+/// A folder for a store and for what a test makes up.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path("store")
+    }
+
+    /// Writes a file.
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).expect("the file can be written");
+        path
+    }
+
+    /// Runs a command on the store.
+    #[track_caller]
+    fn on_store(&self, command: &str, arguments: &[&str]) -> Ended {
+        let mut all: Vec<OsString> = vec![command.into(), "--data".into(), self.data().into()];
+        all.extend(arguments.iter().map(OsString::from));
+        run(all)
+    }
+
+    #[track_caller]
+    fn import_with(&self, config: &Path, blocks: &Path, arguments: &[&str]) -> Ended {
+        let mut all: Vec<&OsStr> = vec!["--config".as_ref(), config.as_ref()];
+        all.extend(arguments.iter().map(|argument| OsStr::new(*argument)));
+        let data = self.data();
+        let start: [&OsStr; 3] = ["import".as_ref(), "--data".as_ref(), data.as_ref()];
+        run(start.into_iter().chain(all).chain([blocks.as_os_str()]))
+    }
+
+    #[track_caller]
+    fn import(&self, blocks: &Path) -> Ended {
+        self.import_with(&tiny("config.json"), blocks, &[])
+    }
+
+    /// Height and digest of the store.
+    #[track_caller]
+    fn digest(&self) -> (u64, String) {
+        let line = self.on_store("digest", &[]).expect_success().text();
+        let (height, digest) = line.trim_end().split_once(' ').expect("a height and a digest");
+        assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
+        (height.parse().expect("a height"), digest.to_owned())
+    }
+}
+
+/// A store that holds the whole chain.
+fn full() -> Place {
+    let place = Place::new();
+    place.import(&tiny("blocks.bin")).expect_success();
+    place
+}
+
+/// A store that holds the whole chain and in which few blocks can be undone, with eras of hashes of 2 to the power of
+/// `era_bits` transaction numbers. Of short ones most are packed.
+fn with_eras(era_bits: u8) -> Place {
+    const SETTINGS: [(&str, &str, &str); 2] =
+        [("nis.blockChainRewriteLimit", "360", "10"), ("nis.maxTransactions", "10000", "1200")];
+    let place = Place::new();
+    let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let config = SETTINGS.iter().fold(config, |config, (name, from, to)| {
+        let line = |value: &str| format!("\"{name}\": \"{value}\"");
+        assert!(config.contains(&line(from)), "{name}");
+        config.replace(&line(from), &line(to))
+    });
+    let config = place.file("config.json", config);
+    place.file("nemesis.bin", fs::read(tiny("nemesis.bin")).expect("the nemesis block"));
+    let loaded = nisd::config::load(Some(&config), Vec::new(), Some(place.0.path())).expect("a configuration");
+    let store = Store::open(&place.data(), &ChainIdentity::of(&loaded.network), Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    state::begin_eras(&mut batch, era_bits).expect("room");
+    batch.commit().expect("room");
+    drop(store);
+    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
+    place
+}
+
+/// Where the block at a height begins in the file of blocks, behind its length.
+fn offset(blocks: &[u8], height: u64) -> usize {
+    let mut position = 0;
+    for _ in 2..height {
+        let length = blocks[position..].first_chunk().expect("a length");
+        position += 4 + u32::from_le_bytes(*length) as usize;
+    }
+    position + 4
+}
+
+#[test]
+fn what_is_exported_is_what_was_imported() {
+    let place = full();
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    assert!(place.on_store("export", &[]).expect_success().stdout == blocks);
+    assert!(place.on_store("export", &["--output", "-"]).expect_success().stdout == blocks);
+    let output = place.path("out.bin");
+    let written = place.on_store("export", &["--output", output.to_str().expect("a path")]).expect_success();
+    assert!(written.stdout.is_empty() && fs::read(&output).expect("the output") == blocks);
+    let whole = place.on_store("export", &["--from", "1"]).expect_success().stdout;
+    assert!(whole.ends_with(&blocks) && whole.len() > blocks.len());
+    let part = place.on_store("export", &["--from", "10", "--to", "19"]).expect_success().stdout;
+    assert!(part == blocks[offset(&blocks, 10) - 4..offset(&blocks, 20) - 4]);
+    // Heights that are not there are no empty file.
+    place.on_store("export", &["--to", "61"]).expect_failure(1, &["no block at height 61", "height 60"]);
+    place.on_store("export", &["--from", "62"]).expect_failure(1, &["62", "height 60"]);
+    place.on_store("export", &["--from", "9", "--to", "8"]).expect_failure(2, &["--to 8", "--from 9"]);
+    let nowhere = place.path("no/such/folder");
+    let failed = place.on_store("export", &["--output", nowhere.to_str().expect("a path")]);
+    failed.expect_failure(1, &["no/such/folder"]);
+}
+
+#[test]
+fn an_import_stops_where_it_is_told_and_goes_on_later() {
+    let (place, whole) = (Place::new(), full());
+    for (stop, height) in [("1", 1), ("23", 23), ("10", 23), ("24", 24), ("1000", TIP), ("1000", TIP)] {
+        let import = place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", stop]);
+        let log = import.expect_success().stderr;
+        assert!(log.contains(&format!("height {height}")), "{log}");
+        assert_eq!(place.digest().0, height, "--stop-at {stop}");
+    }
+    assert_eq!(place.digest(), whole.digest());
+    let refused = place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", "0"]);
+    refused.expect_failure(2, &["--stop-at", "at least 1"]);
+}
+
+#[test]
+fn what_is_rolled_back_can_be_taken_in_again() {
+    let place = full();
+    let whole = place.digest();
+    let reference = Place::new();
+    for (height, stop) in [(59, "59"), (31, "31"), (2, "2"), (1, "1")] {
+        place.on_store("rollback", &["--to", stop]).expect_success();
+        let _ = fs::remove_dir_all(reference.data());
+        let import = reference.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", stop]);
+        import.expect_success();
+        assert_eq!(place.digest(), reference.digest(), "rolled back to {height}");
+        assert_eq!(place.digest().0, height);
+    }
+    place.import(&tiny("blocks.bin")).expect_success();
+    assert_eq!(place.digest(), whole);
+}
+
+#[test]
+fn a_rollback_that_is_impossible_changes_nothing() {
+    let place = full();
+    let whole = place.digest();
+    for to in ["60", "61", "1000000"] {
+        place.on_store("rollback", &["--to", to]).expect_failure(1, &["at height 60", "below"]);
+    }
+    place.on_store("rollback", &["--to", "0"]).expect_failure(2, &["--to", "at least 1"]);
+    place.on_store("rollback", &[]).expect_failure(2, &["--to"]);
+    assert_eq!(place.digest(), whole);
+}
+
+/// The chain's configuration with a rewrite limit that is shorter than the chain.
+fn short_memory() -> String {
+    let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let mut config: Value = serde_json::from_str(&text).expect("JSON");
+    let nemesis = tiny("nemesis.bin");
+    config["chain"]["blockChainRewriteLimit"] = 20.into();
+    // No more than fit into as many blocks.
+    config["chain"]["maxTransactions"] = 2400.into();
+    let keys = config["nisConfiguration"].as_object_mut().expect("an object");
+    keys.insert("nis.blockChainRewriteLimit".to_owned(), "20".into());
+    keys.insert("nis.maxTransactions".to_owned(), "2400".into());
+    keys.insert("nem.network.nemesisFilePath".to_owned(), nemesis.to_str().expect("a path").into());
+    config.to_string()
+}
+
+#[test]
+fn a_rollback_beyond_what_is_remembered_is_refused() {
+    let place = Place::new();
+    let config = place.file("config.json", short_memory());
+    fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
+    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
+    let whole = place.digest();
+    place.on_store("rollback", &["--to", "39"]).expect_failure(1, &["remembered", "40"]);
+    assert_eq!(place.digest(), whole);
+    place.on_store("rollback", &["--to", "40"]).expect_success();
+    assert_eq!(place.digest().0, 40);
+}
+
+#[test]
+fn the_dump_is_one_line_of_json() {
+    let place = full();
+    let dump = place.on_store("dump", &[]).expect_success();
+    let text = dump.text();
+    assert!(text.ends_with('\n') && text.lines().count() == 1 && dump.stderr.is_empty(), "{}", dump.stderr);
+    let state: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(state["height"], TIP);
+    assert_eq!(state["blockHash"], TIP_HASH);
+    assert_eq!(state["chainScore"], "11231750704387638");
+    assert!(state["accounts"].as_array().is_some_and(|accounts| accounts.len() > 30), "{text}");
+}
+
+#[test]
+fn a_compressed_file_is_read_like_a_plain_one() {
+    let place = Place::new();
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packer.write_all(&blocks).expect("memory");
+    let packed = packer.finish().expect("memory");
+    // The name does not matter, the content does.
+    place.import(&place.file("first.bin", &packed)).expect_success();
+    assert_eq!(place.digest(), full().digest());
+
+    let torn = Place::new();
+    torn.import(&torn.file("torn.bin.gz", &packed[..packed.len() / 2])).expect_failure(1, &["after height"]);
+    let (height, _) = torn.digest();
+    assert!((2..TIP).contains(&height), "{height}");
+    torn.import(&place.path("first.bin")).expect_success();
+    assert_eq!(torn.digest(), place.digest());
+}
+
+#[test]
+fn several_files_are_read_in_their_order() {
+    let place = Place::new();
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let cut = offset(&blocks, 30) - 4;
+    let (low, high) = (place.file("low", &blocks[..cut]), place.file("high", &blocks[cut..]));
+    place.import(&high).expect_failure(1, &["height 2 is refused", "30"]);
+    let (low, high) = (low.to_str().expect("a path"), high);
+    place.import_with(&tiny("config.json"), &high, &[low]).expect_success();
+    assert_eq!(place.digest(), full().digest());
+}
+
+#[test]
+fn a_file_that_is_no_chain_is_refused_and_what_came_before_it_stays() {
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let cut = offset(&blocks, 30) + 100;
+    let place = Place::new();
+    let torn = place.import(&place.file("torn", &blocks[..cut]));
+    torn.expect_failure(1, &["after height 29", "ends inside a block"]);
+    assert_eq!(place.digest().0, 29);
+    place.import(&tiny("blocks.bin")).expect_success();
+    assert_eq!(place.digest(), full().digest());
+
+    for (name, bytes, word) in [
+        ("text", &b"hello, this is no chain\n"[..], "not the length of a block"),
+        ("short", &[7, 0], "ends inside a block"),
+        ("zero", &[0; 64], "not the length of a block"),
+        ("huge", &[0xff, 0xff, 0xff, 0x7f, 1], "not the length of a block"),
+        ("long", &[0, 0, 0xff, 0, 1], "ends inside a block"),
+        ("noise", &[8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], "height 2 is refused"),
+    ] {
+        let place = Place::new();
+        place.import(&place.file(name, bytes)).expect_failure(1, &[word]);
+    }
+}
+
+#[test]
+fn a_block_that_was_tampered_with_is_refused() {
+    let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let start = offset(&blocks, 30);
+    let length = offset(&blocks, 31) - 4 - start;
+    // Every part of the block: version, time, signer, signature, parent, height, transactions.
+    for place_in_block in [4, 9, 20, 60, 130, 170, length - 1] {
+        let mut tampered = blocks.clone();
+        tampered[start + place_in_block] ^= 1;
+        let place = Place::new();
+        let file = place.file("tampered", &tampered);
+        place.import(&file).expect_failure(1, &["height 30 is refused"]);
+        assert_eq!(place.digest().0, 29, "byte {place_in_block}");
+    }
+    // And where the true block is known already, another one at its height is not taken for it.
+    let place = full();
+    let mut tampered = blocks.clone();
+    tampered[start + 9] ^= 1;
+    let other = place.import(&place.file("tampered", &tampered));
+    other.expect_failure(1, &["another block at height 30"]);
+    assert_eq!(place.digest(), full().digest());
+}
+
+#[test]
+fn blocks_of_another_chain_are_refused() {
+    let Some(other) = shared("data/chains/all-forks") else { return };
+    let place = Place::new();
+    let import = place.import(&other.join("blocks.bin.gz"));
+    import.expect_failure(1, &["height 2 is refused", "does not follow"]);
+    assert_eq!(place.digest().0, 1);
+    let import = full().import(&other.join("blocks.bin.gz"));
+    import.expect_failure(1, &["another block at height 2"]);
+}
+
+#[test]
+fn a_store_of_another_network_is_not_touched() {
+    let place = full();
+    let whole = place.digest();
+    let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let other = place.file("other.json", text.replace(NETWORK, "somewhere-else"));
+    fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
+    let words = ["the chain of golden-tiny", "somewhere-else"];
+    place.import_with(&other, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
+    let config = other.to_str().expect("a path");
+    let ports = ["--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0", "--config", config];
+    place.on_store("run", &ports).expect_failure(1, &words);
+    for command in ["digest", "dump", "export"] {
+        place.on_store(command, &["--config", config]).expect_failure(1, &words);
+    }
+    place.on_store("rollback", &["--config", config, "--to", "5"]).expect_failure(1, &words);
+    assert_eq!(place.digest(), whole);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let place = Place::new();
+    let nowhere = place.path("nowhere.bin");
+    place.import(&nowhere).expect_failure(1, &["nowhere.bin"]);
+    place.import_with(&place.path("no.json"), &tiny("blocks.bin"), &[]).expect_failure(2, &["no.json"]);
+    assert!(!place.data().exists(), "nothing is begun before everything is there");
+    for command in ["digest", "dump", "export"] {
+        place.on_store(command, &[]).expect_failure(1, &["no chain in the data folder"]);
+    }
+    let folder = place.data();
+    let words = [folder.to_str().expect("a path"), "no chain in the data folder"];
+    place.on_store("rollback", &["--to", "5"]).expect_failure(1, &words);
+    assert!(!place.data().exists(), "looking creates nothing");
+    // A file where the folder should be.
+    fs::write(place.data(), "").expect("a file");
+    place.import(&tiny("blocks.bin")).expect_failure(1, &["data folder", "it is a file"]);
+    place.on_store("dump", &[]).expect_failure(1, &["data folder", "it is a file"]);
+    place.on_store("run", &[]).expect_failure(2, &["it is a file"]);
+    run(["import"]).expect_failure(2, &["--config"]);
+    run(["frobnicate"]).expect_failure(2, &["frobnicate"]);
+    // A file that is there but is no store.
+    let folder = Place::new();
+    fs::create_dir(folder.data()).expect("a folder");
+    fs::write(folder.data().join("data.mdb"), "this is not a store".repeat(1000)).expect("a file");
+    let ended = folder.on_store("digest", &[]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("nisd: ") && !ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_mistyped_word_is_told_what_was_meant() {
+    run(["run", "--network", "mainet"]).expect_failure(2, &["\"mainet\"", "did you mean mainnet?"]);
+    run(["run", "--port", "7890"]).expect_failure(2, &["--http-port", "--websocket-port"]);
+    let short = "0123456789abcdef".repeat(4);
+    run(["address", &short[1..]]).expect_failure(2, &["64 hex digits", "has 63"]);
+    for node in ["http://[::]:7890", "0.0.0.0"] {
+        run(["status", "--node", node]).expect_failure(2, &[node, "127.0.0.1"]);
+    }
+}
+
+#[test]
+fn stores_that_older_versions_have_made_come_to_the_state_of_this_one() {
+    let place = Place::new();
+    let present = || place.on_store("digest", &[]).expect_success().text();
+    place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", "5"]).expect_success();
+    let expected = present();
+    for schema in [4, 5] {
+        fs::remove_dir_all(place.data()).expect("a folder");
+        fs::create_dir(place.data()).expect("a folder");
+        place.file("store/data.mdb", older_store(schema));
+        let words = [&format!("schema {schema}, this program has {SCHEMA}"), "`nisd reindex` builds it anew"];
+        place.on_store("digest", &[]).expect_failure(1, &words);
+        place.on_store("reindex", &[]).expect_success();
+        assert_eq!(present(), expected);
+        assert_eq!(place.on_store("check", &[]).expect_success().text(), expected);
+    }
+}
+
+#[test]
+fn a_store_of_the_first_versions_is_refused_with_the_commands_that_carry_its_chain_over() {
+    let place = Place::new();
+    fs::create_dir(place.data()).expect("a folder");
+    let mut bytes = older_store(4);
+    let at = (0..bytes.len()).find(|at| bytes[*at..].starts_with(b"schema4")).expect("the schema");
+    bytes[at + 6] = b'3';
+    place.file("store/data.mdb", bytes);
+    let folder = place.data();
+    let export = format!("`nisd export --data {} --output blocks.bin`", folder.display());
+    let words = ["schema 3", &export, "`nisd import --config SETTINGS --data NEW-FOLDER blocks.bin`"];
+    for command in ["reindex", "digest"] {
+        place.on_store(command, &[]).expect_failure(1, &words);
+    }
+    place.import(&tiny("blocks.bin")).expect_failure(1, &words);
+}
+
+#[test]
+fn a_port_for_which_rights_are_missing_is_told_with_what_to_do() {
+    let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+    let said = nisd::event_loop::NodeError::Listen("127.0.0.1:80".parse().expect("an address"), error).to_string();
+    for word in ["cannot listen on 127.0.0.1:80", "ports below 1024", "CAP_NET_BIND_SERVICE", "--http-port"] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn a_folder_may_end_with_a_dot_also_where_there_is_none_yet() {
+    let place = Place::new();
+    let folder = place.path("deep/store/.");
+    let folder = folder.to_str().expect("a path");
+    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+    let paths = [&config, &blocks].map(|path| path.to_str().expect("a path"));
+    run(["import", "--config", paths[0], "--data", folder, "--stop-at", "3", paths[1]]).expect_success();
+    let digest = run(["digest", "--data", folder]).expect_success().text();
+    assert!(digest.starts_with("3 "), "{digest}");
+    let copy = place.path("copies/one/.");
+    let copied = run(["backup", "--data", folder, copy.to_str().expect("a path")]).expect_success().text();
+    assert_eq!((copied, place.path("copies/one/data.mdb").exists()), (digest, true));
+}
+
+#[test]
+fn a_service_whose_settings_name_no_folder_keeps_its_store_where_services_do() {
+    let unit = |arguments: &[&str]| run([&["service"], arguments].concat()).expect_success().text();
+    let of_network = unit(&["--network", "mainnet"]);
+    assert!(of_network.contains(" run --network mainnet --data /var/lib/nisd\n"), "{of_network}");
+    assert!(of_network.contains("StateDirectory=nisd\n") && of_network.contains("ProtectHome=yes\n"), "{of_network}");
+    let place = Place::new();
+    let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
+    let named = unit(&["--config", file.to_str().expect("a path")]);
+    assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");
+    // As NIS1's own file has it: whose home is meant is not said.
+    for home in ["nem.folder = %h/nem", "nem.folder = /srv/nem\nnisd.data = %h/nisd"] {
+        let file = place.file("home.properties", format!("nem.network = mainnet\n{home}\n"));
+        let unit = unit(&["--config", file.to_str().expect("a path")]);
+        assert!(unit.contains("--data /var/lib/nisd\n") && unit.contains("StateDirectory=nisd\n"), "{unit}");
+    }
+}
+
+#[test]
+fn man_pages_and_completions_are_written_by_the_program() {
+    let place = Place::new();
+    let folder = place.path("man/man1");
+    run(["man", folder.to_str().expect("a path")]).expect_success();
+    for (page, text) in [("nisd-backup.1", "keep"), ("nisd.1", "nisd"), ("nisd-operating.7", ".TH NISD\\-OPERATING 7")]
+    {
+        let content = fs::read_to_string(folder.join(page)).expect("a page");
+        assert!(content.contains(text), "{page}: {content}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(["completions", shell]).expect_success().text().contains("reindex"), "{shell}");
+    }
+    run(["completions", "nosh"]).expect_failure(2, &["nosh", "bash"]);
+}
+
+#[test]
+fn a_store_in_use_is_named() {
+    let place = full();
+    let (_store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+    let folder = place.data();
+    let words = [folder.to_str().expect("a path"), "another nisd uses the data folder"];
+    place.on_store("rollback", &["--to", "5"]).expect_failure(1, &words);
+    place.import(&tiny("blocks.bin")).expect_failure(1, &words);
+}
+
+#[test]
+fn a_nemesis_block_that_is_missing_is_named_with_the_folder_of_the_configuration() {
+    let place = Place::new();
+    let expected = place.path("nemesis.bin");
+    let config = place.file("node.properties", "nem.network = mainnet\n");
+    let words = ["cannot read the nemesis block", expected.to_str().expect("a path"), "nem.network.nemesisFilePath"];
+    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
+    // Named on the command line it is looked for in the current folder, which is said.
+    let here = std::env::current_dir().expect("a folder").join("none.bin");
+    let set = ["--set", "nem.network.nemesisFilePath=none.bin"];
+    let words = [here.to_str().expect("a path")];
+    place.import_with(&config, &tiny("blocks.bin"), &set).expect_failure(1, &words);
+}
+
+#[test]
+fn a_wrong_list_of_known_nodes_is_named_with_the_entry_that_is_wrong() {
+    let place = Place::new();
+    let name = format!("peers-config_{NETWORK}.json");
+    let config = place.file("config.json", fs::read(tiny("config.json")).expect("the chain's configuration"));
+    let list = |key: &str| {
+        format!(
+            r#"{{"knownPeers":[{{"identity":{{"name":"left out","public-key":"{key}"}},
+            "endpoint":{{"protocol":"gopher","host":"a","port":7890}}}},{{"identity":{{"name":"wrong"}}}}]}}"#
+        )
+    };
+    let path = place.file(&name, list(&"07".repeat(32)));
+    let run = || place.on_store("run", &["--config", config.to_str().expect("a path")]);
+    run().expect_failure(1, &[path.to_str().expect("a path"), "entry 2 (\"wrong\")", "public-key"]);
+    place.file(&name, "nonsense {");
+    run().expect_failure(1, &[&name, "known nodes"]);
+    assert!(!place.data().exists(), "no store was made");
+}
+
+#[test]
+fn blocks_that_are_missing_are_noticed_before_a_network_is_made_for_them() {
+    let place = Place::new();
+    let nowhere = place.path("nowhere.bin");
+    let nowhere = nowhere.to_str().expect("a path");
+    place.on_store("run", &["--import", nowhere]).expect_failure(1, &[nowhere]);
+    assert!(!place.data().exists());
+}
+
+#[test]
+fn wrong_settings_are_refused_with_key_value_and_what_is_allowed() {
+    let place = Place::new();
+    let file = place.file("node.properties", "nem.network = mainnet\nnem.httpPort = 99999\nnis.ignoreFees = perhaps\n");
+    let file = file.to_str().expect("a path");
+    run(["run", "--config", file]).expect_failure(
+        2,
+        &[
+            "nem.httpPort",
+            "\"99999\"",
+            "0 to 65535",
+            "nis.ignoreFees",
+            "\"perhaps\"",
+            "true or false",
+            "node.properties",
+        ],
+    );
+    run(["run", "--clock", "noon"]).expect_failure(2, &["nisd.clock", "\"noon\"", "--clock", "allowed"]);
+    run(["run", "--set", "nem.websocketPort=x"]).expect_failure(2, &["nem.websocketPort", "\"x\"", "allowed"]);
+    run(["run", "--log", "loud"]).expect_failure(2, &["nisd.logLevel", "\"loud\"", "debug"]);
+    run(["run", "--bind", "here"]).expect_failure(2, &["nisd.bindAddress", "\"here\"", "allowed"]);
+    run(["run", "--set", "nisd.noSuchKey=1"]).expect_failure(2, &["nisd.noSuchKey", "`nisd settings`"]);
+    run(["run", "--peer", "a.example", "--peer", "b:0"]).expect_failure(2, &["nisd.peers", "\"b:0\"", "1 to 65535"]);
+    run(["run", "--set", "novalue"]).expect_failure(2, &["KEY=VALUE"]);
+}
+
+#[test]
+fn every_setting_is_described() {
+    let text = run(["settings"]).expect_success().text();
+    for key in ["nem.httpPort", "nem.websocketPort", "nem.network", "nisd.clock", "nisd.blocksNewBody", "nisd.data"] {
+        let described = text.split_once(&format!("\n  {key}\n")).map(|(_, rest)| rest);
+        let described = described.unwrap_or_else(|| panic!("{key} is missing"));
+        let end = described.find("\n\n").unwrap_or(described.len());
+        assert!(described[..end].contains("Allowed:") && described[..end].contains("Default:"), "{key}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100));
+    let help = run(["--help"]).expect_success().text();
+    for command in ["run", "import", "dump", "rollback", "check", "reindex", "digest", "export", "settings"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}");
+        assert!(!run([command, "--help"]).expect_success().stdout.is_empty());
+    }
+}
+
+/// The chain with one bit of the signature of block 30 changed, which its hash does not cover.
+fn with_a_wrong_signature() -> Vec<u8> {
+    const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32) + 4;
+    let mut blocks = fs::read(tiny("blocks.bin")).expect("the chain");
+    let start = offset(&blocks, 30);
+    blocks[start + SIGNATURE] ^= 1;
+    blocks
+}
+
+#[test]
+fn blocks_below_one_that_the_user_vouches_for_are_trusted_and_no_others() {
+    let place = Place::new();
+    let blocks = place.file("blocks.bin", with_a_wrong_signature());
+    let trusting = |checkpoint: &str| place.import_with(&tiny("config.json"), &blocks, &["--trust-below", checkpoint]);
+    let other = TIP_HASH.replace("127425", "127426");
+    trusting(&format!("{TIP}:{other}")).expect_failure(1, &["the hash 127425", "not 127426", "nothing was taken in"]);
+    trusting(&format!("61:{TIP_HASH}")).expect_failure(1, &["end at height 60", "nothing was taken in"]);
+    place.on_store("digest", &[]).expect_failure(1, &["no chain"]);
+    for wrong in ["60", "1:00", &format!("60:{}", &TIP_HASH[2..]), &format!("1:{TIP_HASH}"), &format!("x:{TIP_HASH}")] {
+        trusting(wrong).expect_failure(2, &["HEIGHT:HASH"]);
+    }
+    trusting(&format!("{TIP}:{TIP_HASH}")).expect_success();
+    assert_eq!(place.digest(), full().digest());
+    // What is there already is compared, too.
+    trusting(&format!("{TIP}:{TIP_HASH}")).expect_success();
+    trusting(&format!("{TIP}:{other}")).expect_failure(1, &["not 127426"]);
+}
+
+#[test]
+fn a_checked_store_gives_its_digest() {
+    let place = full();
+    let checked = place.on_store("check", &[]).expect_success().text();
+    let (height, digest) = place.digest();
+    assert_eq!(checked, format!("{height} {digest}\n"));
+    // Nothing of the check is left.
+    let left = fs::read_dir(place.data()).expect("the store").map(|file| file.expect("a file").file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("check")));
+    Place::new().on_store("check", &[]).expect_failure(1, &["no chain"]);
+}
+
+#[test]
+fn a_check_finds_what_was_only_trusted() {
+    let place = Place::new();
+    let blocks = place.file("blocks.bin", with_a_wrong_signature());
+    let checkpoint = format!("{TIP}:{TIP_HASH}");
+    place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
+    place.on_store("check", &[]).expect_failure(1, &["height 30 is refused", "its signature is wrong"]);
+}
+
+#[test]
+fn a_check_finds_the_first_difference_of_state_and_blocks() {
+    let change = |place: &Place, table: Table| {
+        let (store, _) =
+            Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+        let mut batch = store.begin().expect("a batch");
+        let (key, mut value) = {
+            let (key, value) = batch.walk(table).unwrap().last().unwrap().expect("an entry");
+            (key.to_vec(), value.to_vec())
+        };
+        if table == Table::Blocks {
+            value = with_another_generation_hash(&batch);
+        } else if let Some(byte) = value.last_mut() {
+            *byte ^= 1;
+        }
+        match value.is_empty() {
+            true => batch.delete_unjournaled(table, &key).expect("room"),
+            false => batch.put_unjournaled(table, &key, &value).expect("room"),
+        }
+        batch.commit().expect("room");
+    };
+    for (table, word) in [
+        (Table::Accounts, "table accounts at"),
+        (Table::Hashes, "table hashes at"),
+        (Table::Balances, "table balances at"),
+        (Table::Importances, "the importances at the tip"),
+        (Table::Blocks, "the generation hash of the block at height 60"),
+    ] {
+        let place = full();
+        change(&place, table);
+        place.on_store("check", &[]).expect_failure(1, &[word]);
+    }
+}
+
+/// The row of the last block as if another generation hash had been computed for it.
+fn with_another_generation_hash(batch: &Batch<'_>) -> Vec<u8> {
+    let height = tip(batch).expect("a chain").expect("a block").height;
+    let (mut header, block) = stored_block(batch, height, Context::of_store()).expect("a chain").expect("a block");
+    header.generation_hash.0[1] ^= 1;
+    header.to_bytes(&block)
+}
+
+/// Rows of a table: key and value.
+fn rows(data: &Path, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (store, _) = Store::open_existing(data, AccessMode::Shared, Options::default()).expect("a store");
+    let mut rows = Vec::new();
+    let mut take = |key: &[u8], value: &[u8]| {
+        rows.push((key.to_vec(), value.to_vec()));
+        Ok(true)
+    };
+    store.snapshot().expect("a snapshot").each(table, &[], &mut take).expect("the rows");
+    rows
+}
+
+/// Changes one bit of a row: of its value, or of its key if it has none.
+fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize) {
+    let (store, _) = Store::open_existing(data, AccessMode::Exclusive, Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    let (mut key, mut value) = (key.clone(), value.clone());
+    batch.delete_unjournaled(table, &key).expect("a row");
+    let bytes = if value.is_empty() { &mut key } else { &mut value };
+    let place = at.min(bytes.len() - 1);
+    bytes[place] ^= 1;
+    batch.put_unjournaled(table, &key, &value).expect("room");
+    batch.commit().expect("room");
+}
+
+/// Flips bits of the first, the middle and the last row of tables, each of which a check must find; names of the tables
+/// that have no rows.
+fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&'static str> {
+    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    let mut empty = Vec::new();
+    for table in tables {
+        let mut rows = rows(&place.data(), table);
+        // What is known of all hashes depends on a setting that may change, so that it cannot be compared.
+        rows.retain(|(key, _)| table != Table::Totals || key != state::HASH_TOTALS_KEY);
+        // Of a history that is said to be shorter only that much is compared.
+        rows.retain(|(key, _)| table != Table::BalanceHistory || state::history_height(key).is_some());
+        if rows.is_empty() {
+            empty.push(table.name());
+        }
+        let last = rows.len().saturating_sub(1);
+        for (row, at) in [(0, 0), (last / 2, 17), (last, usize::MAX)] {
+            let Some(row) = rows.get(row) else { continue };
+            flip(&place.data(), table, row, at);
+            let ended = place.on_store("check", &[]);
+            let word = match table {
+                Table::Blocks => "height".to_owned(),
+                // What differs from a checksum is what it is of.
+                Table::Checksums => "the store is damaged".to_owned(),
+                table => format!("table {}", table.name()),
+            };
+            assert_eq!(ended.code, Some(1), "{} at {}, byte {at}", table.name(), row.0.escape_ascii());
+            ended.expect_failure(1, &[&word]);
+            fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+        }
+    }
+    place.on_store("check", &[]).expect_success();
+    empty
+}
+
+#[test]
+fn a_check_finds_a_flipped_bit_in_every_table() {
+    let tables = Table::ALL.into_iter().filter(|table| *table != Table::Meta);
+    let place = Place::new();
+    let history = ["--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"];
+    place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &history).expect_success();
+    let empty = empty_or_checked(&place, tables);
+    assert_eq!(empty, ["hash-runs", "expired-mosaics", "signposts"], "tables that the chain does not touch");
+}
+
+#[test]
+fn a_check_finds_a_flipped_bit_a_missing_row_and_one_too_many_where_hashes_are_packed() {
+    let place = with_eras(2);
+    const TABLES: [Table; 2] = [Table::Hashes, Table::HashRuns];
+    assert!(empty_or_checked(&place, TABLES.into_iter()).is_empty());
+    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    for table in TABLES {
+        let rows = rows(&place.data(), table);
+        let (key, value) = &rows[rows.len() / 2];
+        let change = |change: &dyn Fn(&mut Batch<'_>)| {
+            let data = place.data();
+            let (store, _) = Store::open_existing(&data, AccessMode::Exclusive, Options::default()).expect("a store");
+            let mut batch = store.begin().expect("a batch");
+            change(&mut batch);
+            batch.commit().expect("room");
+            drop(store);
+            place.on_store("check", &[]).expect_failure(1, &[&format!("table {}", table.name())]);
+            fs::write(data.join("data.mdb"), &whole).expect("the store");
+        };
+        change(&|batch| batch.delete_unjournaled(table, key).expect("a row"));
+        // The same in an era of its own.
+        let other = [&[key[0]], &[0x40][..], &key[2..]].concat();
+        change(&|batch| batch.put_unjournaled(table, &other, value).expect("room"));
+    }
+    place.on_store("check", &[]).expect_success();
+}
+
+#[test]
+fn a_store_whose_hashes_are_packed_has_the_digest_and_the_dump_of_one_whose_are_not() {
+    let (packed, plain) = (with_eras(1), with_eras(13));
+    let levels: BTreeSet<u8> = rows(&packed.data(), Table::HashRuns).iter().map(|(key, _)| key[0]).collect();
+    assert!(levels.len() > 1, "{levels:?}");
+    assert!(rows(&packed.data(), Table::Hashes).len() * 4 < rows(&plain.data(), Table::Hashes).len());
+    let looks = |place: &Place| (place.digest(), place.on_store("dump", &[]).expect_success().text());
+    assert!(looks(&packed) == looks(&plain));
+    // Back, forth, and built anew.
+    for to in ["55", "51"] {
+        packed.on_store("rollback", &["--to", to]).expect_success();
+        packed.on_store("check", &[]).expect_success();
+    }
+    packed.import_with(&packed.path("config.json"), &tiny("blocks.bin"), &[]).expect_success();
+    assert!(looks(&packed) == looks(&plain));
+    packed.on_store("check", &[]).expect_success();
+    packed.on_store("reindex", &[]).expect_success();
+    assert!(looks(&packed) == looks(&plain));
+    packed.on_store("check", &[]).expect_success();
+}
+
+#[test]
+fn a_check_may_trust_a_block_that_the_user_vouches_for() {
+    let place = full();
+    let checkpoint = format!("{TIP}:{TIP_HASH}");
+    let plain = place.on_store("check", &[]).expect_success().text();
+    assert_eq!(place.on_store("check", &["--trust-below", &checkpoint]).expect_success().text(), plain);
+    let other = format!("{TIP}:{}", TIP_HASH.replace("127425", "127426"));
+    place.on_store("check", &["--trust-below", &other]).expect_failure(1, &["the hash 127425", "not 127426"]);
+    let higher = format!("{}:{TIP_HASH}", TIP + 1);
+    place.on_store("check", &["--trust-below", &higher]).expect_failure(1, &["no block at height 61"]);
+    // A wrong signature below it is trusted, too, as in an import.
+    let place = Place::new();
+    let blocks = place.file("blocks.bin", with_a_wrong_signature());
+    place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
+    place.on_store("check", &["--trust-below", &checkpoint]).expect_success();
+    place.on_store("check", &["--no-signatures"]).expect_success();
+    place.on_store("check", &[]).expect_failure(1, &["at height"]);
+}
+
+#[test]
+fn a_damaged_block_is_never_exported() {
+    // Type to signer, and the hash of the block before to the end of the transactions; not the signature.
+    const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
+    let place = full();
+    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    let blocks = rows(&place.data(), Table::Blocks);
+    let file = fs::read(tiny("blocks.bin")).expect("the chain");
+    for (height, (key, value)) in (1..).zip(&blocks).skip(1).step_by(7) {
+        let start = offset(&file, height);
+        let length = u32::from_le_bytes(*file[start - 4..].first_chunk().expect("a length")) as usize;
+        let (block, end) = (value.len() - length, length);
+        for at in [0, 9, 20, SIGNATURE + 68 + 10, SIGNATURE + 68 + 40, end - 1] {
+            flip(&place.data(), Table::Blocks, &(key.clone(), value.clone()), block + at);
+            place.on_store("export", &[]).expect_failure(1, &[&format!("height {height}"), "damaged"]);
+            fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+        }
+        // And its hash, at the beginning of what is known of it.
+        flip(&place.data(), Table::Blocks, &(key.clone(), value.clone()), 5);
+        let words = [&format!("height {height}"), "damaged"];
+        place.on_store("export", &["--from", &height.to_string()]).expect_failure(1, &words);
+        fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+    }
+    // A block that is missing.
+    let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    batch.delete_unjournaled(Table::Blocks, &blocks[29].0).expect("a row");
+    batch.commit().expect("room");
+    drop(store);
+    place.on_store("export", &[]).expect_failure(1, &["block at height 30 is missing"]);
+    place.on_store("check", &[]).expect_failure(1, &["block at height 30 is missing"]);
+    place.on_store("reindex", &[]).expect_failure(1, &["of the blocks from height 30 on some are missing"]);
+}

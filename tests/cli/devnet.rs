@@ -1,0 +1,355 @@
+//! A private network in one command, as a new user meets it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Ended, Node, run};
+use crate::common::http_client::Client;
+use crate::common::websocket::Socket;
+use nisd::devnet::Role;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Within this a network makes some blocks.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The folder of a private network.
+struct Place {
+    _folder: TempDir,
+    data: String,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("devnet").to_str().expect("a path").to_owned();
+        Place { _folder: folder, data }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.data).join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().expect("a path").to_owned()
+    }
+
+    fn start(&self, arguments: &[&str]) -> Node {
+        let all: Vec<_> = ["--data", &self.data].iter().chain(arguments).copied().collect();
+        Node::start(&all)
+    }
+
+    /// Makes a network and stops it at once.
+    fn make(&self, arguments: &[&str]) -> Ended {
+        stop(self.start(arguments))
+    }
+
+    /// Makes a network that finds a block every second, whatever its difficulty: it says that there is so much more than
+    /// is owned that every importance counts a thousand times as much.
+    fn make_hasty(&self, arguments: &[&str]) -> Ended {
+        let ended = self.make(arguments);
+        let settings = fs::read_to_string(self.path("devnet.properties")).unwrap();
+        let hasty = settings.replace("totalAmount = 8999999999\n", "totalAmount = 9000000000000\n");
+        assert_ne!(hasty, settings);
+        fs::write(self.path("devnet.properties"), hasty).unwrap();
+        // It begins anew.
+        for file in ["data.mdb", "nisd.lock"] {
+            fs::remove_file(self.path(file)).unwrap();
+        }
+        ended
+    }
+
+    fn on_store(&self, command: &str) -> String {
+        run([command, "--data", &self.data]).expect_success().text()
+    }
+}
+
+fn stop(node: Node) -> Ended {
+    node.process.signal("TERM");
+    node.process.ended_within(PATIENCE).expect_success()
+}
+
+#[track_caller]
+fn wait_for_height(client: &mut Client, height: u64) {
+    let start = Instant::now();
+    while client.height() < height {
+        assert!(start.elapsed() < PATIENCE, "height {height} is not reached");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Addresses of the accounts, by name, as the introduction shows them.
+fn addresses(introduction: &str) -> Vec<(String, String)> {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, address) = (words.next()?, words.next()?);
+        let is_account = Role::OWNERS.iter().any(|role| role.name() == name);
+        is_account.then(|| (name.to_owned(), address.to_owned()))
+    };
+    introduction.lines().filter_map(line).collect()
+}
+
+fn address<'a>(accounts: &'a [(String, String)], name: &str) -> &'a str {
+    &accounts.iter().find(|account| account.0 == name).expect("an account").1
+}
+
+fn balance(client: &mut Client, address: &str) -> u64 {
+    client.get(&format!("/account/get?address={address}")).json()["account"]["balance"].as_u64().expect("a balance")
+}
+
+#[test]
+fn the_first_command_makes_a_network_shows_its_accounts_and_harvests() {
+    let place = Place::new();
+    let node = place.start(&[]);
+    let mut client = Client::connect(node.http);
+    let nemesis = client.block(1).json();
+    assert_eq!((&nemesis["type"], &nemesis["transactions"].as_array().unwrap().len()), (&(-1).into(), &5));
+    let shown = run(["devnet", "show", "--data", &place.data]).expect_success().text();
+    let accounts = addresses(&shown);
+    let balances: Vec<_> = accounts.iter().map(|(_, address)| balance(&mut client, address) / 1_000_000).collect();
+    assert_eq!(balances, [8_000_000_000, 699_999_999, 100_000_000, 100_000_000, 100_000_000]);
+    wait_for_height(&mut client, 2);
+    assert_eq!(client.block(2).json()["signer"], harvester_key(&place).as_str());
+
+    let http = node.http.port();
+    let said = stop(node).text();
+    assert_eq!(addresses(&said), accounts);
+    let bob = address(&accounts, "bob");
+    let alice_key = place.text("alice.key");
+    for text in [
+        "WORTHLESS",
+        "a block every 10 s, proof of stake",
+        &format!("curl http://127.0.0.1:{http}/chain/height"),
+        &format!("send --from-key-file {alice_key} --to {bob} --amount 12.5"),
+        &format!("--node http://127.0.0.1:{http}"),
+    ] {
+        assert!(said.contains(text), "{text}:\n{said}");
+    }
+    for secret in ["devnet.properties", "alice.key", "harvester.key"] {
+        let mode = fs::metadata(place.path(secret)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{secret} is for its owner only");
+    }
+    assert!(!said.contains(fs::read_to_string(place.path("alice.key")).unwrap().lines().last().unwrap()));
+}
+
+/// The public key of the harvester.
+fn harvester_key(place: &Place) -> String {
+    let shown = run(["key", "inspect", &place.text("harvester.key")]).expect_success().text();
+    shown.split_whitespace().nth(2).expect("a key").to_owned()
+}
+
+#[test]
+fn a_network_goes_on_where_it_stopped_also_by_its_own_settings() {
+    let place = Place::new();
+    place.make_hasty(&[]);
+    let node = place.start(&[]);
+    wait_for_height(&mut Client::connect(node.http), 3);
+    stop(node);
+    let before = place.on_store("digest");
+    let (height, _) = before.split_once(' ').unwrap();
+    let height: u64 = height.parse().unwrap();
+    // The settings that were written are a configuration like any other.
+    let node = Node::start(&["--config", &place.text("devnet.properties")]);
+    let mut client = Client::connect(node.http);
+    assert!(client.height() >= height);
+    wait_for_height(&mut client, height + 2);
+    stop(node);
+    let digest = place.on_store("digest");
+    assert_eq!(place.on_store("check"), digest);
+}
+
+#[test]
+fn fresh_keys_are_others_each_time_and_demo_keys_always_the_same() {
+    let accounts = |arguments: &[&str]| {
+        let place = Place::new();
+        let said = place.make(arguments).text();
+        let accounts = addresses(&said);
+        assert_eq!(accounts.len(), 5, "{said}");
+        (accounts, said.contains("WORTHLESS"))
+    };
+    let (demo, first, second) = (accounts(&[]), accounts(&["--fresh-keys"]), accounts(&["--fresh-keys"]));
+    assert_eq!(demo, accounts(&[]));
+    assert!(demo.1 && !first.1 && !second.1);
+    for (one, other) in [(&demo, &first), (&first, &second)] {
+        assert!(one.0.iter().zip(&other.0).all(|(one, other)| one.0 == other.0 && one.1 != other.1));
+    }
+}
+
+#[test]
+fn the_rules_are_chosen_when_the_network_is_made_and_never_again() {
+    let place = Place::new();
+    let rules = "nis.blockChainFeatures=PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING";
+    let said = place.make_hasty(&["--block-time", "300", "--set", rules]).text();
+    assert!(said.contains("a block every 300 s, proof of importance"), "{said}");
+    let node = place.start(&[]);
+    wait_for_height(&mut Client::connect(node.http), 3);
+    stop(node);
+    let again = |arguments: &[&str]| {
+        let all = ["run", "--data", &place.data, "--http-port", "0", "--websocket-port", "0"];
+        run(all.iter().chain(arguments))
+    };
+    for arguments in [["--block-time", "301"], ["--set", "nis.blockChainFeatures=PROOF_OF_STAKE|WB_TIME_BASED_VESTING"]]
+    {
+        again(&arguments).expect_failure(2, &["was made with another block time or other rules", "--data"]);
+    }
+    again(&["--fresh-keys"]).expect_failure(2, &["has its keys already", "--data"]);
+    again(&["--set", "nem.network.version=96"]).expect_failure(2, &["nem.network.version", "--config"]);
+    // What a node keeps besides is no rule of the network.
+    let node =
+        place.start(&["--block-time", "300", "--set", rules, "--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"]);
+    assert!(Client::connect(node.http).height() >= 3);
+    stop(node);
+}
+
+#[test]
+fn the_store_of_another_chain_is_not_mixed_with_a_private_network() {
+    let place = Place::new();
+    let (config, blocks) = (crate::common::tiny("config.json"), crate::common::tiny("blocks.bin"));
+    let import = ["import", "--data", &place.data, "--config"].map(PathBuf::from);
+    run(import.iter().chain([&config, &blocks])).expect_success();
+    let digest = place.on_store("digest");
+    run(["run", "--data", &place.data]).expect_failure(2, &["a chain that was configured otherwise", "--config"]);
+    assert_eq!(place.on_store("digest"), digest);
+    assert!(!place.path("devnet.properties").exists() && !place.path("alice.key").exists());
+}
+
+#[test]
+fn an_interrupted_beginning_is_completed_with_the_keys_that_are_there() {
+    let place = Place::new();
+    place.make(&["--fresh-keys"]);
+    let alice = fs::read_to_string(place.path("alice.key")).unwrap();
+    for file in ["devnet.properties", "data.mdb", "nisd.lock", "carol.key"] {
+        fs::remove_file(place.path(file)).unwrap();
+    }
+    place.make(&["--fresh-keys"]);
+    assert_eq!(fs::read_to_string(place.path("alice.key")).unwrap(), alice);
+    assert!(place.path("carol.key").exists());
+}
+
+#[test]
+fn another_node_joins_with_the_exported_settings() {
+    let place = Place::new();
+    place.make_hasty(&[]);
+    let node = place.start(&[]);
+    wait_for_height(&mut Client::connect(node.http), 3);
+    let port = node.http.port();
+    stop(node);
+    let other = Place::new();
+    let export = |place: &Place, host: &str| {
+        let port = port.to_string();
+        let arguments = ["--data", &place.data, "--output", &other.data, "--host", host, "--http-port", &port];
+        run(["devnet", "export-config"].iter().chain(&arguments))
+    };
+    let written = export(&place, "10.1.2.3").expect_success();
+    let said = [format!("at http://10.1.2.3:{port};"), "its settings keep other machines out".to_owned()];
+    assert!(said.iter().all(|words| written.stderr.contains(words)), "{}", written.stderr);
+    let written = written.text();
+    let names = ["config-user.properties", "nemesis-devnet.bin", "peers-config_devnet.json"];
+    assert_eq!(written.lines().collect::<Vec<_>>(), names.map(|name| other.text(name)));
+    export(&place, "h").expect_failure(1, &["config-user.properties exists", "--output"]);
+    export(&Place::new(), "h").expect_failure(2, &["there is no private network", "nisd run"]);
+
+    let peers: Value = serde_json::from_slice(&fs::read(other.path(names[2])).unwrap()).unwrap();
+    let peer = &peers["knownPeers"][0];
+    assert_eq!((&peer["endpoint"]["host"], &peer["endpoint"]["port"]), (&"10.1.2.3".into(), &port.into()));
+    assert_eq!(peer["identity"]["public-key"], harvester_key(&place).as_str());
+    let settings = fs::read_to_string(other.path(names[0])).unwrap();
+    let key = fs::read_to_string(place.path("harvester.key")).unwrap();
+    assert!(!settings.contains(key.lines().last().unwrap()), "a private key is never exported");
+
+    // What joins takes the same blocks to the same state.
+    let blocks = other.text("blocks.bin");
+    run(["export", "--data", &place.data, "--output", &blocks]).expect_success();
+    let store = other.text("store");
+    run(["import", "--config", &other.text(names[0]), "--data", &store, &blocks]).expect_success();
+    assert_eq!(run(["digest", "--data", &store]).expect_success().text(), place.on_store("digest"));
+    let node = Node::start(&["--config", &other.text(names[0]), "--data", &store]);
+    assert!(Client::connect(node.http).height() >= 3);
+    let log = stop(node).stderr;
+    assert!(!log.contains("STANDS STILL"), "it knows another node: {log}");
+}
+
+#[test]
+fn the_exported_port_is_that_of_the_settings_unless_it_is_named_and_never_0() {
+    let place = Place::new();
+    place.make(&[]);
+    let port = |more: &[&str]| {
+        let other = Place::new();
+        let arguments = ["devnet", "export-config", "--data", &place.data, "--output", &other.data];
+        run(arguments.iter().chain(more)).expect_success();
+        let peers = fs::read(other.path("peers-config_devnet.json")).unwrap();
+        serde_json::from_slice::<Value>(&peers).unwrap()["knownPeers"][0]["endpoint"]["port"].as_u64().unwrap()
+    };
+    assert_eq!(port(&[]), 7890);
+    let settings = place.path("devnet.properties");
+    fs::write(&settings, fs::read_to_string(&settings).unwrap() + "nem.httpPort = 17890\n").unwrap();
+    assert_eq!(port(&[]), 17890);
+    assert_eq!(port(&["--http-port", "9000"]), 9000);
+    let none = ["devnet", "export-config", "--data", &place.data, "--output", &place.text("x"), "--http-port", "0"];
+    run(none).expect_failure(1, &["nem.httpPort is 0", "--http-port"]);
+    let shown = run(["devnet", "show", "--data", &place.data, "--http-port", "9000"]).expect_success().text();
+    assert!(shown.contains("http://127.0.0.1:9000/chain/height"), "{shown}");
+}
+
+#[test]
+fn demo_keys_are_for_this_machine_only_unless_told_otherwise() {
+    let shown = |place: &Place| run(["devnet", "show", "--data", &place.data]).expect_success().text();
+    let demo = Place::new();
+    let said = demo.make(&[]).text();
+    // The tests' nodes are given the address with a flag, which wins.
+    assert!(said.contains("It listens on 127.0.0.1: other machines do not reach it"), "{said}");
+    assert!(shown(&demo).contains("It listens on 127.0.0.1 and ::1: other machines do not reach it"));
+    let settings = demo.path("devnet.properties");
+    let text = fs::read_to_string(&settings).unwrap();
+    assert!(text.contains("nisd.bindAddress = localhost"), "{text}");
+    fs::write(&settings, text.replace("nisd.bindAddress = localhost", "")).unwrap();
+    assert!(shown(&demo).contains("It listens on all addresses of this machine, SO THAT OTHER MACHINES MAY REACH IT"));
+    let fresh = Place::new();
+    fresh.make(&["--fresh-keys"]);
+    assert!(shown(&fresh).contains("It listens on all addresses of this machine: other machines may reach it"));
+}
+
+#[test]
+fn a_payment_is_announced_told_confirmed_and_told_again() {
+    let place = Place::new();
+    place.make_hasty(&[]);
+    let accounts = addresses(&run(["devnet", "show", "--data", &place.data]).expect_success().text());
+    let (alice, bob) = (address(&accounts, "alice"), address(&accounts, "bob"));
+    let node = place.start(&[]);
+    let url = format!("http://{}", node.http);
+    let mut client = Client::connect(node.http);
+    let mut socket = Socket::open(node.websocket);
+    socket.text("CONNECT\n\n\0");
+    socket.next_text();
+    socket.subscribe("u", &format!("/unconfirmed/{bob}"));
+    socket.subscribe("t", &format!("/transactions/{bob}"));
+    wait_for_height(&mut client, 2);
+    let key = place.text("alice.key");
+    let send = ["send", "--from-key-file", &key, "--to", bob, "--amount", "12.5", "--message", "hello", "--node", &url];
+    let sent = run(send.iter().chain(&["--wait"])).expect_success();
+    let said = sent.text();
+    assert!(said.contains("SUCCESS") && said.contains("confirmed"), "{said}");
+    let network = |said: &str| said.lines().find(|line| line.starts_with("network")).map(str::to_owned);
+    assert!(network(&sent.stderr).is_some_and(|line| line.ends_with(" devnet")), "{}", sent.stderr);
+    // Only the harvester's own transactions wait for another harvester.
+    assert!(!sent.stderr.contains("the only account that harvests"), "{}", sent.stderr);
+    let harvester = place.text("harvester.key");
+    let send = ["send", "--from-key-file", &harvester, "--to", bob, "--amount", "1", "--dry-run", "--node", &url];
+    let warned = run(send).expect_success().stderr;
+    let of = address(&accounts, "harvester");
+    assert!(warned.contains(&format!("{of} is the only account that harvests on this node")), "{warned}");
+
+    let unconfirmed = socket.next_stomp().json(&format!("/unconfirmed/{bob}"), "u");
+    let confirmed = socket.next_stomp().json(&format!("/transactions/{bob}"), "t");
+    assert_eq!(unconfirmed["transaction"], confirmed["transaction"]);
+    assert_eq!(unconfirmed["transaction"]["amount"], 12_500_000);
+    let hash = confirmed["meta"]["hash"]["data"].as_str().unwrap();
+    let found = client.get(&format!("/transaction/get?hash={hash}")).json();
+    assert_eq!(found["meta"]["height"], confirmed["meta"]["height"]);
+    assert_eq!(balance(&mut client, bob), 100_000_012_500_000);
+    let fee = found["transaction"]["fee"].as_u64().unwrap();
+    assert_eq!(balance(&mut client, alice), 99_999_987_500_000 - fee);
+    assert_eq!(balance(&mut client, address(&accounts, "harvester")), 8_000_000_000_000_000 + fee);
+}

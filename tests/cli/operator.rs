@@ -1,0 +1,255 @@
+//! What the operator of a node is told: of other nodes, by `nisd peers` and by the routes for people; of blocks that were
+//! replaced; and what its log says.
+
+use std::net::SocketAddr;
+
+use crate::common::daemon::{Ended, Node, closed_port, run, wait_for};
+use crate::common::http_client::Client;
+use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, now, private_key};
+use nisd::model::transaction::{Transfer, wire_version};
+use nisd::model::{Address, Amount, Body, Mosaic, MosaicId, Timestamp, Transaction};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Columns of the table.
+const STATE: usize = 0;
+const NAME: usize = 2;
+const ENDPOINT: usize = 4;
+const HEIGHT: usize = 6;
+const NOTE: usize = 11;
+
+/// A node of a network of its own making, and its folder.
+fn node(genesis: &Genesis, number: u64, settings: &[(&str, &str)], arguments: &[&str]) -> (Node, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = genesis.write_hasty(folder.path(), &private_key(number).printed(), settings);
+    let data = folder.path().join("store");
+    let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
+    let all = [&["--config", paths[0], "--data", paths[1]], arguments].concat();
+    (Node::start(&all), folder)
+}
+
+fn genesis() -> Genesis {
+    Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))])
+}
+
+fn peers(node: SocketAddr, arguments: &[&str]) -> Ended {
+    run([&["peers", "--node", &format!("http://{node}")], arguments].concat())
+}
+
+/// The rows of the table, without the names of the columns.
+fn rows(ended: &Ended) -> Vec<Vec<String>> {
+    let text = ended.text();
+    let cells = |line: &str| line.split('\t').map(str::to_owned).collect();
+    let mut rows: Vec<Vec<String>> = text.lines().map(cells).collect();
+    assert_eq!((rows[0][STATE].as_str(), rows[0][NOTE].as_str()), ("STATE", "NOTE"), "{text}");
+    rows.remove(0);
+    rows
+}
+
+#[test]
+fn two_nodes_are_told_of_each_other() {
+    let genesis = genesis();
+    let (first, _folder) = node(&genesis, 1, &[("nis.bootName", "alice")], &[]);
+    let alone = peers(first.http, &[]).expect_success();
+    assert!(rows(&alone).is_empty());
+    assert!(alone.stderr.contains("the node knows no others") && alone.stderr.contains("--peer"), "{}", alone.stderr);
+
+    let settings = [("nis.shouldAutoHarvestOnBoot", "false"), ("nis.bootName", "bob")];
+    let (second, _folder) = node(&genesis, 2, &settings, &["--peer", &first.http.to_string()]);
+    let of_second = wait_for("the height of the first", || {
+        let rows = rows(&peers(second.http, &[]).expect_success());
+        rows.into_iter().find(|row| row[STATE] == "active" && row[HEIGHT] != "-")
+    });
+    assert_eq!((of_second[NAME].as_str(), &of_second[ENDPOINT]), ("alice", &first.http.to_string()));
+    // The system has chosen the port of the second, and that is the one at which the first has met it.
+    let of_first = wait_for("the second", || rows(&peers(first.http, &[]).expect_success()).pop());
+    assert_eq!((of_first[NAME].as_str(), &of_first[ENDPOINT]), ("bob", &second.http.to_string()));
+    let info = Client::connect(second.http).get("/node/info").json();
+    assert_eq!(info["endpoint"]["port"], second.http.port());
+
+    let json = peers(second.http, &["--json"]).expect_success().text();
+    let report: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(report["peers"][0]["node"]["identity"]["name"], "alice");
+
+    // What the second tells of the largest height is what the first says.
+    let largest = wait_for("a block", || {
+        let told = Client::connect(second.http).get("/node/active-peers/max-chain-height").json();
+        told["height"].as_u64().filter(|height| *height > 1)
+    });
+    assert!(largest <= Client::connect(first.http).height());
+    let outgoing = Client::connect(second.http).get("/debug/connections/outgoing").json();
+    let latest = outgoing["most-recent"].as_array().expect("a list");
+    let is_first = |call: &Value| call["host"] == first.http.ip().to_string();
+    assert!(!latest.is_empty() && latest.iter().all(is_first), "{outgoing}");
+    assert!(latest.iter().any(|call| call["path"] == "/chain/height"), "{outgoing}");
+    let incoming = Client::connect(first.http).get("/debug/connections/incoming").json();
+    let paths: Vec<_> = incoming["most-recent"].as_array().expect("a list").iter().map(|call| &call["path"]).collect();
+    assert!(paths.iter().any(|path| **path == "/local/peers"), "{incoming}");
+    assert!(!paths.iter().any(|path| **path == "/chain/height"), "{incoming}");
+}
+
+#[test]
+fn a_node_whose_address_nobody_tells_is_not_booted_and_says_why() {
+    let nobody = closed_port().to_string();
+    let (node, _folder) = node(&genesis(), 1, &[], &["--peer", &nobody]);
+    let mut client = Client::connect(node.http);
+    assert_eq!(client.get("/status").json()["code"], 4);
+    let refused = client.get("/node/info");
+    assert_eq!((refused.status, &refused.json()["message"]), (503, &"NIS_ILLEGAL_STATE_NOT_BOOTED".into()));
+    let boot = r#"{"identity":{"private-key":"01"},"endpoint":{"protocol":"http","host":"a","port":1},"metaData":{"application":"a"}}"#;
+    let again = client.post("/node/boot", boot);
+    assert_eq!((again.status, &again.json()["message"]), (503, &"NIS_ILLEGAL_STATE_ALREADY_BOOTED".into()));
+    wait_for("a failure", || {
+        let told = peers(node.http, &[]).expect_success();
+        assert_eq!((rows(&told)[0][STATE].as_str(), &rows(&told)[0][ENDPOINT]), ("unknown", &nobody));
+        (told.stderr.contains("in 1 attempts") && told.stderr.contains("AutoOptional")).then_some(())
+    });
+}
+
+#[test]
+fn a_node_that_was_not_told_to_join_says_so() {
+    let settings = [("nis.shouldAutoBoot", "false"), ("nis.bootKey", "")];
+    let (node, _folder) = node(&genesis(), 1, &settings, &[]);
+    let told = peers(node.http, &[]).expect_success();
+    assert!(rows(&told).is_empty() && told.stderr.contains("/node/boot"), "{}", told.stderr);
+}
+
+#[test]
+fn who_asks_in_the_wrong_place_is_told_what_to_do() {
+    let (node, folder) = node(&genesis(), 1, &[], &[]);
+    peers(closed_port(), &[]).expect_failure(1, &["does not answer", "Is it running, and is --node right?"]);
+    peers(node.websocket, &[]).expect_failure(1, &["/local/peers", "the port of its HTTP interface?"]);
+    let config = folder.path().join("node.properties");
+    let config = config.to_str().expect("a path");
+    run(["peers", "--config", config, "--set", "nem.httpPort=0"]).expect_failure(2, &["--node http://127.0.0.1:PORT"]);
+    let port = format!("nem.httpPort={}", node.http.port());
+    assert!(rows(&run(["peers", "--config", config, "--set", &port]).expect_success()).is_empty());
+    run(["peers", "--node", "https://a"]).expect_failure(2, &["https is not supported"]);
+}
+
+/// A metric without labels.
+fn metric(client: &mut Client, name: &str) -> u64 {
+    let text = String::from_utf8(client.get("/metrics").body).expect("text");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} is missing in {text}"))
+}
+
+#[test]
+fn blocks_that_were_harvested_here_and_replaced_are_told_of_also_when_their_account_is_locked() {
+    let shares = [1, 2].map(|number| (address(&key_pair(number)), Amount::whole(TOTAL / 2)));
+    let genesis = Genesis::new(now(), &shares);
+    let (first, _folder) = node(&genesis, 1, &[], &[]);
+    let mut client = Client::connect(first.http);
+    wait_for("blocks", || (client.height() >= 3).then_some(()));
+    let key = format!(r#"{{"value":"{}"}}"#, *private_key(1).printed());
+    assert_eq!(client.post("/account/lock", &key).status, 200);
+    let of =
+        |client: &mut Client, height: u64| client.post("/block/at/public", &format!(r#"{{"height":{height}}}"#)).json();
+    let lost_height = wait_for("the last block", || {
+        let height = client.height();
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        (client.height() == height).then_some(height)
+    });
+    let lost = of(&mut client, lost_height);
+    assert_eq!(client.get("/local/reorgs").json()["data"], Value::Array(Vec::new()));
+    assert_eq!(metric(&mut client, "nisd_reorgs_total"), 0);
+
+    // The other one makes more blocks before they meet.
+    let (second, folder) = node(&genesis, 2, &[], &[]);
+    let mut other = Client::connect(second.http);
+    wait_for("a better chain", || (other.height() >= lost_height + 3).then_some(()));
+    drop(second);
+    let config = folder.path().join("node.properties");
+    let paths = [&config, &folder.path().join("store")].map(|path| path.to_str().expect("a path").to_owned());
+    let peer = first.http.to_string();
+    let _second = Node::start(&["--config", &paths[0], "--data", &paths[1], "--peer", &peer]);
+
+    let reorgs = wait_for("a reorg", || {
+        let told = client.get("/local/reorgs").json();
+        (!told["data"].as_array()?.is_empty()).then_some(told)
+    });
+    let reorg = &reorgs["data"][0];
+    let replaced = reorg["replaced"].as_array().expect("a list");
+    assert_eq!((&reorg["commonHeight"], replaced.len() as u64), (&1.into(), lost_height - 1));
+    assert!(reorg["height"].as_u64().expect("a height") > lost_height, "{reorg}");
+    let last = replaced.last().expect("a block");
+    assert_eq!((&last["height"], &last["timeStamp"]), (&lost["height"], &lost["timeStamp"]));
+    let harvester = address(&key_pair(1));
+    for block in replaced {
+        assert_eq!((&block["isOwn"], &block["harvester"]), (&1.into(), &harvester.as_str().into()));
+    }
+    let count = replaced.len() as u64;
+    for (name, expected) in
+        [("nisd_reorgs_total", 1), ("nisd_replaced_blocks_total", count), ("nisd_harvested_blocks_lost_total", count)]
+    {
+        assert_eq!(metric(&mut client, name), expected, "{name}");
+    }
+    let log = first.process.log();
+    let line = format!("reorg: blocks 2 to {lost_height} are replaced ({count} back)");
+    assert!(
+        log.contains(&line) && log.contains(&format!("they were harvested by {harvester}; 0 transactions")),
+        "{log}"
+    );
+    let hash = last["hash"].as_str().expect("a hash");
+    let line = format!("the block {hash} that was harvested here is lost: another one has its height {lost_height}");
+    assert!(log.contains(&line), "{log}");
+}
+
+/// A transfer of two mosaics, signed as its sender has ordered them.
+fn out_of_order(to: Address, time: Timestamp) -> (Vec<u8>, String) {
+    const MOSAIC_BYTES: usize = 26;
+    let mosaic = |name| Mosaic { id: MosaicId::parse(name).expect("a name"), quantity: 1 };
+    let mosaics = vec![mosaic("a:a"), mosaic("a:b")];
+    let body = Body::Transfer(Transfer { recipient: to, amount: Amount::whole(1), message: None, mosaics });
+    let keys = key_pair(1);
+    let transaction = Transaction {
+        version: wire_version(NETWORK, 2),
+        timestamp: time,
+        signer: keys.public(),
+        signature: None,
+        fee: Amount::whole(1),
+        deadline: Timestamp(time.0 + 3600),
+        body,
+    };
+    let mut bytes = transaction.signed_bytes();
+    let (first, second) = (bytes.len() - 2 * MOSAIC_BYTES, bytes.len() - MOSAIC_BYTES);
+    bytes[first..].rotate_left(MOSAIC_BYTES);
+    assert_ne!(bytes[first..second], transaction.signed_bytes()[first..second]);
+    let signature = keys.sign(&bytes).to_string();
+    (bytes, signature)
+}
+
+#[test]
+fn a_transaction_that_was_signed_in_another_order_is_refused_and_the_log_says_why() {
+    let (node, _folder) = node(&genesis(), 1, &[], &[]);
+    let mut client = Client::connect(node.http);
+    let (bytes, signature) = out_of_order(address(&key_pair(2)), now());
+    let announced = format!(r#"{{"data":"{}","signature":"{signature}"}}"#, hex::encode(bytes));
+    let answer = client.post("/transaction/announce", &announced).json();
+    assert_eq!(answer["message"], "FAILURE_SIGNATURE_NOT_VERIFIABLE", "{answer}");
+    wait_for("a line in the log", || {
+        let log = node.process.log();
+        let says_it = |line: &str| {
+            ["FAILURE_SIGNATURE_NOT_VERIFIABLE", "another order", "coming-from-nis1"]
+                .iter()
+                .all(|word| line.contains(word))
+        };
+        log.lines().any(says_it).then_some(())
+    });
+}
+
+#[test]
+fn a_node_presents_itself_as_the_version_that_was_set_and_says_where_to_look_at_it() {
+    let (node, _folder) = node(&genesis(), 1, &[("nisd.announcedVersion", "0.6.107")], &[]);
+    let info = Client::connect(node.http).get("/node/info").json();
+    assert_eq!(info["metaData"]["version"], "0.6.107");
+    let url = format!("http://127.0.0.1:{}", node.http.port());
+    let line = format!("look at it: {url}/explorer, nisd status --node {url}");
+    wait_for("the line", || node.process.log().contains(&line).then_some(()));
+
+    let (plain, _folder) = self::node(&genesis(), 1, &[("nisd.explorer", "false")], &[]);
+    let info = Client::connect(plain.http).get("/node/info").json();
+    assert_eq!(info["metaData"]["version"], "0.6.102");
+    let line = format!("look at it: nisd status --node http://127.0.0.1:{}", plain.http.port());
+    wait_for("the line", || plain.process.log().contains(&line).then_some(()));
+}

@@ -1,0 +1,229 @@
+//! The node as a service: what systemd is told, and settings that are read anew while the node answers.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Node, run, wait_for};
+use crate::common::http_client::Client;
+use crate::common::loudly;
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
+use nisd::model::Amount;
+use tempfile::TempDir;
+
+/// Nothing is waited for longer than this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The configuration of a node of a network of its own making.
+struct Installation {
+    folder: TempDir,
+    genesis: Genesis,
+}
+
+impl Installation {
+    fn new() -> Installation {
+        let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
+        Installation { folder: tempfile::tempdir().expect("a folder"), genesis }
+    }
+
+    /// Writes the configuration anew; its name.
+    fn configure(&self, settings: &[(&str, &str)]) -> PathBuf {
+        self.genesis.write_hasty(self.folder.path(), &private_key(1).printed(), settings)
+    }
+
+    fn start(&self, environment: &[(&str, &str)]) -> Node {
+        let (config, data) = (self.configure(&[]), self.folder.path().join("store"));
+        let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
+        let mut command = Node::command(&["--config", paths[0], "--data", paths[1]]);
+        command.envs(environment.iter().copied());
+        Node::of(command)
+    }
+}
+
+/// The socket at which systemd listens.
+struct Systemd {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Systemd {
+    fn at(folder: &Path) -> Systemd {
+        let path = folder.join("notify");
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Systemd { socket, path }
+    }
+
+    fn path(&self) -> &str {
+        self.path.to_str().expect("a path")
+    }
+
+    fn next(&self) -> String {
+        let mut bytes = [0; 1024];
+        let length = self.socket.recv(&mut bytes).expect("something is told");
+        String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
+    }
+
+    /// Hears what is told up to and with what begins so.
+    fn until(&self, start: &str) {
+        while !self.next().starts_with(start) {}
+    }
+
+    /// Hears what is told until blocks have come. A busy machine may make several before one is told of.
+    fn until_blocks_come(&self) {
+        let is_later = |told: String| {
+            let height = told.strip_prefix("STATUS=height ").and_then(|rest| rest.split_once(", "));
+            height.is_some_and(|(height, _)| height.parse().is_ok_and(|height: u64| height >= 2))
+        };
+        while !is_later(self.next()) {}
+    }
+}
+
+#[test]
+fn systemd_is_told_that_the_node_is_ready_and_alive_and_what_it_does_and_that_it_ends() {
+    let installation = Installation::new();
+    let systemd = Systemd::at(installation.folder.path());
+    let node = installation.start(&[("NOTIFY_SOCKET", systemd.path()), ("WATCHDOG_USEC", "400000")]);
+    systemd.until("READY=1");
+    assert!(Client::connect(node.http).height() >= 1, "who is ready answers");
+    systemd.until_blocks_come();
+    let begun = Instant::now();
+    (0..10).for_each(|_| systemd.until("WATCHDOG=1"));
+    assert!(begun.elapsed() < 10 * Duration::from_millis(400), "ten signs of life took {:?}", begun.elapsed());
+    node.process.signal("TERM");
+    systemd.until("STOPPING=1");
+    node.process.ended_within(PATIENCE).expect_success();
+}
+
+#[test]
+fn a_supervisor_that_takes_nothing_does_not_hold_the_node_up() {
+    let installation = Installation::new();
+    let systemd = Systemd::at(installation.folder.path());
+    let node = installation.start(&[("NOTIFY_SOCKET", systemd.path()), ("WATCHDOG_USEC", "4000")]);
+    let mut client = Client::connect(node.http);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        let asked = Instant::now();
+        client.height();
+        assert!(asked.elapsed() < Duration::from_secs(1), "an answer took {:?}", asked.elapsed());
+    }
+    // More was to be told than a socket holds.
+    node.process.signal("TERM");
+    node.process.ended_within(PATIENCE).expect_success();
+}
+
+/// Asks on one connection and on new ones, until told to stop; how many answers there were.
+fn ask(node: SocketAddr, stop: Arc<AtomicBool>) -> thread::JoinHandle<usize> {
+    thread::spawn(move || {
+        let (mut kept, mut answers) = (Client::connect(node), 0);
+        while !stop.load(Ordering::Relaxed) {
+            assert_eq!(kept.get("/chain/height").status, 200);
+            assert_eq!(Client::connect(node).get("/node/info").status, 200);
+            answers += 2;
+        }
+        answers
+    })
+}
+
+#[test]
+fn settings_are_read_anew_without_the_loss_of_a_request() {
+    let installation = Installation::new();
+    let node = installation.start(&[]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..4).map(|_| ask(node.http, stop.clone())).collect();
+    for round in 0..20 {
+        let (backlog, level) = if round % 2 == 0 { ("1M", "debug") } else { ("2M", "info") };
+        installation.configure(&[("nisd.maxBacklog", backlog), ("nisd.logLevel", level), ("nis.nodeLimit", "7")]);
+        node.process.signal("HUP");
+        let told = format!("nisd.maxBacklog is \"{backlog}\" now");
+        wait_for(&told, || (node.process.log().matches(&told).count() == 1 + round / 2).then_some(()));
+    }
+    stop.store(true, Ordering::Relaxed);
+    let answers: usize = clients.into_iter().map(|client| client.join().expect("every request is answered")).sum();
+    assert!(answers > 100, "{answers} answers");
+    let log = node.process.log();
+    assert!(log.contains("nis.nodeLimit stays \"5\" until the node is started again"), "{log}");
+    assert!(log.contains(" DEBUG "), "the level counts: {log}");
+}
+
+#[test]
+fn what_cannot_be_read_leaves_all_as_it_was() {
+    let installation = Installation::new();
+    let node = installation.start(&[]);
+    installation.configure(&[("nisd.maxBacklog", "much"), ("nisd.logLevel", "debug")]);
+    node.process.signal("HUP");
+    wait_for("the error", || node.process.log().contains("the settings stay as they are").then_some(()));
+    let log = node.process.log();
+    assert!(log.contains("nisd.maxBacklog") && !log.contains(" DEBUG "), "{log}");
+    assert!(Client::connect(node.http).height() >= 1);
+}
+
+#[test]
+fn a_limit_that_is_read_anew_counts_for_the_next_request() {
+    let installation = Installation::new();
+    let node = installation.start(&[]);
+    let body = format!("{{\"data\":\"{}\"}}", "a".repeat(4_000));
+    let status = || Client::connect(node.http).post("/block/at/public", &body).status;
+    assert_ne!(status(), 413);
+    installation.configure(&[("nisd.maxBodySize", "1K")]);
+    node.process.signal("HUP");
+    wait_for("the limit", || (status() == 413).then_some(()));
+}
+
+/// The most that `systemd-analyze security` may find exposed, in tenths; a unit without any protection has 96.
+const MOST_EXPOSED: &str = "15";
+
+#[test]
+fn systemd_takes_the_unit_and_finds_little_exposed() {
+    let installation = Installation::new();
+    let folder = installation.folder.path();
+    let config = installation.configure(&[]);
+    let paths = [config, folder.join("store")].map(|path| path.to_str().expect("a path").to_owned());
+    let arguments = ["service", "--config", &paths[0], "--data", &paths[1], "--user", "daemon"];
+    let unit = run(arguments).expect_success().text();
+    assert!(unit.contains(&format!(" run --config {} --data {}\n", paths[0], paths[1])), "{unit}");
+    fs::write(folder.join("nisd.service"), unit).expect("a file");
+    let analyze = |arguments: &[&str]| {
+        let mut command = Command::new("systemd-analyze");
+        command.current_dir(folder).args(arguments).arg("./nisd.service").output()
+    };
+    let Ok(verified) = analyze(&["verify"]) else {
+        return loudly("SKIPPED: systemd-analyze is not there, so that the unit is not verified");
+    };
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
+    let threshold = format!("--threshold={MOST_EXPOSED}");
+    let found = analyze(&["security", "--offline=true", "--no-pager", &threshold]).expect("systemd-analyze is there");
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+}
+
+#[test]
+fn figures_are_written_to_the_log_when_a_signal_asks_for_them() {
+    let installation = Installation::new();
+    let node = installation.start(&[]);
+    node.process.signal("USR1");
+    wait_for("the figures", || node.process.log().contains("\n    nisd_height ").then_some(()));
+    assert!(!node.process.log().contains("# HELP"));
+}
+
+#[test]
+fn a_node_that_is_new_on_the_list_is_met() {
+    let [one, other] = [Installation::new(), Installation::new()];
+    let other = Installation { genesis: one.genesis.clone(), ..other };
+    let node = one.start(&[]);
+    let config =
+        other.genesis.write_hasty(other.folder.path(), &private_key(2).printed(), &[("nis.bootName", "another")]);
+    let data = other.folder.path().join("store");
+    let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
+    let second = Node::start(&["--config", paths[0], "--data", paths[1]]);
+    one.configure(&[("nisd.peers", &second.http.to_string())]);
+    node.process.signal("HUP");
+    let peers = || run(["peers", "--node", &format!("http://{}", node.http)]).expect_success().text();
+    wait_for("the other node", || peers().contains("another").then_some(()));
+    assert!(node.process.log().contains("nodes that are new on the list of known nodes: 1"));
+}

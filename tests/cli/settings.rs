@@ -1,0 +1,511 @@
+//! What a person gets who brings a configuration along: settings, or everything that is wrong with them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use nisd::clock::ClockMode;
+use nisd::config::{
+    Bind, BlocksNewBody, ConfigError, IpDetection, NemesisFile, Override, PeersFile, Settings, build, load,
+};
+use nisd::model::address::NetworkByte;
+use nisd::model::network::{Forks, ImportanceScheme, Vesting};
+use nisd::model::units::{Amount, Timestamp};
+use proptest::prelude::*;
+
+const HOME: &str = "/home/someone";
+/// The configuration of a recorded chain.
+const TINY: &str = include_str!("../data/tiny/config.json");
+
+fn file(text: &str) -> Result<Settings, ConfigError> {
+    build(Some((Path::new("conf/node.properties"), text.as_bytes())), Vec::new(), Some(Path::new(HOME)))
+}
+
+fn flags(pairs: &[(&'static str, &str, &str)]) -> Result<Settings, ConfigError> {
+    let flag = |(flag, key, value): &(&'static str, &str, &str)| Override {
+        key: (*key).to_owned(),
+        value: (*value).to_owned().into(),
+        flag,
+    };
+    build(None, pairs.iter().map(flag).collect(), Some(Path::new(HOME)))
+}
+
+fn notices(settings: &Settings) -> String {
+    settings.notices.iter().map(|notice| format!("{} {notice}\n", notice.level)).collect()
+}
+
+#[test]
+fn what_is_not_set_has_its_default() {
+    let settings = flags(&[]).unwrap();
+    assert_eq!((settings.http.port, settings.websocket.port), (7890, 7778));
+    assert_eq!((settings.http.bind, settings.clock), (Bind::All, ClockMode::System));
+    assert_eq!(settings.websocket.blocks_new_body, BlocksNewBody::Auto);
+    assert!(settings.websocket.register_on_subscribe && settings.websocket.implicit_subscription);
+    assert!(settings.websocket.forgiving_stomp && settings.http.dos_filter && settings.boot.auto);
+    assert_eq!(settings.limits.idle_timeout, Duration::from_secs(30));
+    assert_eq!(notices(&settings), "");
+}
+
+#[test]
+fn flags_win_over_the_file_and_the_file_over_defaults() {
+    let text = b"nem.httpPort = 1001\nnem.websocketPort = 1002\nnisd.clock = 5";
+    let flag =
+        |key: &str, value: &str| Override { key: key.to_owned(), value: value.to_owned().into(), flag: "--http-port" };
+    let settings = build(
+        Some((Path::new("a.properties"), text)),
+        vec![flag("nem.httpPort", "1"), flag("nem.httpPort", "2")],
+        Some(Path::new(HOME)),
+    )
+    .unwrap();
+    assert_eq!((settings.http.port, settings.websocket.port), (2, 1002));
+    assert_eq!(settings.clock, ClockMode::Still(Timestamp(5)));
+    assert_eq!(settings.limits.connections, 10_000);
+}
+
+#[test]
+fn a_file_that_names_no_network_is_for_mainnet() {
+    let settings = file("").unwrap();
+    let network = &settings.network;
+    assert_eq!((network.name.as_str(), network.byte), ("mainnet", NetworkByte::MAINNET));
+    assert_eq!(network.total_amount, Amount::whole(9_000_000_240));
+    assert_eq!(network.nemesis_signer.as_str(), "NANEMOABLAGR72AZ2RV3V4ZHDCXW25XQ73O7OBT5");
+    assert_eq!(settings.nemesis, NemesisFile("conf/nemesis.bin".into()), "beside the file");
+    assert!(settings.nemesis_hash.unwrap().to_string().starts_with("438cf6375dab5a0d"));
+    assert_eq!(settings.data, Path::new("/home/someone/nem/nisd/mainnet"));
+    let chain = &network.chain;
+    assert_eq!((chain.target_time, chain.rewrite_limit, chain.max_transactions), (60, 360, 10_000));
+    assert_eq!((chain.max_transactions_per_block, chain.hash_retention_hours), (120, Some(36)));
+    assert_eq!(chain.importance, ImportanceScheme::ProofOfImportance);
+    assert_eq!((chain.vesting, chain.ignore_fees), (Vesting::TimeBased, false));
+    let forks = &chain.forks;
+    assert_eq!((forks.multisig_m_of_n, forks.mosaics, forks.first_fee), (199_800, 440_000, 875_000));
+    assert_eq!((forks.remote_account, forks.mosaic_redefinition), (1_025_000, 1_110_000));
+    assert_eq!((forks.second_fee, forks.treasury_reissuance), (1_250_000, 3_481_580));
+    assert_eq!((forks.treasury_hashes.len(), forks.treasury_fallback_hashes.len()), (52, 1));
+    assert!(forks.treasury_hashes[51].to_string().starts_with("d74d39bae30e97bf"));
+    assert_eq!(notices(&settings), "");
+}
+
+#[test]
+fn the_other_known_networks_have_their_constants() {
+    let testnet = flags(&[("--set", "nem.network", "testnet")]).unwrap();
+    assert_eq!(testnet.network.nemesis_signer.as_str(), "TAUKHZ5VAUMJ7WG6CZLTVEJERBUZ3Y5EL7SXZVJP");
+    assert_eq!(testnet.nemesis, NemesisFile("nemesis-testnet.bin".into()));
+    assert_eq!(testnet.network.chain.forks, Forks::behind(), "today's testnet began after all of them");
+    assert_eq!(notices(&testnet), "");
+    let set = [("--set", "nem.network", "testnet"), ("--set", "nis.secondFeeForkHeight", "7")];
+    assert_eq!(flags(&set).unwrap().network.chain.forks, Forks { second_fee: 7, ..Forks::behind() });
+    let mijinnet = flags(&[("--set", "nem.network", "mijinnet")]).unwrap();
+    assert_eq!(mijinnet.network.nemesis_signer.as_str(), "MAMIJINSVHBIPKT5XCFHJYGWL7WVRZQ6U7JG7LLN");
+    assert_eq!(mijinnet.network.byte, NetworkByte::MIJINNET);
+    assert_eq!(mijinnet.nemesis, NemesisFile("nemesis-mijinnet.bin".into()));
+    assert_eq!(mijinnet.network.chain.forks.second_fee, 1);
+    assert!(notices(&mijinnet).contains("nis.treasuryReissuanceForkHeight is not set"));
+}
+
+/// The file of a private network, whose keys are worthless.
+const DEVNET: &str = "
+nem.network = devnet
+nem.network.version = 152
+nem.network.addressStartChar = T
+nem.network.generationHash = 63ef624d9135326531fe275fe44a42984de0f2dc46985d1ab51b9ed2eeae0399
+nem.network.nemesisSignerAddress = TDJWRFZQCLD6YGJMHD64AC4X372EIMWVUB2L56J7
+nem.network.totalAmount = 8999999999
+nem.network.nemesisFilePath = nemesis-devnet.bin
+nis.bootKey = 309327d0fe28dc67af3603413586381ed6902376451c5a7322452201ef6d9a6d
+nis.bootName = devnet-1
+nis.ipDetectionMode = Disabled
+nis.blockGenerationTargetTime = 10
+nis.blockChainRewriteLimit = 10
+nis.maxTransactions = 1200
+nis.blockChainFeatures = PROOF_OF_STAKE|WB_IMMEDIATE_VESTING|STABILIZE_BLOCK_TIMES
+nis.treasuryReissuanceForkHeight = 1
+nis.treasuryReissuanceForkTransactionHashes =
+nis.treasuryReissuanceForkFallbackTransactionHashes =
+nis.multisigMOfNForkHeight = 1
+nis.mosaicsForkHeight = 1
+nis.firstFeeForkHeight = 1
+nis.secondFeeForkHeight = 1
+nis.remoteAccountForkHeight = 1
+nis.mosaicRedefinitionForkHeight = 1
+";
+
+#[test]
+fn a_private_network_of_an_operator_is_taken_as_it_is() {
+    let settings = file(DEVNET).unwrap();
+    let chain = &settings.network.chain;
+    assert_eq!(settings.network.byte, NetworkByte::TESTNET);
+    assert_eq!(settings.nemesis, NemesisFile("conf/nemesis-devnet.bin".into()));
+    assert_eq!((chain.importance, chain.vesting), (ImportanceScheme::ProofOfStake, Vesting::Immediate));
+    assert!(chain.stabilize_block_times);
+    assert_eq!((chain.forks.treasury_reissuance, chain.forks.treasury_hashes.len()), (1, 0));
+    assert_eq!(settings.boot.name.as_deref(), Some("devnet-1"));
+    assert_eq!(settings.peers.ip_detection, IpDetection::Disabled);
+    assert_eq!(settings.boot.key.as_ref().unwrap().expose_hex().len(), 64);
+    assert_eq!(notices(&settings), "");
+    assert!(settings.nemesis.read().unwrap_err().to_string().contains("nemesis-devnet.bin"));
+    assert_eq!((settings.nemesis.read_if_there().unwrap(), settings.nemesis_hash), (None, None));
+}
+
+#[test]
+fn a_private_network_with_the_byte_of_testnet_is_told_that_its_forks_are_those_of_an_earlier_one() {
+    let text: String =
+        DEVNET.lines().filter(|line| !line.contains("ForkHeight")).map(|line| format!("{line}\n")).collect();
+    let settings = file(&text).unwrap();
+    let forks = &settings.network.chain.forks;
+    assert_eq!((forks.second_fee, forks.treasury_reissuance), (975_000, 3_481_580));
+    let said = notices(&settings);
+    assert!(said.contains("earlier testnet") && said.contains("nis.treasuryReissuanceForkHeight is not set"), "{said}");
+}
+
+#[test]
+fn the_boot_key_appears_in_no_output() {
+    let settings = file(DEVNET).unwrap();
+    assert!(!format!("{settings:?} {settings:#?}").contains("309327d0"));
+    let wrong = DEVNET.replace("nis.bootKey = 3", "nis.bootKey = 0x3").replace("= 1200", "= 0");
+    let error = file(&wrong).unwrap_err();
+    assert!(error.to_string().contains("nis.bootKey") && error.to_string().contains("(not shown)"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("309327d0"), "{error}");
+    for typo in ["nis.bootkey = 3", "nis.bootKey3", "nisd.bootKey = 3"] {
+        let text = DEVNET.replace("nis.bootKey = 3", typo);
+        let said = file(&text).map_or_else(|error| error.to_string(), |settings| notices(&settings));
+        assert!(said.contains("unknown") || said.contains("is not a setting"), "{said}");
+        assert!(!said.contains("09327d0"), "{said}");
+    }
+}
+
+#[test]
+fn a_private_key_on_the_command_line_is_warned_of_and_one_in_the_file_is_not() {
+    let key = "c0ffee11".repeat(8);
+    for name in ["nis.bootKey", "nis.additionalHarvesterPrivateKeys"] {
+        let said = notices(&flags(&[("--set", name, &key)]).unwrap());
+        assert!(said.starts_with(&format!("WARN {name} was given with --set on the command line")), "{said}");
+        assert!(said.contains("configuration file") && !said.contains("c0ffee"), "{said}");
+        assert_eq!(notices(&file(&format!("{name} = {key}")).unwrap()), "");
+    }
+}
+
+#[test]
+fn a_key_that_is_no_whole_private_key_is_refused_plainly() {
+    let said = problem("nis.bootKey = 12345678", "nis.bootKey");
+    assert!(said.contains("holds a key of 8 hex digits; a private key has 64"), "{said}");
+    let said = problem(&format!("nis.bootKey = {}", "x".repeat(64)), "nis.bootKey");
+    assert!(said.contains("64 characters that are not all hex digits"), "{said}");
+    // A key that is cut and stands where a setting should is not shown either.
+    let said = notices(&file("309327d0fe28dc67af36").unwrap());
+    assert!(said.contains("a key of 20 characters (not shown)") && !said.contains("309327"), "{said}");
+}
+
+#[test]
+fn what_concerns_other_nodes_is_as_in_nis1_unless_the_operator_says_otherwise() {
+    let peers = flags(&[]).unwrap().peers;
+    assert_eq!((peers.node_limit, peers.time_sync_node_limit), (5, 20));
+    assert!(peers.binary_transport && peers.use_network_time && peers.hosts.is_empty());
+    assert_eq!(peers.ip_detection, IpDetection::AutoRequired);
+    assert_eq!(peers.file, PeersFile("peers-config_mainnet.json".into()), "in the folder of the program");
+    assert_eq!(peers.unaudited_paths.len(), 16);
+    assert!(peers.unaudited_paths.contains(&"/account/unconfirmedtransactions".to_owned()));
+
+    let text = "nis.nodeLimit = 9\nnis.timeSyncNodeLimit = 8\nnis.useBinaryTransport = false\n\
+                nis.useNetworkTime = FALSE\nnis.ipDetectionMode = AutoOptional\nnem.nonAuditedApiPaths = /A | /b|\n\
+                nisd.peers = a.example | [::1]:7891\nnem.network = testnet";
+    let settings = file(text).unwrap();
+    let peers = &settings.peers;
+    assert_eq!((peers.node_limit, peers.time_sync_node_limit), (9, 8));
+    assert!(!peers.binary_transport && !peers.use_network_time);
+    assert_eq!(peers.ip_detection, IpDetection::AutoOptional);
+    assert_eq!(peers.file, PeersFile("conf/peers-config_testnet.json".into()), "beside the file");
+    assert_eq!(peers.unaudited_paths, ["/a", "/b"]);
+    let hosts: Vec<_> = peers.hosts.iter().map(|host| host.to_string()).collect();
+    assert_eq!(hosts, ["http://a.example:7890", "http://[::1]:7891"]);
+    let known = peers.file.read(&settings.network).unwrap();
+    assert_eq!((known.nodes.len(), known.is_built_in), (3, true), "there is no such folder");
+    assert_eq!(peers.listed(&settings.network).unwrap().nodes, [], "the operator names other nodes");
+    let alone = file("nem.network = testnet").unwrap();
+    assert_eq!(alone.peers.listed(&alone.network).unwrap(), known);
+
+    for (wrong, key) in [
+        ("nisd.peers = a|b:x", "nisd.peers"),
+        ("nis.nodeLimit = -1", "nis.nodeLimit"),
+        ("nis.timeSyncNodeLimit = many", "nis.timeSyncNodeLimit"),
+        ("nis.useBinaryTransport = yes", "nis.useBinaryTransport"),
+        ("nis.ipDetectionMode = Auto", "nis.ipDetectionMode"),
+        ("nis.maxTransactions = 119", "nis.maxTransactions"),
+        ("nis.maxTransactions = 43201", "nis.maxTransactions"),
+    ] {
+        assert!(!problem(wrong, key).is_empty(), "{wrong}");
+    }
+}
+
+#[test]
+fn callers_are_told_apart_as_the_operator_says() {
+    let text = "nisd.trustedProxies = 127.0.0.1|10.0.0.0/8\nnisd.hostNames = Node.Example|[2001:DB8::1]\n\
+                nem.host = my.host\nnisd.localOrigins = http://localhost:3000\nnisd.ipv6PrefixLength = 56\nnisd.maxConnectionsPerAddress = 7";
+    let settings = file(text).unwrap();
+    assert!(settings.trusted_proxies.contains("10.9.8.7".parse().unwrap()));
+    assert!(!settings.trusted_proxies.contains("11.0.0.1".parse().unwrap()));
+    assert_eq!(settings.host_names, ["node.example", "2001:db8::1", "my.host"]);
+    assert_eq!(settings.local_origins, ["http://localhost:3000"]);
+    assert_eq!((settings.limits.ipv6_prefix_length, settings.limits.connections_per_address), (56, 7));
+    let settings = file("").unwrap();
+    assert!(settings.trusted_proxies.is_empty());
+    assert_eq!(settings.host_names, ["127.0.0.1"]);
+    assert!(
+        problem("nisd.trustedProxies = proxy.example", "nisd.trustedProxies")
+            .contains("neither an address nor a range")
+    );
+    assert!(problem("nisd.hostNames = a:7890", "nisd.hostNames").contains("no host name"));
+    assert!(problem("nisd.localOrigins = localhost:3000", "nisd.localOrigins").contains("no origin"));
+    assert!(problem("nisd.ipv6PrefixLength = 31", "nisd.ipv6PrefixLength").contains("from 32 to 128"));
+}
+
+#[test]
+fn either_port_leaves_a_fifth_of_the_connections_to_the_other_unless_told_otherwise() {
+    let shares = |text: &str| {
+        let limits = file(text).unwrap().limits;
+        (limits.connections, limits.http_connections, limits.websocket_connections)
+    };
+    assert_eq!(shares(""), (10_000, 8_000, 8_000));
+    assert_eq!(shares("nisd.maxConnections = 16"), (16, 13, 13));
+    assert_eq!(shares("nisd.maxConnections = 100\nnisd.maxHttpConnections = 100"), (100, 100, 80));
+    assert_eq!(shares("nisd.maxWebsocketConnections = 9000"), (10_000, 8_000, 9_000));
+}
+
+#[test]
+fn a_node_that_no_block_will_ever_reach_says_so() {
+    let said = |text: &str| nisd::config::standstill(&file(text).unwrap(), true).map(|notice| notice.to_string());
+    assert_eq!(said(DEVNET), None, "it harvests");
+    for text in [DEVNET.replace("nis.bootKey = ", "# "), format!("{DEVNET}nis.shouldAutoHarvestOnBoot = false")] {
+        let said = said(&text).unwrap();
+        assert!(said.contains("THE CHAIN OF devnet STANDS STILL") && said.contains("knows no other nodes"), "{said}");
+    }
+    assert!(said("").is_some_and(|said| said.contains("THE CHAIN OF mainnet STANDS STILL")));
+}
+
+#[test]
+fn all_wrong_values_are_told_together_with_place_and_what_is_allowed() {
+    let text = "nis.blockChainRewriteLimit = 5\n# comment\nnem.useDosFilter=maybe\nnis.optionalFeatures = LOOKUP\n\
+                nem.httpPort = 0x1ed2\nnis.nodeLimit = some";
+    let expected = "\
+6 settings are wrong:
+
+  nis.blockChainRewriteLimit is too small
+    value:   \"5\"
+    from:    conf/node.properties:1
+    allowed: a whole number from 10 to 8640
+
+  nem.useDosFilter is neither true nor false
+    value:   \"maybe\"
+    from:    conf/node.properties:3
+    allowed: true or false
+
+  nis.optionalFeatures holds \"LOOKUP\", which is unknown
+    value:   \"LOOKUP\"
+    from:    conf/node.properties:4
+    allowed: nothing, or some of TRANSACTION_HASH_LOOKUP, HISTORICAL_ACCOUNT_DATA, TRACK_EXPIRED_MOSAICS, joined by |
+
+  nem.httpPort is not a whole number in decimal digits
+    value:   \"0x1ed2\"
+    from:    conf/node.properties:5
+    allowed: a whole number from 0 to 65535
+
+  nis.nodeLimit is not a whole number in decimal digits
+    value:   \"some\"
+    from:    conf/node.properties:6
+    allowed: a whole number, at least 0
+
+  nisd.clok is not a setting; did you mean nisd.clock?
+    value:   (not shown)
+    from:    conf/node.properties:7
+    allowed: the keys that `nisd settings` lists
+
+`nisd settings` describes every setting.";
+    assert_eq!(file(&format!("{text}\nnisd.clok = 1")).unwrap_err().to_string(), expected);
+    let error = flags(&[("--clock", "nisd.clock", "soon")]).unwrap_err().to_string();
+    assert!(error.starts_with("a setting is wrong:\n\n  nisd.clock is neither"), "{error}");
+    assert!(error.contains("value:   \"soon\"\n    from:    --clock on the command line"), "{error}");
+}
+
+fn problem(text: &str, key: &str) -> String {
+    match file(text) {
+        Err(ConfigError::Wrong(problems)) => {
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert_eq!(problems[0].key, key);
+            problems[0].to_string()
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn bounds_that_depend_on_other_settings_are_checked() {
+    let limit = "nis.blockChainRewriteLimit";
+    let said = problem(
+        "nis.blockGenerationTargetTime = 3600\nnis.blockChainRewriteLimit = 25\nnis.maxTransactions=3000",
+        limit,
+    );
+    assert!(said.contains("from 10 to 24, the blocks of a day at nis.blockGenerationTargetTime = 3600"), "{said}");
+    let said = problem("nis.blockGenerationTargetTime = 3600", limit);
+    assert!(said.contains("value:   \"360\"\n    from:    default"), "{said}");
+    let said = problem(
+        "nis.blockGenerationTargetTime = 8641\nnis.blockChainRewriteLimit = 10\nnis.maxTransactions = 1200",
+        "nis.blockGenerationTargetTime",
+    );
+    assert!(said.contains("at most 8640"), "{said}");
+    let said = problem("nis.blockChainRewriteLimit = 24", "nis.maxTransactions");
+    assert!(said.contains("from 120 (nis.maxTransactionsPerBlock) to 2880"), "{said}");
+    assert!(problem("nis.maxTransactions = 119", "nis.maxTransactions").contains("is too small"));
+    assert!(problem("nem.httpPort = 7778", "nem.websocketPort").contains("the port of the HTTP interface"));
+    assert!(problem("nisd.maxBuffered = 2M\nnisd.maxBacklog = 3M", "nisd.maxBacklog").contains("2097152 bytes"));
+    assert!(problem("nisd.maxBodySize = 2M", "nisd.maxBodySize").contains("from 1K to 1M"));
+    for key in ["nisd.maxHttpConnections", "nisd.maxWebsocketConnections"] {
+        assert!(
+            problem(&format!("nisd.maxConnections = 50\n{key} = 51"), key).contains("nisd.maxConnections, which is 50")
+        );
+    }
+    problem("nem.httpPort = x\nnem.websocketPort = 7890", "nem.httpPort");
+    assert!(file("nem.httpPort = 0\nnem.websocketPort = 0").is_ok());
+}
+
+#[test]
+fn exactly_one_of_each_pair_of_features_is_needed() {
+    let key = "nis.blockChainFeatures";
+    for (features, why) in [
+        ("", "names no consensus algorithm"),
+        ("PROOF_OF_STAKE|PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING", "more than one consensus algorithm"),
+        ("PROOF_OF_STAKE", "names no weighted balance scheme"),
+        ("PROOF_OF_STAKE|WB_TIME_BASED_VESTING|WB_IMMEDIATE_VESTING", "more than one weighted balance scheme"),
+        ("proof_of_stake|WB_TIME_BASED_VESTING", "holds \"proof_of_stake\", which is unknown"),
+    ] {
+        let error = file(&format!("{key} = {features}")).unwrap_err().to_string();
+        assert!(error.contains(key) && error.contains(why), "{features}: {error}");
+    }
+}
+
+#[test]
+fn a_private_network_without_its_identity_is_told_all_that_is_missing() {
+    let error = file("nem.network = mine\nnem.network.version = 0x98").unwrap_err().to_string();
+    for key in ["generationHash", "nemesisSignerAddress", "totalAmount", "nemesisFilePath"] {
+        let expected =
+            format!("nem.network.{key} is missing; the private network \"mine\" needs it\n    value:   (not set)");
+        assert!(error.contains(&expected), "{error}");
+    }
+    assert!(error.contains("nem.network.version is not a whole number in decimal digits"), "{error}");
+    let error = file("nem.network = Mainnet").unwrap_err().to_string();
+    assert!(error.contains("mainnet, in small letters"), "{error}");
+    let wrong = DEVNET.replace("version = 152", "version = 104");
+    assert!(problem(&wrong, "nem.network.nemesisSignerAddress").contains("not a valid address of the network"));
+    let letter = DEVNET.replace("addressStartChar = T", "addressStartChar = N");
+    assert!(notices(&file(&letter).unwrap()).contains("addresses begin with T"));
+}
+
+#[test]
+fn retention_is_at_least_36_hours_or_for_ever() {
+    for (text, hours) in [("-1", None), ("0", Some(36)), ("35", Some(36)), ("37", Some(37))] {
+        let settings = file(&format!("nis.transactionHashRetentionTime = {text}")).unwrap();
+        assert_eq!(settings.network.chain.hash_retention_hours, hours, "{text}");
+    }
+}
+
+#[test]
+fn keys_without_effect_are_told_once_and_unknown_ones_with_a_guess() {
+    let text = "nem.maxThreads = 500\nnis.blockChainRewritLimit = 5\nNIS.bootkey = 00\n\
+                java.util.logging.level = INFO\nnem.httpPort = 1\nnem.httpPort = 2\nhttpPort = 3";
+    let said = notices(&file(text).unwrap());
+    let expected = "\
+WARN conf/node.properties:3: NIS.bootkey is unknown and has no effect; did you mean nis.bootKey?
+WARN conf/node.properties:7: httpPort is unknown and has no effect (settings begin with nem., nis. or nisd.); did you mean nem.httpPort?
+WARN conf/node.properties:4: java.util.logging.level is unknown and has no effect (settings begin with nem., nis. or nisd.)
+WARN conf/node.properties:2: nis.blockChainRewritLimit is unknown and has no effect; did you mean nis.blockChainRewriteLimit?
+WARN conf/node.properties:6: nem.httpPort was already set at conf/node.properties:5; this one counts
+INFO settings accepted but without effect in this node: nem.maxThreads
+";
+    assert_eq!(said, expected);
+    let many: String = (0..50).map(|n| format!("nis.unheardOf{n} = {n}\n")).collect();
+    let said = notices(&file(&many).unwrap());
+    assert_eq!(said.lines().count(), 21, "{said}");
+    assert!(said.contains("30 more keys"), "{said}");
+    let error = flags(&[("--set", "nis.bootname", "x")]).unwrap_err().to_string();
+    assert!(error.contains("nis.bootname is not a setting; did you mean nis.bootName?"), "{error}");
+}
+
+#[test]
+fn paths_begin_at_the_file_or_the_current_folder() {
+    let settings = file("nisd.data = store").unwrap();
+    assert_eq!(settings.data, Path::new("conf/store"));
+    let settings = file("nem.folder = /srv/%h/x").unwrap();
+    assert_eq!(settings.data, Path::new("/srv//home/someone/x/nisd/mainnet"));
+    let settings = flags(&[("--data", "nisd.data", "store")]).unwrap();
+    assert_eq!(settings.data, Path::new("store"));
+    let homeless = build(Some((Path::new("a"), b"")), Vec::new(), None).unwrap_err().to_string();
+    assert!(homeless.contains("nisd.data is not set, and the home folder is not known"), "{homeless}");
+    assert!(build(None, Vec::new(), None).is_err());
+}
+
+#[test]
+fn a_file_is_read_by_its_content_or_its_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        load(Some(&path), Vec::new(), Some(Path::new(HOME)))
+    };
+    for name in ["config.json", "config.JSON", "chain.conf"] {
+        let settings = named(name, TINY).unwrap();
+        assert_eq!(settings.nemesis, NemesisFile(folder.path().join("nemesis.bin")));
+    }
+    assert_eq!(named("a.properties", DEVNET).unwrap().network.name, "devnet");
+    let error = named("b.json", "a = b").unwrap_err().to_string();
+    assert!(error.contains("b.json: line 1: not valid JSON"), "{error}");
+    let error = named("c.properties", "\na = \\u12").unwrap_err().to_string();
+    assert!(error.contains("c.properties: line 2: \\u must be followed by four hex digits"), "{error}");
+    let error = named("d.properties", &"#".repeat((1 << 20) + 1)).unwrap_err().to_string();
+    assert!(error.contains("at most 1048576 bytes"), "{error}");
+    let error = load(Some(&folder.path().join("absent")), Vec::new(), None).unwrap_err().to_string();
+    assert!(error.contains("cannot read the configuration file") && error.contains("absent"), "{error}");
+    assert!(matches!(load(Some(folder.path()), Vec::new(), None), Err(ConfigError::Unreadable { .. })));
+}
+
+#[test]
+fn every_setting_is_accepted_as_its_own_default() {
+    let set = |key: &nisd::config::Key| match key.default {
+        nisd::config::Default::Value(value) => Some(format!("{} = {value}\n", key.name)),
+        nisd::config::Default::Derived(_) => None,
+    };
+    let text: String = nisd::config::table::keys().filter_map(set).collect();
+    let settings = file(&text).unwrap();
+    assert_eq!(settings.network, file("").unwrap().network);
+    assert_eq!(settings.http, file("").unwrap().http);
+    assert_eq!(settings.websocket, file("").unwrap().websocket);
+    assert_eq!(settings.limits, file("").unwrap().limits);
+}
+
+fn key() -> impl Strategy<Value = String> {
+    let names: Vec<_> = nisd::config::table::keys().map(|key| key.name.to_owned()).collect();
+    prop_oneof![prop::sample::select(names), "(nem|nis|nisd)\\.[a-zA-Z.]{0,12}", "\\PC{0,12}"]
+}
+
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof!["\\PC{0,30}", "-?[0-9]{1,25}[KMGT+]?", "[a-f0-9]{64}", "[0-9*.:|]{0,30}", Just("testnet".to_owned())]
+}
+
+proptest! {
+    #[test]
+    fn any_file_gives_settings_or_says_why_not(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = build(Some((Path::new("x"), &bytes)), Vec::new(), Some(Path::new(HOME)));
+    }
+
+    #[test]
+    fn any_keys_and_values_give_settings_or_a_reason(pairs in prop::collection::vec((key(), value()), 0..12)) {
+        let text: String = pairs.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        match file(&text) {
+            Ok(settings) => {
+                let chain = &settings.network.chain;
+                prop_assert!((10..=chain.blocks_per_day()).contains(&chain.rewrite_limit));
+                prop_assert!(settings.limits.body_size <= settings.limits.buffered);
+            }
+            Err(ConfigError::Wrong(problems)) => prop_assert!(!problems.is_empty()),
+            Err(ConfigError::Syntax { error, .. }) => prop_assert!(!error.what.is_empty()),
+            Err(other) => prop_assert!(false, "{other}"),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A terminal that was stopped, or a pipe that nobody reads, does not stop the node.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Node, nisd};
+use crate::common::http_client::Client;
+use rustix::fs::OFlags;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Action, tcflow};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes that a pipe holds.
+const PIPE: usize = 64 << 10;
+/// Lines that the node has to say at its start: far more than it keeps.
+const LINES: usize = 3_000;
+
+/// A private network whose node has much to say.
+fn talkative() -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("devnet").to_str().expect("a path").to_owned();
+    let made = Node::start(&["--data", &data]);
+    made.process.signal("TERM");
+    made.process.ended_within(PATIENCE).expect_success();
+    let settings = folder.path().join("devnet/devnet.properties");
+    let text = fs::read_to_string(&settings).expect("settings") + &"nis.bootName = again\n".repeat(LINES);
+    fs::write(settings, text).expect("room");
+    (folder, data)
+}
+
+/// Starts a node that writes to `stderr`, and waits for an answer.
+fn answering(data: &str, stderr: impl Into<Stdio>) -> Child {
+    let address = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let (http, websocket) = (address(), address());
+    let ports = [http.port().to_string(), websocket.port().to_string()];
+    let arguments =
+        ["run", "--data", data, "--http-port", &ports[0], "--websocket-port", &ports[1], "--bind", "127.0.0.1"];
+    let mut command = nisd(arguments);
+    let mut node = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("the program starts");
+    let start = Instant::now();
+    while !is_listening(http) {
+        if start.elapsed() > PATIENCE || node.try_wait().expect("a child").is_some() {
+            let _ = node.kill();
+            panic!("the node stands still");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Client::connect(http).height() >= 1);
+    node
+}
+
+fn is_listening(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+}
+
+/// Reads to the end, which for a terminal that nobody has open any more is an error.
+fn read(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let (mut log, mut part) = (Vec::new(), [0; 4096]);
+        while let Ok(count @ 1..) = from.read(&mut part) {
+            log.extend_from_slice(&part[..count]);
+        }
+        String::from_utf8(log).expect("text")
+    })
+}
+
+fn stop(mut node: Child) {
+    let line = format!("kill -s TERM {}", node.id());
+    assert!(std::process::Command::new("sh").args(["-c", &line]).status().expect("a shell").success());
+    let start = Instant::now();
+    while node.try_wait().expect("a child").is_none() {
+        if start.elapsed() > PATIENCE {
+            let _ = node.kill();
+            panic!("the node does not end");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Every line is there, or among those that are said to be missing.
+#[track_caller]
+fn check(log: &str) {
+    let told = log.matches("nis.bootName was already set").count();
+    let (before, _) = log.split_once(" lines of this log are missing").expect("a word on what is missing");
+    let missing: usize = before.rsplit_once(' ').expect("a number").1.parse().expect("a number");
+    assert!((200..LINES).contains(&told), "{told}");
+    assert!((LINES..LINES + 20).contains(&(told + missing)), "{told} lines and {missing} missing");
+}
+
+#[test]
+fn a_full_pipe_that_nobody_reads_does_not_stop_the_node_and_is_told_what_it_missed() {
+    let (_folder, data) = talkative();
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(&[b'.'; PIPE]).expect("room");
+    let node = answering(&data, writer);
+    reader.read_exact(&mut [0; PIPE]).expect("what was written before");
+    let reading = read(reader);
+    stop(node);
+    check(&reading.join().expect("the reader ends"));
+}
+
+/// As under systemd.
+#[test]
+fn a_full_socket_that_nobody_reads_does_not_stop_the_node_and_is_told_what_it_missed() {
+    let (_folder, data) = talkative();
+    let (reader, mut writer) = UnixStream::pair().expect("a socket");
+    writer.set_nonblocking(true).expect("a socket");
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    writer.set_nonblocking(false).expect("a socket");
+    let node = answering(&data, OwnedFd::from(writer));
+    let reading = read(reader);
+    stop(node);
+    check(&reading.join().expect("the reader ends"));
+}
+
+#[test]
+fn a_terminal_stopped_with_ctrl_s_does_not_stop_the_node_and_is_told_what_it_missed() {
+    let (_folder, data) = talkative();
+    let screen = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
+    grantpt(&screen).expect("a terminal");
+    unlockpt(&screen).expect("a terminal");
+    let name = PathBuf::from(std::ffi::OsString::from_vec(ptsname(&screen, Vec::new()).expect("a name").into_bytes()));
+    let flags = OFlags::NOCTTY.bits() as i32;
+    let terminal = OpenOptions::new().read(true).write(true).custom_flags(flags).open(name).expect("a terminal");
+    tcflow(&terminal, Action::OOff).expect("it stops");
+    let node = answering(&data, terminal.try_clone().expect("a descriptor"));
+    let reading = read(screen);
+    tcflow(&terminal, Action::OOn).expect("it goes on");
+    stop(node);
+    drop(terminal);
+    check(&reading.join().expect("the reader ends"));
+}

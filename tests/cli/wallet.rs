@@ -1,0 +1,732 @@
+//! Keys, addresses and transactions on the command line, against nodes that a test plays.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Ended, nisd, run};
+use clap::Parser;
+use nisd::cli::{Cli, Command};
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
+use nisd::net::client::Client;
+use nisd::net::fetch::{Endpoint, FetchError};
+use nisd::wallet::{self, WalletError};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Connections that a played node takes.
+const MAX_CONNECTIONS: usize = 64;
+/// How long it waits for a request.
+const PATIENCE: Duration = Duration::from_secs(20);
+const BOB: &str = "TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ";
+/// The rental fee sink.
+const SINK: &str = "3e82e1c1e4a75adaa3cba8c101c3cd31d9817a2eb966eb3b511fb2ed45b8e262";
+const SINK_ON_MAINNET: &str = "NAMESPACEWH4MKFMBCVFERDPOOP4FK7MTBXDPZZA";
+const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
+const ALICE_PUBLIC: &str = "be6a7bb594e6c141a9ea1b671891a7a0c99999253f22bcf0fe36013bdeebded9";
+
+/// A worked example.
+#[track_caller]
+fn example(name: &str) -> Value {
+    examples().into_iter().find(|example| example["name"] == name).expect("the example")
+}
+
+fn examples() -> Vec<Value> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/wallet/examples.json");
+    serde_json::from_slice(&fs::read(path).expect("the examples")).expect("JSON")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text")
+}
+
+/// A folder for key files and transactions.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("a name").to_owned()
+    }
+
+    fn file(&self, name: &str, content: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, content).expect("the file can be written");
+        path
+    }
+
+    /// A key file that only its owner may read.
+    fn key(&self, private: &str) -> String {
+        let path = self.file("a.key", &format!("# for a test\n{private}\n"));
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("permissions");
+        path
+    }
+}
+
+/// What a played node does with a request.
+enum Reply {
+    /// Answers with JSON.
+    Json(u16, Value),
+    /// Sends these bytes.
+    Raw(Vec<u8>),
+}
+
+/// A request as the node saw it: `GET /path` and the body.
+#[derive(Clone, Debug)]
+struct Seen {
+    line: String,
+    body: String,
+}
+
+/// A node that a test plays.
+struct PlayedNode {
+    url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl PlayedNode {
+    /// Answers with what `reply` gives, or else as a booted testnet node at second 300000050.
+    fn start(reply: impl Fn(&Seen) -> Option<Reply> + Send + 'static) -> PlayedNode {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let remembered = seen.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().take(MAX_CONNECTIONS).flatten() {
+                let request = receive(&stream);
+                remembered.lock().expect("no panic").push(request.clone());
+                answer(stream, reply(&request).unwrap_or_else(|| usual_reply(&request)));
+            }
+        });
+        PlayedNode { url, seen }
+    }
+
+    fn usual() -> PlayedNode {
+        PlayedNode::start(|_| None)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.seen.lock().expect("no panic").iter().map(|seen| seen.line.clone()).collect()
+    }
+
+    /// Body of the one announcement.
+    #[track_caller]
+    fn announced(&self) -> Value {
+        let seen = self.seen.lock().expect("no panic");
+        let mut found = seen.iter().filter(|seen| seen.line == "POST /transaction/announce");
+        let body = &found.next().expect("an announcement").body;
+        assert!(found.next().is_none(), "announced twice");
+        serde_json::from_str(body).expect("JSON")
+    }
+
+    /// `nisd send` from alice to bob with further arguments.
+    #[track_caller]
+    fn send(&self, arguments: &[&str]) -> Ended {
+        let place = Place::new();
+        let key = place.key(ALICE);
+        let start = ["send", "--from-key-file", &key, "--to", BOB, "--node", &self.url];
+        let ended = run(start.iter().chain(arguments));
+        assert!(!ended.text().contains(ALICE) && !ended.stderr.contains(ALICE), "a private key is shown");
+        ended
+    }
+}
+
+fn receive(stream: &TcpStream) -> Seen {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    let mut reader = BufReader::new(stream);
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a line");
+        match line.trim_end() {
+            "" => break,
+            line => head.push(line.to_owned()),
+        }
+    }
+    let line = head.first().expect("a request line").strip_suffix(" HTTP/1.1").expect("HTTP/1.1").to_owned();
+    let length = head.iter().find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
+    reader.read_exact(&mut body).expect("the body");
+    Seen { line, body: String::from_utf8(body).expect("text") }
+}
+
+fn answer(mut stream: TcpStream, reply: Reply) {
+    let bytes = match reply {
+        Reply::Raw(bytes) => bytes,
+        Reply::Json(status, body) => {
+            let body = body.to_string();
+            let length = body.len();
+            format!(
+                "HTTP/1.1 {status} Words\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .into_bytes()
+        }
+    };
+    // The other side may have gone.
+    let _ = stream.write_all(&bytes);
+}
+
+fn usual_reply(request: &Seen) -> Reply {
+    let second = 300_000_050_i64;
+    Reply::Json(
+        200,
+        match request.line.as_str() {
+            "GET /node/info" => json!({"metaData": {"networkId": -104}, "endpoint": {}, "identity": {}}),
+            "GET /time-sync/network-time" => json!({"sendTimeStamp": 0, "receiveTimeStamp": second * 1000 + 999}),
+            "POST /transaction/announce" => announcement(request, 1, "SUCCESS"),
+            _ => return Reply::Json(404, json!({"status": 404, "error": "Not Found", "message": "no such thing"})),
+        },
+    )
+}
+
+fn announcement(request: &Seen, code: i32, message: &str) -> Value {
+    let body: Value = serde_json::from_str(&request.body).expect("JSON");
+    let hash = hex::encode(keccak256(&hex::decode(text(&body["data"])).expect("hex")));
+    json!({"innerTransactionHash": {}, "code": code, "type": 1, "message": message, "transactionHash": {"data": hash}})
+}
+
+fn failure(status: u16, message: &str) -> Option<Reply> {
+    Some(Reply::Json(status, json!({"timeStamp": 1, "error": "Words", "message": message, "status": status})))
+}
+
+fn raw(bytes: &str) -> Option<Reply> {
+    Some(Reply::Raw(bytes.as_bytes().to_vec()))
+}
+
+#[test]
+fn the_worked_examples_are_signed_exactly() {
+    let examples = examples();
+    assert_eq!(examples.len(), 14);
+    for example in examples {
+        let place = Place::new();
+        let key = place.key(text(&example["privateKey"]));
+        let file = place.file("transaction.json", &example["transaction"].to_string());
+        let ended = run(["sign", "--key-file", &key, &file]).expect_success();
+        let signed: Value = serde_json::from_str(&ended.text()).expect("JSON");
+        let expected = json!({"data": example["data"], "signature": example["signature"]});
+        assert_eq!(signed, expected, "{}", example["name"]);
+        for hash in [&example["hash"], &example["innerHash"]] {
+            assert!(hash.is_null() || ended.stderr.contains(text(hash)), "{}:\n{}", example["name"], ended.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_new_key_is_kept_in_a_file_that_is_never_overwritten() {
+    let place = Place::new();
+    let path = place.path("new.key");
+    let made = run(["key", "new", "--output", &path]).expect_success().text();
+    assert_eq!(fs::metadata(&path).expect("the file").permissions().mode() & 0o777, 0o600);
+    let content = fs::read_to_string(&path).expect("the file");
+    let private = content.lines().find(|line| !line.starts_with('#')).expect("a key").to_owned();
+    let pair = KeyPair::new(&PrivateKey::from_hex(&private).expect("hex"));
+    assert!(made.contains(&pair.public().to_string()) && !made.contains(&private), "{made}");
+
+    run(["key", "new", "--output", &path]).expect_failure(1, &["never overwritten"]);
+    assert_eq!(fs::read_to_string(&path).expect("the file"), content);
+
+    let shown = run(["key", "inspect", &path]).expect_success().text();
+    assert!(made.starts_with(&shown) && shown.lines().count() == 4, "{shown}");
+    let shown = run(["key", "inspect", "--show-private", &path]).expect_success().text();
+    assert!(shown.contains(&private), "{shown}");
+}
+
+#[test]
+fn a_key_without_a_file_is_shown_once_and_is_another_each_time() {
+    let made = [(), ()].map(|()| run(["key", "new", "--network", "-104"]).expect_success());
+    let private = made.each_ref().map(|ended| {
+        assert!(ended.stderr.contains("shown this once"), "{}", ended.stderr);
+        let text = ended.text();
+        let private = text.lines().find_map(|line| line.strip_prefix("private key  ")).expect("a key").to_owned();
+        let public = KeyPair::new(&PrivateKey::from_hex(&private).expect("hex")).public().to_string();
+        assert!(text.contains(&public) && text.contains("testnet ") && !text.contains("mainnet"), "{text}");
+        private
+    });
+    assert_ne!(private[0], private[1]);
+}
+
+#[test]
+fn a_key_file_that_others_can_read_is_warned_of_and_a_bad_one_is_not_shown() {
+    let place = Place::new();
+    let path = place.key(ALICE);
+    assert_eq!(run(["key", "inspect", &path]).expect_success().stderr, "");
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("permissions");
+    let ended = run(["key", "inspect", &path]).expect_success();
+    assert!(ended.stderr.contains("chmod 600"), "{}", ended.stderr);
+    let bad = place.file("bad.key", &format!("{ALICE}x\n"));
+    let ended = run(["sign", "--key-file", &bad, "-"]).expect_failure(1, &["bad.key", "line 1"]);
+    assert!(!ended.stderr.contains("0d02bca3"), "{}", ended.stderr);
+    run(["key", "inspect", &place.path("none.key")]).expect_failure(1, &["none.key"]);
+}
+
+#[test]
+fn addresses_are_shown_for_all_networks_and_checked() {
+    let shown = run(["address", SINK]).expect_success().text();
+    for address in [
+        "mainnet      NAMESPACEWH4MKFMBCVFERDPOOP4FK7MTBXDPZZA  NAMESP-ACEWH4-MKFMBC-VFERDP-OOP4FK-7MTBXD-PZZA",
+        "testnet      TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35",
+        "mijinnet     MAMESPACEWH4MKFMBCVFERDPOOP4FK7MTCZTG5E7",
+    ] {
+        assert!(shown.contains(address), "{address} is missing in\n{shown}");
+    }
+    let place = Place::new();
+    let of_file = run(["address", &place.key(ALICE), "--network", "0x98"]).expect_success().text();
+    assert_eq!(of_file, run(["address", ALICE_PUBLIC, "--network", "testnet"]).expect_success().text());
+    assert!(of_file.contains("TAYFAPMLF6JX6BDB7NWG4OS7SYBRDP45JFLWILDU"), "{of_file}");
+
+    let dashed = "tdhls7-3ixyzf-fbpzwj-fk3dvg-uuq2bb-igvupe-6bmz";
+    assert!(run(["address", dashed]).expect_success().text().contains(BOB));
+    run(["address", dashed, "--network", "mainnet"]).expect_failure(2, &["testnet", "mainnet"]);
+    run(["address", &BOB.replace('7', "6")]).expect_failure(2, &["checksum"]);
+    run(["address", &BOB[1..]]).expect_failure(2, &["39 characters"]);
+    run(["address", "no such file"]).expect_failure(1, &["no such file"]);
+    run(["address", BOB, "--network", "moon"]).expect_failure(2, &["mainnet, testnet"]);
+}
+
+#[test]
+fn a_transfer_is_announced_byte_for_byte() {
+    let e1 = example("E1");
+    let node = PlayedNode::usual();
+    let ended = node.send(&["--amount", "1"]).expect_success();
+    assert_eq!(ended.text(), format!("result: SUCCESS\ncode: 1\nhash: {}\n", text(&e1["hash"])));
+    assert_eq!(node.announced(), json!({"data": e1["data"], "signature": e1["signature"]}));
+    let asked = ["GET /node/info", "GET /time-sync/network-time", "GET /metrics", "POST /transaction/announce"];
+    assert_eq!(node.lines(), asked);
+    for words in ["testnet", "1 XEM", "0.05 XEM", "TDHLS7-3IXYZF"] {
+        assert!(ended.stderr.contains(words), "{words} is missing in\n{}", ended.stderr);
+    }
+}
+
+#[test]
+fn messages_are_announced_as_text_or_bytes() {
+    let (e2, message) = (example("E2"), "hello devnet, this is a message of 46 bytes...");
+    for arguments in [["--message", message], ["--hex", &hex::encode(message)]] {
+        let node = PlayedNode::usual();
+        node.send(&[&["--amount", "25000.5"], arguments.as_slice()].concat()).expect_success();
+        assert_eq!(node.announced()["signature"], e2["signature"]);
+    }
+    let node = PlayedNode::usual();
+    node.send(&["--amount", "1", "--message", ""]).expect_success();
+    assert_eq!(node.announced()["data"], example("E1")["data"]);
+}
+
+#[test]
+fn mosaics_are_sent_beside_the_currency() {
+    let definition = example("E5")["transaction"]["mosaicDefinition"].clone();
+    let node = PlayedNode::start(move |request| match request.line.as_str() {
+        "GET /mosaic/definition?mosaicId=devnet:coin" => Some(Reply::Json(200, definition.clone())),
+        "GET /mosaic/supply?mosaicId=devnet:coin" => {
+            Some(Reply::Json(200, json!({"mosaicId": {}, "supply": 1_500_000})))
+        }
+        "GET /time-sync/network-time" => Some(Reply::Json(200, json!({"receiveTimeStamp": 300_000_053_000_i64}))),
+        _ => None,
+    });
+    let ended = node.send(&["--amount", "2", "--mosaic", "devnet:coin=5000"]).expect_success();
+    assert_eq!(node.announced()["data"], example("E8")["data"]);
+    assert!(ended.stderr.contains("5000 smallest units of devnet:coin are 5 whole units"), "{}", ended.stderr);
+
+    let ended = node.send(&["--mosaic", "devnet:none=1"]);
+    ended.expect_failure(1, &["/mosaic/definition", "404", "no such thing"]);
+}
+
+#[test]
+fn a_multisig_account_is_spent_from_by_a_cosignatory() {
+    let e10 = example("E10");
+    let node = PlayedNode::start(|request| {
+        let time = json!({"receiveTimeStamp": 300_000_055_000_i64});
+        (request.line == "GET /time-sync/network-time").then_some(Reply::Json(200, time))
+    });
+    let account = text(&e10["transaction"]["otherTrans"]["signer"]);
+    let arguments = ["--amount", "100", "--multisig-account", account, "--deadline", "3600"];
+    let answer = node.send(&arguments).expect_success().text();
+    assert_eq!(node.announced()["data"], e10["data"]);
+    assert!(answer.contains(&format!("inner hash: {}", text(&e10["innerHash"]))), "{answer}");
+    node.send(&["--amount", "1", "--multisig-account", "8d02"]).expect_failure(2, &["64 hex digits"]);
+    node.send(&["--amount", "1", "--encrypt", "x", "--multisig-account", account]).expect_failure(2, &["--encrypt"]);
+}
+
+#[test]
+fn an_encrypted_message_is_read_by_its_recipient() {
+    let bob = KeyPair::new(&PrivateKey::from_hex(text(&example("E11")["privateKey"])).expect("hex"));
+    let public = bob.public().to_string();
+    let node = PlayedNode::start(move |request| {
+        let answer = json!({"meta": {}, "account": {"address": BOB, "publicKey": public}});
+        (request.line == format!("GET /account/get?address={BOB}")).then_some(Reply::Json(200, answer))
+    });
+    let ended = node.send(&["--amount", "1", "--encrypt", "for your eyes"]).expect_success();
+    assert!(!ended.stderr.contains("for your eyes"), "{}", ended.stderr);
+    let data = hex::decode(text(&node.announced()["data"])).expect("hex");
+    // Salt, initialisation vector and one block: the end of a transfer of version 1.
+    let payload = &data[data.len() - 64..];
+    let alice = PublicKey::from_hex(ALICE_PUBLIC).expect("a key");
+    let plain = cipher::decrypt(&bob, &alice, payload).expect("a payload").expect("the right key");
+    assert_eq!(plain, b"for your eyes");
+
+    let node = PlayedNode::start(|request| {
+        let answer = json!({"meta": {}, "account": {"address": BOB, "publicKey": null}});
+        request.line.starts_with("GET /account/get").then_some(Reply::Json(200, answer))
+    });
+    node.send(&["--amount", "1", "--encrypt", "x"]).expect_failure(1, &["does not know the recipient's public key"]);
+}
+
+#[test]
+fn what_the_node_refuses_is_said_in_plain_words() {
+    for (code, name, words) in [
+        (5, "FAILURE_INSUFFICIENT_BALANCE", "insufficient balance: the account does not have enough"),
+        (17, "FAILURE_INSUFFICIENT_FEE", "leave --fee away"),
+        (0, "NEUTRAL", "knows this transaction already"),
+        (999, "FAILURE_OF_TOMORROW", "does not know"),
+    ] {
+        let node = PlayedNode::start(move |request| {
+            let announces = request.line == "POST /transaction/announce";
+            announces.then(|| Reply::Json(200, announcement(request, code, name)))
+        });
+        let ended = node.send(&["--amount", "1"]);
+        assert!(ended.text().starts_with(&format!("result: {name}\ncode: {code}\nhash: ")), "{}", ended.text());
+        ended.expect_failure(1, &[name, words]);
+    }
+}
+
+#[test]
+fn a_node_that_makes_no_sense_is_an_error_with_advice() {
+    type Script = fn(&Seen) -> Option<Reply>;
+    let cases: [(Script, &[&str]); 7] = [
+        (|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<h1>Hi</h1>\n"), &["nonsense", "NEM node"]),
+        (|_| raw("SSH-2.0-OpenSSH_9.2\r\n"), &["not proper HTTP"]),
+        (|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), &["ends early"]),
+        (|_| Some(Reply::Json(200, json!({"metaData": {"networkId": 4711}}))), &["network 4711"]),
+        (|_| failure(503, "NIS_ILLEGAL_STATE_LOADING_CHAIN"), &["not ready", "LOADING"]),
+        (|_| failure(429, "slow down"), &["too many requests"]),
+        (
+            |request| {
+                let answer = json!({"code": 1, "message": "SUCCESS", "transactionHash": {"data": "00".repeat(32)}});
+                request.line.starts_with("POST").then_some(Reply::Json(200, answer))
+            },
+            &["another hash"],
+        ),
+    ];
+    for (script, words) in cases {
+        let node = PlayedNode::start(script);
+        node.send(&["--amount", "1"]).expect_failure(1, words);
+    }
+}
+
+#[test]
+fn a_node_that_is_not_there_is_an_error_with_advice() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    let node = PlayedNode { url, seen: Arc::default() };
+    node.send(&["--amount", "1"]).expect_failure(1, &["does not answer", "--node"]);
+}
+
+#[test]
+fn without_the_time_of_the_node_the_clock_of_this_machine_is_used() {
+    let node = PlayedNode::start(|request| match request.line.as_str() {
+        "GET /time-sync/network-time" => failure(500, "no time"),
+        _ => None,
+    });
+    let ended = node.send(&["--amount", "1"]).expect_success();
+    assert!(ended.stderr.contains("the clock of this machine is used instead"), "{}", ended.stderr);
+    let data = hex::decode(text(&node.announced()["data"])).expect("hex");
+    let seconds = i64::from(i32::from_le_bytes(data[8..12].try_into().expect("four bytes")));
+    let now = std::time::UNIX_EPOCH.elapsed().expect("a time").as_secs() as i64 - 1_427_587_585;
+    assert!((now - seconds).abs() < 60, "{seconds} at {now}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_a_node_is_asked() {
+    let node = PlayedNode::usual();
+    for (arguments, words) in [
+        (["--amount", "0.0000001"].as_slice(), "6 decimal places"),
+        (&["--amount", "1,5"], "digits"),
+        (&["--amount", "-5"], "an amount cannot be negative"),
+        (&["--amount", "1", "--fee", "-0.1"], "an amount cannot be negative"),
+        (&["--amount", "1", "--deadline", "-1"], "86400"),
+        (&[], "--amount"),
+        (&["--amount", "1", "--message", "a", "--hex", "00"], "--hex"),
+        (&["--amount", "1", "--deadline", "86401"], "86400"),
+        (&["--mosaic", "nem:xem=1"], "--amount"),
+    ] {
+        node.send(arguments).expect_failure(2, &[words]);
+    }
+    run(["send", "--from-key-file", "x", "--to", "TDHLS7", "--amount", "1"]).expect_failure(2, &["6 characters"]);
+    run(["send", "--from-key-file", "x", "--to", BOB, "--amount", "1", "--node", "https://a"])
+        .expect_failure(2, &["https is not supported"]);
+    assert!(node.lines().is_empty(), "{:?}", node.lines());
+}
+
+#[test]
+fn what_does_not_fit_the_network_or_the_rules_is_never_announced() {
+    let node = PlayedNode::usual();
+    let place = Place::new();
+    let main = ["send", "--from-key-file", &place.key(ALICE), "--to", SINK_ON_MAINNET, "--amount", "1", "--node"];
+    run(main.into_iter().chain([node.url.as_str()])).expect_failure(2, &["mainnet", "testnet"]);
+    node.send(&["--amount", "1", "--message", &"x".repeat(1025)]).expect_failure(2, &["1025 bytes", "1024"]);
+    node.send(&["--amount", "1", "--hex", "abc"]).expect_failure(2, &["odd number of digits"]);
+    assert!(!node.lines().iter().any(|line| line.starts_with("POST")), "{:?}", node.lines());
+
+    let ended = node.send(&["--amount", "1", "--fee", "0.049999"]).expect_success();
+    assert!(ended.stderr.contains("below the least of 0.05 XEM"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_dry_run_announces_nothing_and_its_output_can_be_announced() {
+    let e1 = example("E1");
+    let node = PlayedNode::usual();
+    let dry = node.send(&["--amount", "1", "--dry-run"]).expect_success().text();
+    assert_eq!(node.lines(), ["GET /node/info", "GET /time-sync/network-time", "GET /metrics"]);
+    let place = Place::new();
+    let answer = run(["announce", &place.file("signed.json", &dry), "--node", &node.url]).expect_success().text();
+    assert_eq!(node.announced(), json!({"data": e1["data"], "signature": e1["signature"]}));
+    assert!(answer.contains(text(&e1["hash"])), "{answer}");
+}
+
+#[test]
+fn a_transaction_is_signed_and_announced_in_one_go_or_through_a_pipe() {
+    let e7 = example("E7");
+    let place = Place::new();
+    let (key, file) = (place.key(ALICE), place.file("e7.json", &e7["transaction"].to_string()));
+    let node = PlayedNode::usual();
+    run(["announce", "--key-file", &key, &file, "--node", &node.url]).expect_success();
+    assert_eq!(node.announced()["signature"], e7["signature"]);
+
+    let node = PlayedNode::usual();
+    let signed = run(["sign", "--key-file", &key, &file]).expect_success().stdout;
+    let mut child = nisd(["announce", "--node", &node.url]).stdin(Stdio::piped()).spawn().expect("the program starts");
+    child.stdin.take().expect("a pipe").write_all(&signed).expect("the program reads");
+    let ended = child.wait_with_output().expect("its end");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(node.announced()["signature"], e7["signature"]);
+}
+
+#[test]
+fn what_is_not_signed_rightly_is_not_announced() {
+    let (e1, e11) = (example("E1"), example("E11"));
+    let place = Place::new();
+    let node = PlayedNode::usual();
+    let announce = |name: &str, content: &Value, more: &[&str]| {
+        let file = place.file(name, &content.to_string());
+        run(["announce", &file, "--node", &node.url].iter().chain(more))
+    };
+    let wrong = json!({"data": e1["data"], "signature": e11["signature"]});
+    announce("wrong.json", &wrong, &[]).expect_failure(1, &["signature does not fit"]);
+    announce("unsigned.json", &e1["transaction"], &[]).expect_failure(2, &["--key-file"]);
+    let key = place.key(ALICE);
+    announce("bobs.json", &e11["transaction"], &["--key-file", &key]).expect_failure(1, &["names the signer 4664ae"]);
+    announce("none.json", &json!({"a": 1}), &[]).expect_failure(1, &["version"]);
+    run(["announce", &place.path("nothing"), "--node", &node.url]).expect_failure(1, &["nothing"]);
+    assert!(node.lines().is_empty(), "{:?}", node.lines());
+}
+
+#[test]
+fn waiting_ends_when_the_transaction_is_confirmed() {
+    let asked = Mutex::new(0);
+    let node = PlayedNode::start(move |request| {
+        if !request.line.starts_with("GET /transaction/get?hash=513f6d57") {
+            return None;
+        }
+        let mut asked = asked.lock().expect("no panic");
+        *asked += 1;
+        match *asked {
+            1 => failure(400, "Hash was not found in cache"),
+            _ => Some(Reply::Json(200, json!({"meta": {"height": 48, "id": 18}, "transaction": {}}))),
+        }
+    });
+    let ended = node.send(&["--amount", "1", "--wait"]).expect_success();
+    assert!(ended.text().ends_with("\nconfirmed at height: 48\n"), "{}", ended.text());
+
+    let node = PlayedNode::start(|request| {
+        let unsupported = "this node does not support transaction lookup using a hash";
+        if request.line.starts_with("GET /transaction/get") { failure(500, unsupported) } else { None }
+    });
+    let ended = node.send(&["--amount", "1", "--wait"]);
+    assert!(ended.text().starts_with("result: SUCCESS"), "{}", ended.text());
+    ended.expect_failure(1, &["does not support transaction lookup"]);
+}
+
+/// The SHA-256 of the file that is notarised, which holds "abc".
+const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+#[test]
+fn a_file_is_notarised_by_a_message_to_the_account_itself() {
+    let (place, node) = (Place::new(), PlayedNode::usual());
+    fs::write(place.path("contract"), "abc").expect("a file");
+    let (file, key) = (place.path("contract"), place.key(ALICE));
+    let ended = run(["apostille", "create", &file, "--from-key-file", &key, "--node", &node.url]).expect_success();
+    assert!(ended.stderr.contains(ABC) && ended.text().contains("SUCCESS"), "{} {}", ended.stderr, ended.text());
+    let announced = node.announced();
+    let data = text(&announced["data"]);
+    assert!(data.contains(&format!("fe4e545903{ABC}")), "{data}");
+    let own = hex::encode("TAYFAPMLF6JX6BDB7NWG4OS7SYBRDP45JFLWILDU");
+    assert!(run(["address", &key, "--network", "testnet"]).text().contains("TAYFAPMLF6JX6BDB7NWG4OS7SYBRDP45JFLWILDU"));
+    assert!(data.contains(&own), "{data}");
+
+    let missing = place.path("missing");
+    run(["apostille", "create", &missing, "--from-key-file", &key, "--node", &node.url])
+        .expect_failure(1, &[&missing, "No such file"]);
+}
+
+/// A transfer of alice with a message.
+fn transfer_with(payload: &str) -> Value {
+    json!({
+        "type": 257, "version": -1_744_830_463, "timeStamp": 300_000_050, "deadline": 300_003_650, "fee": 100_000,
+        "signer": ALICE_PUBLIC, "amount": 0, "recipient": BOB, "message": {"type": 1, "payload": payload},
+    })
+}
+
+/// The hash of a transaction, and a node that says that it is in a block.
+fn notary(mut transaction: Value) -> (String, PlayedNode) {
+    let hash = wallet::read_transaction(transaction.to_string().as_bytes()).expect("a transaction").hash().to_string();
+    transaction["signature"] = json!("00".repeat(64));
+    let node = PlayedNode::start(move |request| match request.line.as_str() {
+        line if line.starts_with("GET /transaction/get?hash=") => {
+            Some(Reply::Json(200, json!({"meta": {"height": 48, "id": 18}, "transaction": transaction})))
+        }
+        "POST /block/at/public" => Some(Reply::Json(200, json!({"height": 48, "timeStamp": 300_000_100}))),
+        _ => None,
+    });
+    (hash, node)
+}
+
+#[test]
+fn a_file_is_verified_against_what_was_notarised() {
+    let place = Place::new();
+    fs::write(place.path("contract"), "abc").expect("a file");
+    fs::write(place.path("forged"), "abd").expect("a file");
+    let (contract, forged) = (place.path("contract"), place.path("forged"));
+    let verify = |file: &str, hash: &str, node: &PlayedNode| {
+        run(["apostille", "verify", file, "--transaction", hash, "--node", &node.url])
+    };
+    let (hash, node) = notary(transfer_with(&format!("FE4E545903{ABC}")));
+    let told = verify(&contract, &hash, &node).expect_success().text();
+    for words in ["verified", ABC, &hash, ALICE_PUBLIC, "TAYFAP-MLF6JX", "48", "2024-09-29 05:28:05.000 UTC"] {
+        assert!(told.contains(words), "{words} is missing in\n{told}");
+    }
+    verify(&forged, &hash, &node).expect_failure(1, &["not verified", &forged, ABC]);
+    verify(&contract, "12", &node).expect_failure(2, &["64 hex digits"]);
+    // A node that gives another transaction than the one that was asked for.
+    verify(&contract, &"ab".repeat(32), &node).expect_failure(1, &["another hash"]);
+
+    let (hash, node) = notary(transfer_with("68656c6c6f"));
+    verify(&contract, &hash, &node).expect_failure(1, &["not verified", "FE4E545903"]);
+    verify(&contract, &hash, &PlayedNode::start(|_| failure(400, "Hash was not found in cache")))
+        .expect_failure(1, &["not verified", "TRANSACTION_HASH_LOOKUP"]);
+}
+
+#[test]
+fn what_a_multisig_account_notarised_is_found_by_either_hash() {
+    let place = Place::new();
+    fs::write(place.path("contract"), "abc").expect("a file");
+    let inner = transfer_with(&format!("fe4e545903{ABC}"));
+    let inner_hash = wallet::read_transaction(inner.to_string().as_bytes()).expect("a transaction").hash().to_string();
+    let outer = json!({
+        "type": 4100, "version": -1_744_830_463, "timeStamp": 300_000_050, "deadline": 300_003_650, "fee": 150_000,
+        "signer": "8d02445a1d997a86a19bbce8ce8a080fd72de84d464937938c8c2c5e363f1f4c", "otherTrans": inner, "signatures": [],
+    });
+    let (outer_hash, node) = notary(outer);
+    for hash in [outer_hash, inner_hash] {
+        let contract = place.path("contract");
+        let told = run(["apostille", "verify", &contract, "--transaction", &hash, "--node", &node.url]);
+        assert!(told.expect_success().text().contains(ALICE_PUBLIC), "who signed is the multisig account");
+    }
+}
+
+/// A world in which time passes only by waiting, and that has no randomness.
+mod still_world {
+    use std::io;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use nisd::wallet::Outside;
+
+    static MILLIS: AtomicU64 = AtomicU64::new(0);
+
+    pub const OUTSIDE: Outside = Outside {
+        unix_millis: || 0,
+        millis: || MILLIS.load(Ordering::Relaxed),
+        pause: |time: Duration| {
+            MILLIS.fetch_add(time.as_millis() as u64, Ordering::Relaxed);
+        },
+        random: |_| Err(io::Error::other("none left")),
+    };
+}
+
+/// Runs a command in this process, in a world of its own.
+fn execute(arguments: &[&str]) -> Result<(), WalletError> {
+    let cli = Cli::parse_from(["nisd"].iter().chain(arguments));
+    let Command::Wallet(command) = &cli.command else { panic!("not a command of the wallet") };
+    wallet::execute(command, still_world::OUTSIDE)
+}
+
+#[test]
+fn waiting_ends_some_time_after_the_deadline() {
+    let node = PlayedNode::start(|request| match request.line.as_str() {
+        line if line.starts_with("GET /transaction/get") => failure(400, "Hash was not found in cache"),
+        _ => None,
+    });
+    let place = Place::new();
+    let key = place.key(ALICE);
+    let start = ["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url];
+    let result = execute(&[start.as_slice(), &["--amount", "1", "--deadline", "10", "--wait"]].concat());
+    assert!(matches!(result, Err(WalletError::NotConfirmed)), "{result:?}");
+    let polls = node.lines().iter().filter(|line| line.starts_with("GET /transaction/get")).count();
+    assert_eq!(polls, 36, "every two seconds for 70, the first at once");
+}
+
+#[test]
+fn without_randomness_there_is_no_key() {
+    let place = Place::new();
+    let path = place.path("new.key");
+    assert!(matches!(execute(&["key", "new", "--output", &path]), Err(WalletError::Randomness(_))));
+    assert!(fs::metadata(&path).is_err());
+}
+
+/// A server that answers each connection with what `serve` writes.
+fn server(serve: impl Fn(TcpStream) + Send + 'static) -> Endpoint {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || listener.incoming().take(MAX_CONNECTIONS).flatten().for_each(serve));
+    Endpoint { host: "127.0.0.1".to_owned(), port }
+}
+
+#[test]
+fn the_client_waits_for_a_slow_answer_but_not_for_ever() {
+    let step = Duration::from_millis(20);
+    let slow = server(move |mut stream| {
+        receive(&stream);
+        for byte in b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" {
+            thread::sleep(step);
+            stream.write_all(&[*byte]).expect("the client reads");
+        }
+    });
+    let answer = Client::new(slow, PATIENCE).get("/chain/height").expect("an answer");
+    assert_eq!((answer.status, answer.body.as_slice()), (200, b"{}".as_slice()));
+
+    // A byte now and then does not make it wait longer.
+    let endless = server(move |mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nA: ");
+        while stream.write_all(b"b").is_ok() {
+            thread::sleep(step);
+        }
+    });
+    let silent = server(move |stream| {
+        thread::sleep(PATIENCE);
+        drop(stream);
+    });
+    for endpoint in [endless, silent] {
+        let start = Instant::now();
+        let result = Client::new(endpoint, Duration::from_millis(300)).post_json("/x", b"{}");
+        assert!(start.elapsed() < PATIENCE / 2);
+        assert!(matches!(result, Err(FetchError::TimedOut(_))), "{result:?}");
+    }
+}

@@ -1,0 +1,421 @@
+//! The document that describes the interface, held against the routes, NEM's own description, what NIS1 answers, and
+//! what a node answers to the document's own examples. The recordings lie outside this repository (see
+//! `crate::common::shared`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Node, run};
+use crate::common::exchange::{Exchange, read_file};
+use crate::common::http_client::{Answer, Client, get};
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
+use crate::common::{loudly, shared, tiny};
+use crate::schema::{misfit, resolve};
+use nisd::api::ROUTES;
+use nisd::api::route::{Access, Method};
+use nisd::model::Amount;
+use nisd::peer::wire::limits;
+use nisd::rules::ValidationResult;
+use serde_json::{Value, json};
+
+const TEXT: &str = include_str!("../../src/api/openapi.json");
+/// What is answered to people and is no route of the interface.
+const PAGE: (&str, &str) = ("get", "/explorer");
+const JSON: &str = "application/json";
+
+fn document() -> Value {
+    serde_json::from_str(TEXT).expect("the document is JSON")
+}
+
+/// All operations of a document: method, path and what is said of them.
+fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
+    let paths = document["paths"].as_object().expect("paths");
+    paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods");
+        methods.iter().map(move |(method, operation)| (method.as_str(), path.as_str(), operation))
+    })
+}
+
+/// The parameters of an operation, by their names.
+fn parameters<'d>(operation: &'d Value, document: &'d Value) -> BTreeMap<&'d str, &'d Value> {
+    let listed = operation["parameters"].as_array().into_iter().flatten();
+    let parameters = listed.map(|parameter| followed(parameter, document));
+    parameters.map(|parameter| (parameter["name"].as_str().expect("a name"), parameter)).collect()
+}
+
+/// What something is, or what it refers to.
+fn followed<'d>(value: &'d Value, document: &'d Value) -> &'d Value {
+    value["$ref"].as_str().map_or(value, |path| resolve(path, document))
+}
+
+/// The examples of a parameter, or of a kind of content.
+fn examples<'d>(of: &'d Value, document: &'d Value) -> Vec<&'d Value> {
+    let several = of["examples"].as_object().into_iter().flat_map(|several| several.values());
+    of.get("example").into_iter().chain(several.map(|example| &followed(example, document)["value"])).collect()
+}
+
+/// Everything in a value, itself included, by its path.
+fn each_part<'d>(value: &'d Value, path: &str, look: &mut impl FnMut(&str, &'d Value)) {
+    look(path, value);
+    match value {
+        Value::Object(members) => {
+            members.iter().for_each(|(name, part)| each_part(part, &format!("{path}/{name}"), look))
+        }
+        Value::Array(elements) => elements.iter().for_each(|part| each_part(part, &format!("{path}/-"), look)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_part_of_the_document_is_there_and_none_is_there_for_nothing() {
+    let (document, mut used) = (document(), BTreeSet::new());
+    each_part(&document, "#", &mut |_, part| {
+        if let Some(path) = part["$ref"].as_str() {
+            assert!(!resolve(path, &document).is_null());
+            used.insert(path);
+        }
+    });
+    let components = document["components"].as_object().expect("components").iter();
+    let names = components.flat_map(|(kind, parts)| {
+        let names = parts.as_object().expect("parts by name").keys();
+        names.map(move |name| format!("#/components/{kind}/{name}"))
+    });
+    assert_eq!(used, names.collect::<Vec<_>>().iter().map(String::as_str).collect());
+}
+
+#[test]
+fn every_operation_is_explained_and_has_examples() {
+    let (document, mut ids) = (document(), BTreeSet::new());
+    let tags = document["tags"].as_array().expect("tags").iter().map(|tag| &tag["name"]);
+    let (tags, mut used): (BTreeSet<_>, _) = (tags.map(Value::to_string).collect(), BTreeSet::new());
+    for (method, path, operation) in operations(&document) {
+        assert!(operation["summary"].as_str().is_some_and(|summary| !summary.is_empty()), "{method} {path}");
+        assert!(ids.insert(operation["operationId"].as_str().expect("an id")), "{method} {path}");
+        assert_eq!(operation["tags"].as_array().map(Vec::len), Some(1), "{method} {path}");
+        used.insert(operation["tags"][0].to_string());
+        for (name, parameter) in parameters(operation, &document) {
+            assert!(parameter["description"].is_string(), "{name} of {method} {path}");
+            assert!(!examples(parameter, &document).is_empty(), "{name} of {method} {path}");
+        }
+        let responses = operation["responses"].as_object().expect("responses").values();
+        let with_content = responses.map(|response| followed(response, &document)).chain([&operation["requestBody"]]);
+        for content in with_content.filter_map(|part| part["content"].as_object()) {
+            for (kind, content) in content {
+                assert!(kind == "text/html" || !examples(content, &document).is_empty(), "{kind} of {method} {path}");
+            }
+        }
+    }
+    assert_eq!(used, tags);
+}
+
+#[test]
+fn every_example_is_as_its_schema_says() {
+    let (document, mut count) = (document(), 0);
+    each_part(&document, "#", &mut |path, part| {
+        // The examples of the shared parts are looked at where they are used.
+        if part["schema"].is_object() {
+            for example in examples(part, &document) {
+                assert_eq!(misfit(example, &part["schema"], &document), None, "{path}");
+                count += 1;
+            }
+        }
+    });
+    assert!(count > 150, "{count} examples");
+}
+
+#[test]
+fn every_schema_and_every_member_is_explained_and_closed_sets_are_lists() {
+    let document = document();
+    each_part(&document["components"]["schemas"], "schemas", &mut |path, part| {
+        let is_schema = path.split('/').nth_back(1).is_some_and(|above| above == "schemas" || above == "properties");
+        let is_explained = part["description"].is_string() || part["$ref"].is_string();
+        // A list of one kind of thing, or a word, speaks for itself.
+        let speaks = part["type"] == "array" || part["enum"].is_array();
+        assert!(!is_schema || !part.is_object() || is_explained || speaks, "{path} has no description");
+        if let Some(values) = part.get("enum").filter(|_| part["type"] == "integer") {
+            let names = part["x-enum-varnames"].as_array().map(Vec::len);
+            assert_eq!(values.as_array().map(Vec::len), names, "{path}");
+        }
+    });
+    for word in ["\"anyOf\"", "\"const\""] {
+        assert!(!TEXT.contains(word), "generators do not understand {word}");
+    }
+}
+
+#[test]
+fn the_document_has_every_route_as_it_is_and_no_other() {
+    let document = document();
+    let mut described: BTreeMap<_, _> =
+        operations(&document).map(|(method, path, operation)| ((method, path), operation)).collect();
+    let page = described.remove(&PAGE).expect("the page is described");
+    assert_eq!(page["tags"], json!(["nisd"]));
+    for route in ROUTES {
+        let method = match route.method {
+            Method::Get => "get",
+            Method::Post => "post",
+        };
+        let operation = described.remove(&(method, route.path));
+        let operation = operation.unwrap_or_else(|| panic!("{method} {} is not described", route.path));
+        let access = if route.access == Access::Public { "public" } else { "local" };
+        assert_eq!(operation["x-access"], access, "{method} {}", route.path);
+        let body = &operation["requestBody"];
+        // NIS1 has it as a POST without a body.
+        let has_body = method == "post" && route.path != "/account/unlocked/info";
+        assert_eq!(body.is_object(), has_body, "{method} {}", route.path);
+        let most_bytes = json!(route.body_limit.bytes(limits::PUSHED));
+        assert!(!has_body || body["x-most-bytes"] == most_bytes, "{method} {} takes {most_bytes} bytes", route.path);
+    }
+    assert_eq!(described.keys().collect::<Vec<_>>(), Vec::<&(&str, &str)>::new(), "no such routes");
+}
+
+#[test]
+fn result_codes_and_messages_are_those_of_the_rules() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    let names: Vec<_> = ValidationResult::ALL.iter().map(|result| result.name()).collect();
+    let codes: Vec<_> = ValidationResult::ALL.iter().map(|result| result.code()).collect();
+    assert_eq!(schemas["ResultMessage"]["enum"], json!(names));
+    assert_eq!(schemas["ResultCode"]["enum"], json!(codes));
+    assert_eq!(schemas["ResultCode"]["x-enum-varnames"], json!(names));
+}
+
+/// Parameters that NIS1 does not have, and neither has NEM's description.
+const OWN_PARAMETERS: [(&str, &str); 1] = [("/transaction/get", "nested")];
+
+/// Clients that were generated from NEM's own description of 2026 find the same names here.
+#[test]
+fn operations_that_nem_describes_have_its_ids_tags_and_parameters() {
+    let Some(path) = shared("data/official/operations.json") else { return };
+    let official: Value = serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON");
+    let document = document();
+    let official = official.as_array().expect("a list");
+    for theirs in official {
+        let (path, method) = (theirs["path"].as_str().expect("a path"), theirs["method"].as_str().expect("a method"));
+        let ours = &document["paths"][path][method.to_ascii_lowercase()];
+        assert_eq!((&ours["operationId"], &ours["tags"]), (&theirs["operationId"], &theirs["tags"]), "{path}");
+        let shape = |parameter: &Value, schema: &Value| {
+            let of_schema = ["type", "pattern", "minimum", "maximum", "default"].map(|name| schema[name].clone());
+            (["in", "required"].map(|name| parameter[name].clone()), of_schema)
+        };
+        let ours = parameters(ours, &document).into_iter();
+        let ours = ours.filter(|(name, _)| !OWN_PARAMETERS.contains(&(path, *name)));
+        let ours: BTreeMap<_, _> = ours.map(|(name, it)| (name, shape(it, &it["schema"]))).collect();
+        let theirs = theirs["parameters"].as_array().expect("a list").iter();
+        let theirs = theirs.map(|it| (it["name"].as_str().expect("a name"), shape(it, it)));
+        assert_eq!(ours, theirs.collect(), "{path}");
+    }
+    loudly(&format!("{} operations are as NEM describes them", official.len()));
+}
+
+/// Holds an answer of NIS1 against the description; the route, if it was one of JSON.
+fn compare(exchange: &Exchange, document: &Value) -> Option<String> {
+    let path = exchange.path.trim_end_matches('/');
+    let operation = &document["paths"].get(path)?.get(exchange.method.to_ascii_lowercase())?;
+    // What is refused before a route is looked for has no JSON body.
+    let body: Value = serde_json::from_slice(&exchange.expected.body).ok()?;
+    let status = exchange.expected.status.to_string();
+    let response = followed(&operation["responses"][&status], document);
+    assert!(response.is_object(), "{path} has an answer {status} that is not described: {body}");
+    let misfit = misfit(&body, &response["content"][JSON]["schema"], document);
+    assert_eq!(misfit, None, "{} {path} in {}", exchange.method, exchange.id);
+    Some(format!("{} {path} {status}", exchange.method))
+}
+
+#[test]
+fn every_recorded_answer_is_as_the_document_says() {
+    let document = document();
+    let mut described: BTreeMap<String, usize> = BTreeMap::new();
+    for file in ["tiny.jsonl", "all-forks.jsonl.gz", "one-year.jsonl.gz", "tiny-variants.jsonl"] {
+        let Some(path) = shared(&format!("data/http/{file}")) else { return };
+        for exchange in read_file(&path) {
+            compare(&exchange, &document).into_iter().for_each(|route| *described.entry(route).or_default() += 1);
+        }
+    }
+    let successes: BTreeSet<_> = described.keys().filter(|route| route.ends_with(" 200")).collect();
+    loudly(&format!("{} answers of {} routes are as described", described.values().sum::<usize>(), successes.len()));
+    assert!(successes.len() > 50, "{successes:?}");
+}
+
+/// A node on the smallest chain with all optional features, on which the examples of the document hold.
+fn node_on_tiny(folder: &tempfile::TempDir) -> Node {
+    let (data, config, blocks) = (folder.path().join("store"), tiny("config.json"), tiny("blocks.bin"));
+    let [config, data, blocks] = [&config, &data, &blocks].map(|path| path.to_str().expect("a path"));
+    let features = "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA|TRACK_EXPIRED_MOSAICS";
+    run(["import", "--set", features, "--config", config, "--data", data, blocks]).expect_success();
+    let mut arguments = vec!["--config", config, "--data", data, "--clock", "3240", "--set", features];
+    for setting in
+        ["nis.bootKey=3b960ae4c8a29981e5ed8e801260f821095f8c6db72ab78f0463df2ff23af3ad", "nis.ipDetectionMode=Disabled"]
+    {
+        arguments.extend(["--set", setting]);
+    }
+    let node = Node::start(&arguments);
+    let begun = Instant::now();
+    while Client::connect(node.http).get("/node/info").status != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the node does not boot");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    node
+}
+
+/// What is wrong with an answer, by what the document says of the operation.
+fn misfit_of_answer(answer: &Answer, operation: &Value, document: &Value) -> Option<String> {
+    let response = followed(&operation["responses"][answer.status.to_string()], document);
+    if !response.is_object() {
+        return Some(format!("{} is not described", answer.status));
+    }
+    let Some(content) = response["content"].as_object() else {
+        return (!answer.body.is_empty()).then(|| "it is not empty".to_owned());
+    };
+    let (kind, content) = content.iter().next().expect("one kind of content");
+    let sent = answer.header("Content-Type").unwrap_or_default();
+    // A word is labelled as the client wants it.
+    if !sent.starts_with(kind.as_str()) && (!sent.starts_with(JSON) || kind != "text/plain") {
+        return Some(format!("it is {sent} and not {kind}"));
+    }
+    let value = if kind == JSON { answer.json() } else { json!(answer.text()) };
+    misfit(&value, &content["schema"], document)
+}
+
+/// The query of these parameters.
+fn query<'p>(parameters: impl Iterator<Item = (&'p str, &'p Value)>) -> String {
+    let text = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
+    let pairs: Vec<_> = parameters.map(|(name, value)| format!("{name}={}", text(value))).collect();
+    pairs.join("&")
+}
+
+/// Operations that a node on the smallest chain does not do as in their examples, and what it answers instead: it has
+/// joined its network already, and the block in the example is not signed.
+const NOT_DONE: [(&str, u16); 2] = [("bootNode", 503), ("pushBlock", 500)];
+
+#[test]
+fn a_node_answers_the_examples_of_the_document_as_it_says() {
+    let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
+    let node = node_on_tiny(&folder);
+    let mut operations: Vec<_> = operations(&document).collect();
+    operations.sort_by_key(|(_, path, _)| *path == "/shutdown");
+    for (method, path, operation) in operations {
+        let parameters = parameters(operation, &document).into_iter();
+        let query = query(parameters.map(|(name, parameter)| (name, examples(parameter, &document)[0])));
+        let mut client = Client::connect(node.http);
+        let answer = match method {
+            "get" => client.get(&format!("{path}?{query}")),
+            _ => {
+                let content = &operation["requestBody"]["content"][JSON];
+                client.post(path, &content.get("example").unwrap_or(&json!({})).to_string())
+            }
+        };
+        let not_done = NOT_DONE.iter().find(|(id, _)| operation["operationId"] == *id);
+        assert_eq!(answer.status, not_done.map_or(200, |(_, status)| *status), "{method} {path}: {}", answer.text());
+        assert_eq!(misfit_of_answer(&answer, operation, &document), None, "{method} {path}");
+    }
+}
+
+/// Members that answers always have and requests may leave out.
+const NOT_NEEDED: [(&str, &str); 1] = [("announceNode", "metaData")];
+
+/// A route reads exactly the parameters and members that it is said to: those that are required must be there, and of
+/// all that the document knows, only those of the route are looked at.
+#[test]
+fn a_node_reads_what_the_document_says_that_it_reads() {
+    let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
+    let node = node_on_tiny(&folder);
+    let mut client = Client::connect(node.http);
+    let all = document["components"]["parameters"].as_object().expect("parameters").values();
+    let all: BTreeSet<_> = all.map(|parameter| parameter["name"].as_str().expect("a name")).collect();
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for (method, path, operation) in operations(&document).filter(|(_, path, _)| *path != "/shutdown") {
+        let mut judge = |answer: Answer, must_fail: bool, what: &str| {
+            let misfit = misfit_of_answer(&answer, operation, &document);
+            if (answer.status != 200) != must_fail || misfit.is_some() {
+                wrong.push(format!("{method} {path} {what}: {} {:?}", answer.status, misfit));
+            }
+            tried += 1;
+        };
+        let own = parameters(operation, &document);
+        let usual: BTreeMap<_, _> = own.iter().map(|(name, it)| (*name, examples(it, &document)[0].clone())).collect();
+        let bad = json!("!");
+        for name in all.iter().filter(|_| method == "get") {
+            let others = || usual.iter().filter(|(other, _)| *other != name).map(|(other, value)| (*other, value));
+            let answer = client.get(&format!("{path}?{}", query(others().chain([(*name, &bad)]))));
+            judge(answer, own.contains_key(name), &format!("with a bad {name}"));
+            let answer = client.get(&format!("{path}?{}", query(others())));
+            let is_required = own.get(name).is_some_and(|parameter| parameter["required"] == true);
+            judge(answer, is_required, &format!("without {name}"));
+        }
+        let content = &operation["requestBody"]["content"][JSON];
+        let required = followed(&content["schema"], &document)["required"].as_array().into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            let mut sent = content["example"].clone();
+            sent.as_object_mut().expect("an object").remove(name);
+            let id = operation["operationId"].as_str().expect("an id");
+            let must_fail = !NOT_NEEDED.contains(&(id, name));
+            judge(client.post(path, &sent.to_string()), must_fail, &format!("without {name}"));
+        }
+        if let Some(most_bytes) = operation["requestBody"]["x-most-bytes"].as_u64() {
+            let (mut client, too_many) = (Client::connect(node.http), most_bytes + 1);
+            client.send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {too_many}\r\n\r\n"));
+            let answer = client.answer();
+            assert_eq!(answer.status, 413, "{path} with {too_many} bytes");
+            judge(answer, true, "with too many bytes");
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "{} of {tried}", wrong.len());
+    assert!(tried > 1000, "{tried}");
+}
+
+#[test]
+fn the_document_is_sent_as_it_is_and_only_to_whoever_has_another_version() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = node_on_tiny(&folder);
+    let mut client = Client::connect(node.http);
+    let mut ask = |headers: &str| {
+        client.send(get("/openapi.json").replace("\r\n\r\n", &format!("\r\n{headers}\r\n")));
+        client.answer()
+    };
+    let plain = ask("");
+    assert_eq!((plain.status, plain.header("Content-Type"), plain.text()), (200, Some(JSON), TEXT));
+    assert_eq!(plain.header("Access-Control-Allow-Origin"), Some("*"));
+    let packed = ask("Accept-Encoding: gzip\r\n");
+    assert_eq!(packed.header("Content-Encoding"), Some("gzip"));
+    let mut text = String::new();
+    let mut unpacked = flate2::read::GzDecoder::new(&packed.body[..]);
+    std::io::Read::read_to_string(&mut unpacked, &mut text).expect("gzip");
+    assert_eq!(text, TEXT);
+    assert!(packed.body.len() < 50_000, "{}", packed.body.len());
+    let tag = plain.header("ETag").expect("a tag");
+    assert!(tag.starts_with('"') && Some(tag) != packed.header("ETag"), "{tag}");
+    let known = ask(&format!("If-None-Match: {tag}\r\n"));
+    assert_eq!((known.status, known.body.len(), known.header("ETag")), (304, 0, Some(tag)));
+    assert_eq!(ask("If-None-Match: \"other\"\r\n").status, 200);
+    assert_eq!(ask("Accept: application/binary\r\n").status, 406);
+}
+
+/// NIS1 has no such route: a node that knows two others, neither of which is there, tells of them.
+#[test]
+fn what_a_node_tells_its_operator_of_others_is_as_the_document_says() {
+    let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
+    let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
+    let config = genesis.write(folder.path(), &[("nis.ipDetectionMode", "Disabled")]);
+    let known = json!({
+        "identity": { "public-key": key_pair(7).public().to_string(), "name": "gone" },
+        "endpoint": { "protocol": "http", "host": "127.0.0.1", "port": 9 },
+    });
+    let list = json!({ "knownPeers": [known] }).to_string();
+    std::fs::write(folder.path().join("peers-config_synthetic.json"), list).expect("room");
+    let data = folder.path().join("store");
+    let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
+    let node = Node::start(&["--config", paths[0], "--data", paths[1], "--peer", "127.0.0.1:10"]);
+    let begun = Instant::now();
+    let told = loop {
+        let told = Client::connect(node.http).get("/local/peers").json();
+        if told["peers"][0]["state"] == "inactive" && told["unpinned"][0]["lastTrouble"]["reason"].is_string() {
+            break told;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{told}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let operation = &document["paths"]["/local/peers"]["get"];
+    let schema = &operation["responses"]["200"]["content"][JSON]["schema"];
+    assert_eq!(misfit(&told, schema, &document), None, "{told}");
+    assert!(told["peers"][0]["askedAgain"]["inSeconds"].as_u64().is_some_and(|seconds| seconds <= 60), "{told}");
+}

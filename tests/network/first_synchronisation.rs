@@ -1,0 +1,128 @@
+//! A new node among others that have a long chain: it fetches the blocks from several of them, ahead of what it takes in.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Node, run};
+use crate::common::http_client::Client;
+use crate::common::shared;
+use tempfile::TempDir;
+
+/// Nothing is waited for longer than this.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The last block of the chain, and one that some do not have.
+const TIP: u64 = 4010;
+const SHORT: u64 = 2_000;
+/// A clock shortly after the last block.
+const CLOCK: &str = "241500+";
+
+/// The chain `all-forks`, and stores that hold it or its first part.
+struct Chain {
+    config: PathBuf,
+    blocks: PathBuf,
+    folder: TempDir,
+}
+
+impl Chain {
+    /// `None` without the recorded data, of which is told.
+    fn open() -> Option<Chain> {
+        let config = shared("data/chains/all-forks/config.json")?;
+        let blocks = config.with_file_name("blocks.bin.gz");
+        Some(Chain { config, blocks, folder: tempfile::tempdir().expect("a folder") })
+    }
+
+    fn store(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Fills a store up to a height.
+    fn import(&self, name: &str, last: u64) {
+        let (last, store) = (last.to_string(), self.store(name));
+        let [config, store, blocks] = [&self.config, &store, &self.blocks].map(|path| text(path));
+        let options = ["import", "--config", config, "--data", store, "--stop-at", &last, blocks];
+        run(options).expect_success();
+    }
+
+    /// Runs a node on a store.
+    fn run(&self, name: &str, peers: &[SocketAddr], more: &[&str]) -> Node {
+        let store = self.store(name);
+        let mut arguments = vec!["--config", text(&self.config), "--data", text(&store), "--clock", CLOCK];
+        arguments.extend(["--set", "nis.ipDetectionMode=Disabled", "--set", "nem.host=127.0.0.1"]);
+        let peers: Vec<String> = peers.iter().map(SocketAddr::to_string).collect();
+        peers.iter().for_each(|peer| arguments.extend(["--peer", peer]));
+        arguments.extend(more);
+        Node::start(&arguments)
+    }
+
+    fn digest(&self, name: &str) -> String {
+        run(["digest", "--config", text(&self.config), "--data", text(&self.store(name))]).expect_success().text()
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path that is text")
+}
+
+fn height(node: &Node) -> u64 {
+    Client::connect(node.http).height()
+}
+
+fn wait_for_height(node: &Node, least: u64) {
+    let begun = Instant::now();
+    while height(node) < least {
+        assert!(begun.elapsed() < PATIENCE, "height {least} is not reached");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_new_node_has_the_chain_of_the_others_though_it_is_killed_and_one_of_them_has_less() {
+    let Some(chain) = Chain::open() else { return };
+    chain.import("first", TIP);
+    std::fs::create_dir(chain.store("second")).expect("a folder");
+    std::fs::copy(chain.store("first").join("data.mdb"), chain.store("second").join("data.mdb")).expect("a copy");
+    chain.import("short", SHORT);
+    let others = ["short", "first", "second"].map(|name| chain.run(name, &[], &[]));
+    let peers = [0, 1, 2].map(|place| others[place].http);
+    for least in [200, 1_500, SHORT + 500] {
+        let mut node = chain.run("new", &peers, &[]);
+        wait_for_height(&node, least);
+        let catches_up = node.process.log().contains("the node catches up");
+        assert!(catches_up || least > SHORT, "{}", node.process.log());
+        node.process.kill();
+    }
+    let mut node = chain.run("new", &peers, &[]);
+    wait_for_height(&node, TIP);
+    node.process.kill();
+    others.into_iter().for_each(|mut other| other.process.kill());
+    assert_eq!(chain.digest("new"), chain.digest("first"));
+}
+
+#[test]
+fn blocks_are_taken_in_only_if_they_lead_to_the_one_that_is_vouched_for() {
+    let Some(chain) = Chain::open() else { return };
+    chain.import("first", TIP);
+    let other = chain.run("first", &[], &[]);
+    let block = Client::connect(other.http).block(3_000).json();
+    let next = Client::connect(other.http).block(3_001).json();
+    let (hash, wrong) = (&next["prevBlockHash"]["data"], &block["prevBlockHash"]["data"]);
+    let vouch = |hash: &serde_json::Value| format!("3000:{}", hash.as_str().expect("a hash"));
+
+    let liar = chain.run("liar", &[other.http], &["--trust-below", &vouch(wrong)]);
+    let begun = Instant::now();
+    while !liar.process.log().contains("its chain has another block than --trust-below vouches for") {
+        assert!(begun.elapsed() < PATIENCE, "{}", liar.process.log());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(height(&liar), 1);
+    drop(liar);
+
+    let mut node = chain.run("new", &[other.http], &["--trust-below", &vouch(hash)]);
+    wait_for_height(&node, TIP);
+    assert!(node.process.log().contains("for which --trust-below vouches"), "{}", node.process.log());
+    node.process.kill();
+    drop(other);
+    assert_eq!(chain.digest("new"), chain.digest("first"));
+}

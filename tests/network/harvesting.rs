@@ -1,0 +1,309 @@
+//! Making blocks as the real network software made them: the golden chain from nothing, and
+//! every block of recorded chains from what it holds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::common::loudly;
+use crate::recorded_chain::{Chain, LATE, tip_of};
+use nisd::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocked};
+use nisd::chain::{ChainPart, Intake, IntakeOptions, IntakeProgress, PartProgress, pushed_part};
+use nisd::codec::{Context, Form};
+use nisd::crypto::{KeyPair, PrivateKey, Signature};
+use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
+use nisd::model::{Address, Amount, Block, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
+use nisd::rules::ValidationResult;
+use nisd::state;
+use nisd::store::{ChainIdentity, Options, Snapshot, Store};
+use serde_json::Value;
+
+/// In the order in which the pool offers them: those that pay most first, of equals the oldest.
+fn in_fee_order(mut transactions: Vec<Transaction>) -> Vec<Rc<Transaction>> {
+    transactions.sort_by_key(|transaction| (std::cmp::Reverse(transaction.fee), transaction.timestamp));
+    transactions.into_iter().map(Rc::new).collect()
+}
+
+fn key(private: &Value) -> Box<KeyPair> {
+    Box::new(KeyPair::new(&PrivateKey::from_hex(private.as_str().unwrap()).unwrap()))
+}
+
+/// The golden chain as it is written down.
+struct Golden {
+    data: Value,
+    network: Network,
+}
+
+impl Golden {
+    fn open() -> Golden {
+        let data: Value = serde_json::from_str(include_str!("../data/golden-chain.json")).unwrap();
+        let network = network(&data);
+        Golden { data, network }
+    }
+
+    fn key(&self, role: &str) -> Box<KeyPair> {
+        key(&self.data["privateKeys"][role])
+    }
+
+    fn address(&self, role: &str) -> Address {
+        Address::from_public_key(&self.key(role).public(), self.network.byte)
+    }
+
+    fn blocks(&self) -> &[Value] {
+        self.data["blocks"].as_array().unwrap()
+    }
+
+    fn balances(&self) -> impl Iterator<Item = (Address, u64)> {
+        let balances = self.data["balances"].as_object().unwrap().iter();
+        balances.map(|(role, balance)| (self.address(role), balance.as_u64().unwrap()))
+    }
+
+    fn score(&self) -> i128 {
+        self.data["chainScore"].as_i64().unwrap().into()
+    }
+
+    /// A signed transaction; the multisig ones with their cosignature.
+    fn transaction(&self, name: &str) -> Transaction {
+        let example = &self.data["transactions"][name];
+        let bytes = hex::decode(example["data"].as_str().unwrap()).unwrap();
+        let context = Context::of(&self.network);
+        let mut transaction = Transaction::from_bytes(&bytes, Form::NonVerifiable, context).unwrap();
+        assert_eq!(transaction.hash().to_string(), example["hash"], "{name}");
+        transaction.signature = Some(signature(&example["signature"]));
+        if let Body::Multisig(multisig) = &mut transaction.body {
+            let cosignature = if name == "E10" { "E11" } else { "E13" };
+            multisig.cosignatures.push(self.transaction(cosignature));
+        }
+        transaction
+    }
+
+    /// A store with the nemesis block.
+    fn store(&self, folder: &Path) -> Store {
+        let store = Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap();
+        let nemesis = hex::decode(self.data["nemesis"].as_str().unwrap()).unwrap();
+        let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below: Height(0) };
+        let mut intake = Intake::new(&store, &self.network, nemesis, Vec::new(), options).unwrap();
+        while intake.step(LATE).unwrap() != IntakeProgress::Done {}
+        drop(intake);
+        store
+    }
+}
+
+fn signature(text: &Value) -> Signature {
+    Signature(hex::decode(text.as_str().unwrap()).unwrap().try_into().unwrap())
+}
+
+fn network(data: &Value) -> Network {
+    let byte = NetworkByte::TESTNET;
+    Network {
+        name: "devnet".to_owned(),
+        byte,
+        generation_hash: Hash256::from_hex(data["generationHash"].as_str().unwrap()).unwrap(),
+        nemesis_signer: Address::parse(data["nemesisSigner"].as_str().unwrap(), byte).unwrap(),
+        total_amount: Amount::whole(8_999_999_999),
+        chain: ChainParameters {
+            rewrite_limit: 10,
+            max_transactions: 1200,
+            importance: ImportanceScheme::ProofOfStake,
+            vesting: Vesting::Immediate,
+            ..ChainParameters::after_all_forks()
+        },
+    }
+}
+
+/// What a whole tick gives: a block, and the accounts whose blocks were discarded.
+fn tick(
+    unlocked: &mut Unlocked,
+    now: Timestamp,
+    unconfirmed: &[Rc<Transaction>],
+    state: &Snapshot<'_>,
+    network: &Network,
+) -> (Option<Harvested>, Vec<(Address, String)>) {
+    let mut discarded = Vec::new();
+    let Some(mut tick) = Tick::begin(unlocked, now, false, state, network).unwrap() else { return (None, discarded) };
+    loop {
+        match tick.step(unlocked, || unconfirmed.to_vec(), state, network).unwrap() {
+            TickProgress::Working => {}
+            TickProgress::Discarded(address, error) => discarded.push((address, error.to_string())),
+            TickProgress::Done(harvested) => return (harvested, discarded),
+        }
+    }
+}
+
+/// Puts a block that was made onto the chain.
+fn process(block: Block, store: &Store, network: &Network) {
+    let now = block.timestamp;
+    let mut part: Box<ChainPart<'_>> = pushed_part(store, network, block).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let outcome = loop {
+        match part.step(now).unwrap() {
+            PartProgress::Working(more) => part = more,
+            PartProgress::Done(outcome) => break outcome,
+        }
+    };
+    assert_eq!(outcome.of_push().unwrap(), ValidationResult::Success, "{outcome:?}");
+}
+
+/// The first block that one of the accounts makes from a second on, and the accounts whose blocks were discarded.
+fn first_block(
+    unlocked: &mut Unlocked,
+    mut now: Timestamp,
+    unconfirmed: &[Rc<Transaction>],
+    state: &Snapshot<'_>,
+    network: &Network,
+) -> (Harvested, Vec<Address>) {
+    let mut discarded = Vec::new();
+    for _ in 0..1000 {
+        let (harvested, others) = tick(unlocked, now, unconfirmed, state, network);
+        discarded.extend(others.into_iter().map(|(address, _)| address));
+        if let Some(harvested) = harvested {
+            return (harvested, discarded);
+        }
+        now.0 += 1;
+    }
+    panic!("no block is made until {now}");
+}
+
+fn assert_is_as_written(block: &Block, expected: &Value) {
+    let height = block.height;
+    assert_eq!(expected["height"], height.0);
+    assert_eq!(expected["timeStamp"], block.timestamp.0, "block {height}");
+    assert_eq!(expected["hash"], block.hash().to_string(), "block {height}");
+    assert_eq!(expected["signature"], block.signature.unwrap().to_string(), "block {height}");
+    assert_eq!(expected["totalFee"], block.total_fee().0, "block {height}");
+}
+
+/// Makes the block that follows the last one, from the transactions that it is to hold, and puts it onto the chain.
+fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
+    let (network, parent) = (&golden.network, tip_of(store));
+    let snapshot = store.snapshot().unwrap();
+    let signer = expected["signer"].as_str().unwrap();
+    // The owner of the remote account that makes block 14 hits as well.
+    let roles = if signer == "remote" { vec![signer, "alice"] } else { vec![signer] };
+    let mut unlocked = Unlocked::new(4);
+    for role in &roles {
+        let result = unlocked.unlock(golden.key(role), parent.height, &snapshot, network).unwrap();
+        assert_eq!(result, UnlockResult::Success, "{role}");
+    }
+    let names = expected["transactions"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+    let mut names: Vec<&str> = names.collect();
+    names.sort();
+    let unconfirmed = in_fee_order(names.iter().map(|name| golden.transaction(name)).collect());
+    let pause = if parent.height == Height::NEMESIS { 60 } else { 1 };
+    let first = Timestamp(parent.timestamp.0 + pause);
+    let (Harvested { block, score, .. }, discarded) =
+        first_block(&mut unlocked, first, &unconfirmed, &snapshot, network);
+    assert_is_as_written(&block, expected);
+    assert_eq!(discarded.is_empty(), signer != "remote", "block {}", block.height);
+    assert!(discarded.iter().all(|address| *address == golden.address("alice")), "{discarded:?}");
+    drop(snapshot);
+    process(block, store, network);
+    let tip = tip_of(store);
+    let lessor = (signer == "remote").then(|| golden.address("alice"));
+    assert_eq!(expected["difficulty"], tip.difficulty, "block {}", tip.height);
+    assert_eq!(expected["generationHash"], tip.generation_hash.to_string(), "block {}", tip.height);
+    assert_eq!((tip.score - parent.score, tip.lessor), (score.into(), lessor), "block {}", tip.height);
+}
+
+#[test]
+fn the_golden_chain_is_made_anew_second_by_second() {
+    let golden = Golden::open();
+    let folder = tempfile::tempdir().unwrap();
+    let store = golden.store(folder.path());
+    assert_eq!(tip_of(&store).hash.to_string(), "c696d61d864cde41265234d3a7da0257c818d37e9bc1e6cd40d7e1c18403f967");
+    golden.blocks().iter().for_each(|expected| make_golden_block(&golden, expected, &store));
+    let snapshot = store.snapshot().unwrap();
+    assert_eq!(tip_of(&store).score, golden.score());
+    for (address, balance) in golden.balances() {
+        assert_eq!(state::account(&snapshot, &address).unwrap().balance.total(), balance, "{address}");
+    }
+}
+
+/// What became of the blocks of a recorded chain.
+#[derive(Debug, Default)]
+struct Replay {
+    /// Those that were made byte for byte.
+    same: usize,
+    /// Heights of the others, and why.
+    others: Vec<(u64, String)>,
+}
+
+/// Makes every `stride`th block of a chain once more, on the recorded state before it, at the recorded time and from
+/// the transactions that it holds.
+fn replay(name: &str, stride: u64) -> Option<Replay> {
+    let chain = Chain::open(name)?;
+    let keys: Value = serde_json::from_slice(&std::fs::read(chain.folder.join("keys.json")).unwrap()).unwrap();
+    let keys = keys["accounts"].as_array().unwrap().iter();
+    let keys: BTreeMap<&str, &Value> =
+        keys.map(|account| (account["publicKey"].as_str().unwrap(), &account["privateKey"])).collect();
+    let blocks = chain.blocks();
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    let trusted_below = Height(u64::MAX);
+    let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below };
+    let mut intake = Intake::new(&store, &chain.network, chain.nemesis.clone(), vec![chain.file()], options).unwrap();
+    let mut replay = Replay::default();
+    loop {
+        match intake.step(LATE).unwrap() {
+            IntakeProgress::Done => return Some(replay),
+            IntakeProgress::Committed { last, .. } if last.0 % stride == 0 => {
+                let Some(block) = blocks.get(last.0 as usize - 1) else { continue };
+                assert_eq!(block.height, last.next());
+                let key = key(keys[block.signer.to_string().as_str()]);
+                match made_again(block, key, &store.snapshot().unwrap(), &chain.network) {
+                    Ok(()) => replay.same += 1,
+                    Err(why) => replay.others.push((block.height.0, why)),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a block is made byte for byte.
+fn made_again(block: &Block, key: Box<KeyPair>, state: &Snapshot<'_>, network: &Network) -> Result<(), String> {
+    let mut unlocked = Unlocked::new(1);
+    let parent = Height(block.height.0 - 1);
+    let result = unlocked.unlock(key, parent, state, network).unwrap();
+    if result != UnlockResult::Success {
+        return Err(result.name().to_owned());
+    }
+    let unconfirmed = in_fee_order(block.transactions.clone());
+    let (harvested, discarded) = tick(&mut unlocked, block.timestamp, &unconfirmed, state, network);
+    if let Some((_, why)) = discarded.first() {
+        return Err(why.clone());
+    }
+    let harvested = harvested.ok_or("no hit")?.block;
+    let chosen = |block: &Block| block.transactions.iter().map(Transaction::hash).collect::<Vec<_>>();
+    if chosen(&harvested) != chosen(block) {
+        return Err(format!(
+            "chose {} of {} transactions, or in another order",
+            harvested.transactions.len(),
+            block.transactions.len()
+        ));
+    }
+    let same = harvested.to_bytes(Form::Verifiable) == block.to_bytes(Form::Verifiable);
+    same.then_some(()).ok_or_else(|| "other bytes".to_owned())
+}
+
+fn assert_made_again(name: &str, stride: u64, blocks: usize, others: &[u64]) {
+    let Some(replay) = replay(name, stride) else { return };
+    loudly(&format!("{name}: {} of {} blocks made byte for byte", replay.same, replay.same + replay.others.len()));
+    let heights: Vec<u64> = replay.others.iter().map(|(height, _)| *height).collect();
+    assert_eq!(heights, others, "{:?}", replay.others);
+    assert_eq!(replay.same + replay.others.len(), blocks);
+}
+
+#[test]
+fn every_block_of_tiny_is_made_again_from_what_it_holds() {
+    assert_made_again("tiny", 1, 59, &[]);
+}
+
+#[test]
+fn every_block_of_all_forks_is_made_again_from_what_it_holds() {
+    assert_made_again("all-forks", 1, 4009, &[]);
+}
+
+#[test]
+fn every_block_of_one_year_is_made_again_from_what_it_holds() {
+    assert_made_again("one-year", 1, 10_499, &[]);
+}

@@ -1,0 +1,397 @@
+//! Nodes that begin without a nemesis block and get it from others, which may lie. Everything stays on this machine: whoever
+//! is started here knows the nodes that it is given, and no others.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Ended, Process, closed_port, nisd, run, wait_for};
+use crate::common::exchange::decode_base64;
+use crate::common::http_client::Client;
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
+use crate::common::{shared, tiny};
+use crate::recorded_chain::Chain;
+use nisd::codec::{Context, Form};
+use nisd::model::{Amount, Block};
+use nisd::peer::NemesisSearch;
+use nisd::peer::outside::{CallId, Reply};
+use nisd::peer::wire::Endpoint;
+use tempfile::TempDir;
+
+/// Memory of its own that a node may take while others lie to it.
+const MOST_MEMORY: u64 = 64 << 20;
+/// Longest nemesis block that is taken from others.
+const MOST_BYTES: usize = 4 << 20;
+
+/// A node in a folder of its own, which is its working folder too.
+struct Member {
+    folder: TempDir,
+    http: SocketAddr,
+    arguments: Vec<String>,
+    process: Process,
+}
+
+impl Member {
+    /// Starts a node with these arguments that knows these nodes.
+    fn start(folder: TempDir, arguments: &[&str], peers: &[SocketAddr]) -> Member {
+        let http = closed_port();
+        let mut arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        arguments.extend(["--http-port".to_owned(), http.port().to_string()]);
+        arguments.extend(peers.iter().flat_map(|peer| ["--peer".to_owned(), peer.to_string()]));
+        let process = Member::run(&folder, &arguments);
+        Member { folder, http, arguments, process }
+    }
+
+    fn run(folder: &TempDir, arguments: &[String]) -> Process {
+        let mut command = nisd(["run", "--bind", "127.0.0.1", "--websocket-port", "0", "--data", "store"]);
+        command.args(arguments).current_dir(folder.path());
+        Process::start(command)
+    }
+
+    fn restart(&mut self) {
+        self.process.kill();
+        self.process = Member::run(&self.folder, &self.arguments);
+    }
+
+    fn client(&self) -> Client {
+        wait_for("a connection", || TcpStream::connect(self.http).ok().map(Client::from_stream))
+    }
+
+    /// The nemesis block, once the node has it.
+    #[track_caller]
+    fn nemesis(&self) -> Vec<u8> {
+        wait_for("the nemesis block", || {
+            let answer = TcpStream::connect(self.http).ok().map(|stream| Client::from_stream(stream).block(1))?;
+            (answer.status == 200).then_some(answer.body)
+        })
+    }
+
+    fn says(&self, text: &str) -> bool {
+        self.process.log().contains(text)
+    }
+
+    /// Ends it by a signal.
+    fn end(self, signal: &str) -> Ended {
+        self.process.signal(signal);
+        self.process.ended_within(Duration::from_secs(5)).expect_success()
+    }
+}
+
+/// A private network, and a folder with its settings; without its nemesis block unless it is to be there.
+fn genesis() -> Genesis {
+    let funded = [(1, TOTAL - 1_000), (2, 1_000)];
+    Genesis::new(now(), &funded.map(|(number, share)| (address(&key_pair(number)), Amount::whole(share))))
+}
+
+fn folder_of(genesis: &Genesis, with_block: bool) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    genesis.write(folder.path(), &[("nisd.data", "store")]);
+    if !with_block {
+        fs::remove_file(folder.path().join("nemesis.bin")).expect("a file");
+    }
+    folder
+}
+
+const CONFIG: [&str; 2] = ["--config", "node.properties"];
+
+/// What a fake node does with a connection once a request has come.
+type Behaviour = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
+
+/// A node that does nothing else, until the test ends.
+fn fake(behaviour: Behaviour) -> SocketAddr {
+    fake_at(closed_port(), behaviour)
+}
+
+fn fake_at(address: SocketAddr, behaviour: Behaviour) -> SocketAddr {
+    let listener = TcpListener::bind(address).expect("a port");
+    let behaviour = std::sync::Arc::new(behaviour);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let behaviour = behaviour.clone();
+            thread::spawn(move || read_request(&stream).and_then(|()| behaviour(&mut stream)));
+        }
+    });
+    address
+}
+
+/// Reads a request to its end.
+fn read_request(stream: &TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let (mut line, mut length) = (String::new(), 0);
+    while reader.read_line(&mut line)? > 2 {
+        if let Some(value) = line.strip_prefix("Content-Length: ") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        line.clear();
+    }
+    reader.take(length).read_to_end(&mut Vec::new()).map(drop)
+}
+
+fn answering(status: &str, body: &[u8]) -> Behaviour {
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let bytes = [head.as_bytes(), body].concat();
+    Box::new(move |stream| stream.write_all(&bytes))
+}
+
+fn changed(genesis: &Genesis, change: impl FnOnce(&mut Block)) -> Vec<u8> {
+    let mut block = read(&genesis.block);
+    change(&mut block);
+    block.to_bytes(Form::Verifiable)
+}
+
+fn read(bytes: &[u8]) -> Block {
+    Block::from_bytes(bytes, Context::of(&Chain::tiny().network)).expect("a block")
+}
+
+/// Signs a block anew, as only the owner of the nemesis key can.
+fn sign(block: &mut Block) {
+    block.signature = Some(key_pair(0).sign(&block.to_bytes(Form::NonVerifiable)));
+}
+
+/// A transfer of a nemesis block that somebody else makes; signed by him, or not anew.
+fn made_by_another(genesis: &Genesis, is_signed: bool) -> Vec<u8> {
+    changed(genesis, |block| {
+        let transaction = &mut block.transactions[1];
+        transaction.signer = key_pair(9).public();
+        if is_signed {
+            transaction.signature = Some(key_pair(9).sign(&transaction.signed_bytes()));
+        }
+        sign(block);
+    })
+}
+
+#[test]
+fn a_node_without_a_nemesis_block_gets_it_from_another_and_keeps_it() {
+    let genesis = genesis();
+    let first = Member::start(folder_of(&genesis, true), &CONFIG, &[]);
+    let expected = first.nemesis();
+    let mut second = Member::start(folder_of(&genesis, false), &CONFIG, &[first.http]);
+    assert_eq!(second.nemesis(), expected);
+    assert!(second.says("has sent a nemesis block of synthetic"), "{}", second.process.log());
+    first.end("TERM");
+    // Nobody is reached any more, and there is still no file.
+    second.restart();
+    assert_eq!(second.nemesis(), expected);
+    assert!(!second.says("are asked for it"), "{}", second.process.log());
+    // Nor is one needed to take recorded blocks in.
+    let folder = second.folder.path().to_owned();
+    let blocks = folder.join("none.bin");
+    fs::write(&blocks, b"").expect("room");
+    let (store, config) = (folder.join("store"), folder.join("node.properties"));
+    second.process.kill();
+    let paths = [&config, &store, &blocks].map(|path| path.to_str().expect("a path"));
+    run(["import", "--config", paths[0], "--data", paths[1], paths[2]]).expect_success();
+}
+
+#[test]
+fn a_node_that_joins_without_files_follows_the_chain_of_the_one_it_knows() {
+    let place = |name: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::copy(tiny(name), folder.path().join(name)).expect("room");
+        folder
+    };
+    let config = tiny("config.json");
+    let (config, blocks) = (config.to_str().expect("a path"), tiny("blocks.bin"));
+    let arguments = ["--config", config, "--clock", "3240", "--import", blocks.to_str().expect("a path")];
+    let first = Member::start(tempfile::tempdir().expect("a folder"), &arguments, &[]);
+    first.nemesis();
+    let height = wait_for("the whole chain", || Some(first.client().height()).filter(|height| *height == 60));
+    let second = Member::start(place("config.json"), &["--config", "config.json", "--clock", "3240"], &[first.http]);
+    second.nemesis();
+    wait_for("the same chain", || (second.client().height() == height).then_some(()));
+    assert_eq!(second.client().block(height), first.client().block(height));
+}
+
+#[test]
+fn lying_nodes_are_passed_over_each_with_a_word_and_cost_little() {
+    let genesis = genesis();
+    let good = genesis.block.clone();
+    let other = Genesis::new(now(), &[(address(&key_pair(3)), Amount::whole(TOTAL))]).block;
+    let other = Block { signer: key_pair(3).public(), ..read(&other) }.to_bytes(Form::Verifiable);
+    let forged = changed(&genesis, |block| block.timestamp.0 += 1);
+    let richer = changed(&genesis, |block| {
+        let more = block.transactions[1].clone();
+        block.transactions.push(more);
+        sign(block);
+    });
+    let endless = |stream: &mut TcpStream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+        let chunk = [b"10000\r\n".as_slice(), &[0xff; 0x10000], b"\r\n"].concat();
+        loop {
+            stream.write_all(&chunk)?;
+        }
+    };
+    let slow = |stream: &mut TcpStream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")?;
+        loop {
+            stream.write_all(b"\xff")?;
+            thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let announced = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 100 << 20);
+    let oversized = move |stream: &mut TcpStream| stream.write_all(announced.as_bytes());
+    let mute = |stream: &mut TcpStream| stream.read(&mut [0; 1]).map(drop);
+    let foreign = |stream: &mut TcpStream| stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
+    let liars: Vec<(&str, SocketAddr)> = vec![
+        ("sends no nemesis block", closed_port()),
+        ("status 404", fake(answering("404 Not Found", b"none"))),
+        ("status 302", fake(answering("302 Found\r\nLocation: http://127.0.0.1/", b""))),
+        ("not proper HTTP", fake(Box::new(foreign))),
+        ("no block of this network", fake(answering("200 OK", b"{}"))),
+        ("no block of this network", fake(answering("200 OK", &vec![0xff; MOST_BYTES]))),
+        ("no block of this network", fake(answering("200 OK", &good[..good.len() - 1]))),
+        ("too long", fake(Box::new(oversized))),
+        ("too long", fake(Box::new(endless))),
+        ("another account", fake(answering("200 OK", &other))),
+        ("its signature is wrong", fake(answering("200 OK", &forged))),
+        ("does not hand out", fake(answering("200 OK", &richer))),
+        ("a signature is wrong", fake(answering("200 OK", &made_by_another(&genesis, false)))),
+        ("something else", fake(answering("200 OK", &made_by_another(&genesis, true)))),
+        ("", fake(Box::new(mute))),
+        ("", fake(Box::new(slow))),
+    ];
+    let mut known: Vec<_> = liars.iter().map(|(_, address)| *address).collect();
+    known.push(fake(answering("200 OK", &good)));
+    let begun = Instant::now();
+    let node = Member::start(folder_of(&genesis, false), &CONFIG, &known);
+    node.nemesis();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let (log, memory) = (node.process.log(), most_memory(node.process.id()));
+    for (word, liar) in liars {
+        let is_told = |line: &str| line.contains(&liar.to_string()) && line.contains(word);
+        assert!(word.is_empty() || log.lines().any(is_told), "{liar} {word}:\n{log}");
+    }
+    assert!(memory.is_none_or(|bytes| bytes < MOST_MEMORY), "{memory:?}");
+    node.end("TERM");
+}
+
+/// The most memory that a process has taken, files aside; known on Linux only.
+fn most_memory(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? << 10)
+}
+
+#[test]
+fn while_nobody_has_the_block_the_node_says_so_answers_goes_on_and_ends_when_told() {
+    let genesis = genesis();
+    let later = closed_port();
+    let node = Member::start(folder_of(&genesis, false), &CONFIG, &[later]);
+    wait_for("a word", || node.says("asking again in 5 s").then_some(()));
+    let mut client = node.client();
+    let status = client.get("/status");
+    assert_eq!((status.status, status.text()), (200, "{\"code\":8,\"type\":4,\"message\":\"status\"}\r\n"));
+    for path in ["/chain/height", "/node/info", "/no/such/path"] {
+        let answer = client.get(path);
+        assert_eq!(answer.status, 503, "{path}");
+        assert_eq!(answer.json()["message"], "NIS_ILLEGAL_STATE_LOADING_CHAIN", "{path}");
+    }
+    assert_eq!(client.get("/explorer").status, 200);
+    fake_at(later, answering("200 OK", &genesis.block));
+    node.nemesis();
+    // A connection from before is still good.
+    assert_eq!(client.height(), 1);
+    node.end("TERM");
+
+    for signal in ["INT", "TERM"] {
+        let mute = fake(Box::new(|stream| stream.read(&mut [0; 1]).map(drop)));
+        let node = Member::start(folder_of(&genesis, false), &CONFIG, &[mute]);
+        node.client();
+        wait_for("a word", || node.says("are asked for it").then_some(()));
+        let ended = node.end(signal);
+        assert!(ended.stderr.contains("stopping"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_node_with_no_block_and_nobody_to_ask_does_not_start_and_makes_no_store() {
+    let folder = folder_of(&genesis(), false);
+    let config = folder.path().join("node.properties");
+    let (config, store) = (config.to_str().expect("a path"), folder.path().join("store"));
+    let arguments = ["run", "--config", config, "--http-port", "0", "--websocket-port", "0"];
+    run(arguments).expect_failure(1, &["nemesis.bin", "nem.network.nemesisFilePath", "--peer HOST"]);
+    assert!(!store.exists());
+    // Nor does one whose file holds another block.
+    fs::copy(tiny("nemesis.bin"), folder.path().join("nemesis.bin")).expect("room");
+    run(arguments).expect_failure(1, &["nemesis.bin", "another account", "nem.network.nemesisFilePath"]);
+    assert!(!store.exists());
+}
+
+/// A folder with a list of no peers, so that those whom everybody knows are not asked, and with settings.
+fn folder_without_peers(network: &str, settings: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = format!("nem.network = {network}\n{settings}");
+    fs::write(folder.path().join("node.properties"), text).expect("room");
+    fs::write(folder.path().join(format!("peers-config_{network}.json")), "{\"knownPeers\":[]}").expect("room");
+    folder
+}
+
+/// Nodes of a public network: one begins with the recorded nemesis block, which the other gets from it without any file.
+fn join_public(network: &str, file: &str, transactions: usize) {
+    let Some(nemesis) = shared(&format!("data/{file}")) else { return };
+    let nemesis: PathBuf = nemesis.canonicalize().expect("a path");
+    let setting = format!("nem.network.nemesisFilePath = {}\n", nemesis.display());
+    let first = Member::start(folder_without_peers(network, &setting), &CONFIG, &[]);
+    let expected = first.nemesis();
+    assert!(first.says("STANDS STILL"), "it knows nobody:\n{}", first.process.log());
+    let lie = fake(answering("200 OK", &genesis().block));
+    let folder = tempfile::tempdir().expect("a folder");
+    let second = Member::start(folder, &["--network", network], &[lie, first.http]);
+    assert_eq!(second.nemesis(), expected);
+    let told = format!("http://{lie} sends something else than the nemesis block of {network}");
+    assert!(second.says(&told), "{}", second.process.log());
+    let block = second.client().block(1).json();
+    assert_eq!(block["transactions"].as_array().map(Vec::len), Some(transactions));
+    wait_for("a contact", || {
+        let nodes = second.client().get("/node/peer-list/all").json();
+        (nodes["active"].as_array().is_some_and(|active| active.len() == 1)).then_some(())
+    });
+    second.end("TERM");
+    first.end("TERM");
+}
+
+#[test]
+fn mainnet_is_joined_without_any_file() {
+    join_public("mainnet", "nemesis.bin", 1353);
+}
+
+#[test]
+fn testnet_is_joined_without_any_file() {
+    join_public("testnet", "nemesis-testnet.bin", 20);
+}
+
+#[test]
+fn mijinnet_is_joined_without_any_file() {
+    join_public("mijinnet", "nemesis-mijinnet.bin", 10);
+}
+
+#[test]
+fn the_answer_that_a_nis1_node_gave_is_taken() {
+    let Some(recording) = shared("data/http/tiny.jsonl") else { return };
+    let text = fs::read_to_string(recording).expect("a recording");
+    let line = text.lines().find(|line| line.contains("\"id\":\"tiny-03120\"")).expect("the answer");
+    let recorded: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!((&recorded["path"], &recorded["body"]), (&"/block/at/public".into(), &"{\"height\":1}".into()));
+    let body = decode_base64(recorded["responseBody"].as_str().expect("a body")).expect("base64");
+    let chain = Chain::tiny();
+    let known = vec![Endpoint::http("127.0.0.1", 7890)];
+    let mut search = NemesisSearch::new(chain.network.clone(), None, known, Duration::ZERO);
+    search.turn(Duration::ZERO, |_, request| {
+        assert_eq!((request.path, request.body.as_slice()), ("/block/at/public", &[1, 0, 0, 0, 0, 0, 0, 0][..]));
+        CallId(1)
+    });
+    let reply = Reply::Answer { body, from: [127, 0, 0, 1].into() };
+    assert_eq!(search.ended(CallId(1), reply, Duration::ZERO), Some(chain.nemesis));
+}
+
+/// No test speaks to anybody but this machine.
+#[test]
+fn no_test_of_a_public_network_knows_its_nodes() {
+    let folder = folder_without_peers("mainnet", "");
+    let settings = nisd::config::load(Some(&folder.path().join("node.properties")), Vec::new(), Some(Path::new("/")));
+    let settings = settings.expect("settings");
+    assert_eq!(settings.peers.listed(&settings.network).expect("a list").nodes, []);
+}

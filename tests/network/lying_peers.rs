@@ -1,0 +1,263 @@
+//! A node between an honest one and a liar: whatever the liar does, the node follows the honest chain, answers its
+//! clients, and takes no more memory than is said here; and the liar is blamed for what only liars do.
+//!
+//! Each attack has a node of its own, as a process. NISD_HOSTILE_SECONDS makes each attack last at least so long.
+
+mod attacks;
+mod chain;
+mod floods;
+mod gossip;
+mod relay;
+mod transport;
+mod watch;
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Node, nisd};
+use crate::common::http_client::Client;
+use crate::common::loudly;
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
+use crate::scripted_peer::{Honest, ScriptedPeer};
+use attacks::{Attack, Becomes};
+use nisd::model::Amount;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use watch::{Seen, Watch};
+
+/// Numbers of the keys of those who take part.
+const HARVESTER: u64 = 1;
+pub const VICTIM: u64 = 2;
+pub const LIAR: u64 = 100;
+/// Number of a key that owns nothing, and may make no blocks.
+pub const POOR: u64 = 150;
+const FELLOWS: u64 = 200;
+/// What both nodes have set: few blocks may be replaced, so that there are soon more; a node sends 40 more than that, with as
+/// many transactions as on mainnet.
+pub const SHARED: [(&str, &str); 3] = [
+    ("nis.blockChainRewriteLimit", "10"),
+    ("nis.maxTransactionsPerBlock", "1000"),
+    ("nis.ipDetectionMode", "Disabled"),
+];
+/// Attacks at a time, each with a node that has little to do most of the time.
+const AT_ONCE: usize = 16;
+/// How long it may take until a liar is found out, and the honest chain is followed again. Partners are drawn: one that keeps
+/// a request for 20 s is drawn six times in a row once in sixty runs.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Longest time that a query may take: one of a hundred, and any. A dozen nodes share this machine.
+const MOST_P99: f64 = 0.25;
+const MOST: f64 = 2.0;
+
+/// The node that harvests.
+pub struct HonestNode {
+    _folder: TempDir,
+    pub node: Node,
+    pub genesis: Genesis,
+}
+
+impl HonestNode {
+    pub fn start() -> HonestNode {
+        let shares = [(HARVESTER, TOTAL - 2_000_000_000), (LIAR, 2_000_000_000)];
+        let genesis = Genesis::new(now(), &shares.map(|(key, share)| (address(&key_pair(key)), Amount::whole(share))));
+        let folder = tempfile::tempdir().expect("a folder");
+        // Others reach it where it says that it is.
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let (port, host) = (port.to_string(), ("nem.host", "127.0.0.1"));
+        let own = [&SHARED[..], &[host, ("nem.httpPort", &port)]].concat();
+        let config = genesis.write_hasty(folder.path(), &private_key(HARVESTER).printed(), &own);
+        let node = start(&config, folder.path(), &["--http-port", &port]);
+        HonestNode { _folder: folder, node, genesis }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.node.http)
+    }
+}
+
+/// A node that is attacked, and who is around it.
+pub struct Scene {
+    _folder: TempDir,
+    pub node: Node,
+    pub liar: ScriptedPeer,
+    fellows: Vec<ScriptedPeer>,
+    pub honest: Honest,
+    /// An address of this machine that nobody else uses, of 127.NUMBER.0.0/16.
+    pub number: u8,
+}
+
+impl Scene {
+    fn start(attack: &Attack, honest: &HonestNode, number: u8) -> Scene {
+        let source = Honest(honest.node.http);
+        let liar = |key: u64| {
+            let (keys, script) = (key_pair(key), attack.script.clone());
+            ScriptedPeer::start(keys, Ipv4Addr::new(127, number, 0, 1), source, move |asked, honest| {
+                script(asked, honest)
+            })
+        };
+        let fellows: Vec<_> = (1..=attack.fellows).map(|fellow| liar(FELLOWS + fellow)).collect();
+        let liar = liar(LIAR);
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = [
+            ("nis.shouldAutoHarvestOnBoot", "false"),
+            // Where it is not: the honest node does not come to know it, and tells nobody of it.
+            ("nem.host", "127.99.99.99"),
+        ];
+        let more = [&SHARED[..], &own, attack.settings].concat();
+        let config = honest.genesis.write_hasty(folder.path(), &private_key(VICTIM).printed(), &more);
+        let fellow_keys = FELLOWS + 1..;
+        let mut peers = vec![peer(HARVESTER, honest.node.http), peer(LIAR, liar.endpoint())];
+        peers.extend(fellow_keys.zip(&fellows).map(|(key, fellow)| peer(key, fellow.endpoint())));
+        let peers = json!({"knownPeers": peers}).to_string();
+        std::fs::write(folder.path().join("peers-config_synthetic.json"), peers).expect("room");
+        let node = start(&config, folder.path(), &["--http-port", "0"]);
+        Scene { _folder: folder, node, liar, fellows, honest: source, number }
+    }
+
+    /// A client of the node.
+    pub fn client(&self) -> Client {
+        Client::connect(self.node.http)
+    }
+
+    /// What the node thinks of a key: successes and failures.
+    pub fn experience(&self, key: u64) -> (u64, u64) {
+        let all = self.client().get("/node/experiences").json();
+        let key = key_pair(key).public().to_string();
+        let of_key = |entry: &&Value| entry["node"]["identity"]["public-key"] == *key;
+        let found = all["data"].as_array().and_then(|entries| entries.iter().find(of_key));
+        let number = |name: &str| found.and_then(|entry| entry["experience"][name].as_u64()).unwrap_or(0);
+        (number("s"), number("f"))
+    }
+
+    /// The state in which it keeps a key.
+    pub fn state(&self, key: u64) -> String {
+        let all = self.client().get("/node/peer-list/all").json();
+        let key = key_pair(key).public().to_string();
+        let holds = |nodes: &Value| {
+            nodes.as_array().is_some_and(|nodes| nodes.iter().any(|node| node["identity"]["public-key"] == *key))
+        };
+        let states = ["active", "busy", "inactive", "failure"];
+        states.into_iter().find(|state| holds(&all[state])).unwrap_or("unknown").to_owned()
+    }
+
+    fn has_become(&self, attack: &Attack) -> bool {
+        let (_, failures) = self.experience(LIAR);
+        match attack.becomes {
+            Becomes::Blamed => failures > 0,
+            Becomes::Unblamed => self.fellows.iter().chain([&self.liar]).any(|liar| liar.count(attack.path) > 0),
+            Becomes::InState(state) => self.state(LIAR) == state,
+        }
+    }
+}
+
+pub fn start(config: &Path, folder: &Path, more: &[&str]) -> Node {
+    let mut command = nisd(["run", "--bind", "127.0.0.1", "--websocket-port", "0"]);
+    command.args(more).arg("--config").arg(config).arg("--data").arg(folder.join("store"));
+    Node::of(command)
+}
+
+pub fn peer(key: u64, endpoint: SocketAddr) -> Value {
+    json!({
+        "identity": {"public-key": key_pair(key).public().to_string(), "name": "a node"},
+        "endpoint": {"protocol": "http", "port": endpoint.port(), "host": endpoint.ip().to_string()},
+    })
+}
+
+/// Waits until something is so; whether it came to be in time.
+pub fn comes(mut look: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !look() {
+        if begun.elapsed() > PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    true
+}
+
+/// Has a node attacked. What was seen, and what is wrong with it.
+fn run(attack: &Attack, honest: &HonestNode, number: u8) -> (String, Vec<String>) {
+    let begun = Instant::now();
+    let scene = Scene::start(attack, honest, number);
+    let watch = Watch::begin(scene.node.http, scene.node.process.id());
+    let mut wrong = (attack.act)(&scene);
+    if !comes(|| scene.has_become(attack)) {
+        wrong.push(format!("the liar did not become {:?}", attack.becomes));
+    }
+    let least: u64 = crate::common::from_environment("NISD_HOSTILE_SECONDS").unwrap_or(0);
+    thread::sleep(Duration::from_secs(least).saturating_sub(begun.elapsed()));
+    wrong.extend(follows(&scene, honest));
+    wrong.extend((attack.at_last)(&scene));
+    wrong.extend(blames(&scene, attack));
+    let seen = watch.end();
+    wrong.extend(costs(&seen, attack));
+    if scene.node.process.log().contains("panicked") {
+        wrong.push("it has panicked".to_owned());
+    }
+    let (state, (_, failures)) = (scene.state(LIAR), scene.experience(LIAR));
+    let line = format!("{:44} {seen}; {state}, {failures} failures; {:.1?}", attack.name, begun.elapsed());
+    (line, wrong.into_iter().map(|what| format!("{}: {what}", attack.name)).collect())
+}
+
+/// What the honest node has now, the node has soon.
+fn follows(scene: &Scene, honest: &HonestNode) -> Vec<String> {
+    let aim = honest.client().height();
+    if !comes(|| scene.client().height() >= aim) {
+        return vec!["the honest chain is not followed".to_owned()];
+    }
+    let is_same = scene.client().block(aim).body == honest.client().block(aim).body;
+    said_if([(!is_same, "it is on another chain than the honest node")])
+}
+
+/// Only liars are blamed, and only for lies.
+fn blames(scene: &Scene, attack: &Attack) -> Vec<String> {
+    let ((_, of_liar), (_, of_honest)) = (scene.experience(LIAR), scene.experience(HARVESTER));
+    said_if([
+        (of_honest > 0, "the honest node is blamed"),
+        (scene.state(HARVESTER) != "active", "the honest node is not active"),
+        (attack.becomes != Becomes::Blamed && of_liar > 0, "the liar is blamed for what happens to honest nodes too"),
+    ])
+}
+
+fn costs(seen: &Seen, attack: &Attack) -> Vec<String> {
+    // Of few queries the slowest would be the one of a hundred.
+    let is_late = (seen.queries >= 300 && seen.p99 > MOST_P99) || seen.slowest > MOST;
+    said_if([
+        (seen.queries < 30, "clients were not asking"),
+        (seen.memory > attack.memory, &format!("more than {} MiB of memory: {seen}", attack.memory)),
+        (is_late, &format!("queries wait: {seen}")),
+    ])
+}
+
+fn said_if<const N: usize>(all: [(bool, &str); N]) -> Vec<String> {
+    all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what.to_owned()).collect()
+}
+
+#[test]
+fn no_lie_keeps_a_node_from_the_honest_chain_or_its_clients() {
+    let honest = HonestNode::start();
+    // So that there is something to lie about.
+    assert!(comes(|| honest.client().height() > 15));
+    let only = std::env::var("NISD_HOSTILE_ONLY").unwrap_or_default();
+    let attacks = attacks::all().into_iter().filter(|attack| attack.name.contains(&only));
+    let waiting: Mutex<VecDeque<_>> = Mutex::new((1..).zip(attacks).collect());
+    let found = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().expect("no thread panics").pop_front();
+                    let Some((number, attack)) = next else { return };
+                    let (line, wrong) = run(&attack, &honest, number);
+                    loudly(&line);
+                    found.lock().expect("no thread panics").extend(wrong);
+                }
+            });
+        }
+    });
+    let found = found.into_inner().expect("no thread panics");
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}

@@ -1,0 +1,159 @@
+//! Lies about the chain: of one that says it has the better chain.
+
+use nisd::codec::Form;
+use nisd::crypto::Signature;
+use nisd::model::transaction::wire_version;
+use nisd::model::{Amount, Block, Hash256, NetworkByte, Timestamp, Transaction};
+use nisd::peer::wire::{HashChain, List, Score};
+
+use crate::common::private_network::{address, block, key_pair, now, transfer};
+use crate::lying_peers::attacks::{Attack, Becomes};
+use crate::lying_peers::{LIAR, POOR};
+use crate::scripted_peer::{Asked, Honest, Says, read};
+
+/// Hashes and blocks that a node sends at most.
+const MOST: usize = 50;
+const LAST: &str = "/chain/last-block";
+const HASHES: &str = "/chain/hashes-from";
+const AT: &str = "/block/at";
+const BLOCKS: &str = "/chain/blocks-after";
+
+/// Says that its chain is better and ends one block later.
+pub fn ahead(asked: &Asked, honest: &Honest) -> Says {
+    match asked.path.as_str() {
+        "/chain/score" => {
+            let Score(score) = honest.says("/chain/score", &[]);
+            Says::entity(&Score(score + 1_000_000_000_000_000_000))
+        }
+        LAST => Says::entity(&next_block(honest)),
+        HASHES => Says::entity(&HashChain(with_one_more(asked, honest))),
+        _ => Says::Truth,
+    }
+}
+
+/// A block that follows the last one of the honest node, but for the right to make it.
+fn next_block(honest: &Honest) -> Block {
+    let last: Block = honest.says(LAST, &[]);
+    block(&key_pair(LIAR), last.height.0 + 1, now(), last.hash(), Vec::new())
+}
+
+fn with_one_more(asked: &Asked, honest: &Honest) -> Vec<Hash256> {
+    let HashChain(mut hashes) = read(&honest.entity(asked).expect("an answer"));
+    hashes.truncate(MOST - 1);
+    hashes.push(Hash256([9; 32]));
+    hashes
+}
+
+/// So many blocks that follow the one after which was asked, of an account that has nothing.
+fn own_blocks(asked: &Asked, honest: &Honest, count: u64, transactions: &[Transaction]) -> Vec<Block> {
+    let common = asked.height();
+    let height = [&8_u32.to_le_bytes()[..], &common.to_le_bytes()].concat();
+    let mut parent: Block = honest.says(AT, &height);
+    let make = |number: u64| {
+        let time = Timestamp(parent.timestamp.0 + 1);
+        parent = block(&key_pair(POOR), common + number, time, parent.hash(), transactions.to_vec());
+        parent.clone()
+    };
+    (1..=count).map(make).collect()
+}
+
+fn forged(block: Block) -> Block {
+    Block { signature: Some(Signature([5; 64])), ..block }
+}
+
+fn of_mainnet(block: Block) -> Block {
+    let mut block = Block { version: wire_version(NetworkByte::MAINNET, 1), signature: None, ..block };
+    let signer = if block.signer == key_pair(POOR).public() { POOR } else { LIAR };
+    block.signature = Some(key_pair(signer).sign(&block.to_bytes(Form::NonVerifiable)));
+    block
+}
+
+fn forged_transaction() -> Transaction {
+    let (keys, to) = (key_pair(LIAR), address(&key_pair(LIAR)));
+    Transaction { signature: Some(Signature([5; 64])), ..transfer(&keys, to, Amount(1), Amount::whole(1), now()) }
+}
+
+/// A list of blocks in binary form that says that it has so many.
+fn list_of(count: u32, bytes: &[u8]) -> Says {
+    Says::Entity([&count.to_le_bytes(), bytes].concat())
+}
+
+fn lie(
+    name: &'static str,
+    becomes: Becomes,
+    path: &'static str,
+    lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+) -> Attack {
+    Attack::new(name, becomes, path, ahead, lie)
+}
+
+pub fn attacks() -> Vec<Attack> {
+    use Becomes::{Blamed, Unblamed};
+    let mut all = vec![
+        lie("last block: forged signature", Blamed, LAST, |_, honest| Says::entity(&forged(next_block(honest)))),
+        lie("last block: too far behind", Blamed, LAST, |_, honest| {
+            let height = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes()].concat();
+            Says::entity(&honest.says::<Block>(AT, &height))
+        }),
+        lie("last block: of another network", Unblamed, LAST, |_, honest| {
+            Says::entity(&of_mainnet(next_block(honest)))
+        }),
+        lie("hashes: none", Blamed, HASHES, |_, _| Says::entity(&HashChain(Vec::new()))),
+        lie("hashes: of another chain", Blamed, HASHES, |_, _| Says::entity(&HashChain(vec![Hash256([9; 32]); 20]))),
+        lie("hashes: only those that we have", Blamed, HASHES, |asked, honest| {
+            Says::entity(&HashChain(with_one_more(asked, honest).into_iter().take(1).collect()))
+        }),
+        lie("hashes: one too many", Blamed, HASHES, |asked, honest| {
+            let mut hashes = with_one_more(asked, honest);
+            hashes.resize(MOST + 1, Hash256([9; 32]));
+            Says::entity(&HashChain(hashes))
+        }),
+        lie("hashes: thousands", Unblamed, HASHES, |asked, honest| {
+            let mut hashes = with_one_more(asked, honest);
+            hashes.resize(100_000, Hash256([9; 32]));
+            Says::entity(&HashChain(hashes))
+        }),
+        lie("blocks: none", Blamed, BLOCKS, |_, _| list_of(0, &[])),
+        lie("blocks: forged signature", Blamed, BLOCKS, |asked, honest| {
+            Says::entity(&List(own_blocks(asked, honest, 1, &[]).into_iter().map(forged).collect()))
+        }),
+        lie("blocks: nobody may make them", Blamed, BLOCKS, |asked, honest| {
+            Says::entity(&List(own_blocks(asked, honest, 20, &[])))
+        }),
+        lie("blocks: they do not follow", Blamed, BLOCKS, |asked, honest| {
+            Says::entity(&List(own_blocks(asked, honest, 2, &[]).split_off(1)))
+        }),
+        lie("blocks: invalid transactions", Blamed, BLOCKS, |asked, honest| {
+            let transactions = vec![forged_transaction(); 100];
+            Says::entity(&List(own_blocks(asked, honest, 10, &transactions)))
+        }),
+        lie("blocks: too many", Blamed, BLOCKS, |asked, honest| {
+            Says::entity(&List(own_blocks(asked, honest, MOST as u64 + 4, &[])))
+        }),
+        lie("blocks: of another network", Blamed, BLOCKS, |asked, honest| {
+            Says::entity(&List(own_blocks(asked, honest, 1, &[]).into_iter().map(of_mainnet).collect()))
+        }),
+        lie("blocks: cut short", Unblamed, BLOCKS, |asked, honest| {
+            let blocks = own_blocks(asked, honest, 1, &[])[0].to_bytes(Form::Verifiable);
+            list_of(1, &[&(blocks.len() as u32).to_le_bytes(), &blocks[..50]].concat())
+        }),
+        lie("blocks: two thousand millions of them", Unblamed, BLOCKS, |_, _| list_of(i32::MAX as u32, &[0; 100])),
+        lie("blocks: garbage", Unblamed, BLOCKS, |_, _| list_of(7, &[0xa5; 10_000])),
+    ];
+    all.push(forged_fork());
+    all
+}
+
+/// It says that its chain parts from ours, and shows a forged block for it.
+fn forged_fork() -> Attack {
+    fn around(asked: &Asked, honest: &Honest) -> Says {
+        if asked.path != HASHES {
+            return ahead(asked, honest);
+        }
+        let HashChain(hashes) = read(&honest.entity(asked).expect("an answer"));
+        Says::entity(&HashChain(hashes.into_iter().take(1).chain([Hash256([9; 32]); 12]).collect()))
+    }
+    Attack::new("fork: forged signature", Becomes::Blamed, AT, around, |_, honest| {
+        Says::entity(&forged(next_block(honest)))
+    })
+}

@@ -1,0 +1,183 @@
+//! What strangers and liars send of their own accord, as fast as they may and faster.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nisd::codec::{Format, Writable};
+use nisd::crypto::{KeyPair, Signature};
+use nisd::model::{Amount, Block, Timestamp, Transaction};
+use nisd::peer::wire::{List, NodeInfo, SecureEntity};
+use socket2::{Domain, Socket, Type};
+
+use crate::common::private_network::{address, block, key_pair, now, transfer};
+use crate::lying_peers::attacks::{Attack, Becomes, truth};
+use crate::lying_peers::{LIAR, POOR, Scene};
+use crate::scripted_peer::{Honest, Says, ScriptedPeer, info};
+
+/// Addresses from which it comes, so that no limit of one address holds it back.
+const SOURCES: u8 = 8;
+/// Time between two requests of those that keep to the rate.
+const PAUSE: Duration = Duration::from_millis(25);
+/// How long.
+const TIME: Duration = Duration::from_secs(6);
+/// Nodes at private addresses that are known at most, and those of the operator's list.
+const MOST_KNOWN: usize = 250 + 2;
+
+/// A connection to the node from one of many addresses of this machine, of which the first is the liar's own.
+fn connect(scene: &Scene, source: u8) -> TcpStream {
+    from(Ipv4Addr::new(127, scene.number, u8::from(source > 1), source), scene.node.http)
+}
+
+fn from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of this machine");
+    socket.connect(&to.into()).expect("the node takes connections");
+    let stream: TcpStream = socket.into();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+    stream
+}
+
+fn post(path: &str, entity: &impl Writable) -> Vec<u8> {
+    let body = Format::Binary.to_bytes(entity);
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nAccept: application/binary\r\nContent-Type: application/binary\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), &body].concat()
+}
+
+/// Sends requests from all addresses, and reads whatever is answered. Half of them keep to the rate that is allowed; the
+/// others do not, and are refused most of the time.
+fn flood(scene: &Scene, request: impl Fn(u64) -> Vec<u8> + Sync) -> Vec<String> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for source in 1..=SOURCES {
+            let (request, is_over) = (&request, &is_over);
+            scope.spawn(move || {
+                let mut number = u64::from(source) << 32;
+                while !is_over.load(Ordering::Relaxed) {
+                    // One that has been cut off comes again.
+                    let mut stream = connect(scene, source);
+                    let mut answer = [0; 4096];
+                    while !is_over.load(Ordering::Relaxed) {
+                        number += 1;
+                        let is_sent = stream.write_all(&request(number)).is_ok();
+                        if !is_sent || stream.read(&mut answer).unwrap_or(0) == 0 {
+                            thread::sleep(PAUSE);
+                            break;
+                        }
+                        thread::sleep(PAUSE * u32::from(source % 2));
+                    }
+                }
+            });
+        }
+        thread::sleep(TIME);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    Vec::new()
+}
+
+fn last_block(scene: &Scene) -> Block {
+    Honest(scene.node.http).says("/chain/last-block", &[])
+}
+
+fn pushed<T: Writable>(entity: T) -> SecureEntity<T> {
+    SecureEntity::sign(entity, &key_pair(LIAR), None)
+}
+
+fn forged_blocks(scene: &Scene) -> Vec<String> {
+    let keys = key_pair(LIAR);
+    flood(scene, |number| {
+        let (last, time) = (last_block(scene), Timestamp(now().0 + number as i32));
+        let next = block(&keys, last.height.0 + 1, time, last.hash(), Vec::new());
+        post("/push/block", &pushed(Block { signature: Some(Signature([number as u8; 64])), ..next }))
+    })
+}
+
+fn old_blocks(scene: &Scene) -> Vec<String> {
+    let old = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes()].concat();
+    let request = post("/push/block", &pushed(scene.honest.says::<Block>("/block/at", &old)));
+    flood(scene, |_| request.clone())
+}
+
+/// Blocks that follow our last one, signed as they should be, which nobody may make.
+fn own_blocks(scene: &Scene) -> Vec<String> {
+    let keys = key_pair(POOR);
+    flood(scene, |number| {
+        let (last, time) = (last_block(scene), Timestamp(now().0 + number as i32));
+        post("/push/block", &pushed(block(&keys, last.height.0 + 1, time, last.hash(), Vec::new())))
+    })
+}
+
+fn payment(keys: &KeyPair, number: u64) -> Transaction {
+    transfer(keys, address(&key_pair(1)), Amount(number), Amount::whole(1), now())
+}
+
+fn forged_transactions(scene: &Scene) -> Vec<String> {
+    let keys = key_pair(LIAR);
+    flood(scene, |number| {
+        let forged = Transaction { signature: Some(Signature([number as u8; 64])), ..payment(&keys, number) };
+        post("/push/transactions", &List(vec![pushed(forged); 20]))
+    })
+}
+
+fn duplicate_transactions(scene: &Scene) -> Vec<String> {
+    let request = post("/push/transactions", &List(vec![pushed(payment(&key_pair(LIAR), 1)); 200]));
+    flood(scene, |_| request.clone())
+}
+
+/// Signs of life of as many nodes as there are addresses, each of which answers as it should, and says when it is asked for
+/// its chain that this is the best.
+fn many_identities(scene: &Scene) -> Vec<String> {
+    let nodes: Vec<ScriptedPeer> = (0..=255_u8)
+        .flat_map(|low| [(2, low), (3, low)])
+        .map(|(high, low)| {
+            let keys = key_pair(1_000 + u64::from(high) * 256 + u64::from(low));
+            let address = Ipv4Addr::new(127, scene.number, high, low);
+            ScriptedPeer::start(keys, address, scene.honest, crate::lying_peers::chain::ahead)
+        })
+        .collect();
+    for node in &nodes {
+        let std::net::IpAddr::V4(address) = node.endpoint().ip() else { continue };
+        let mut stream = from(address, scene.node.http);
+        let _ = stream.write_all(&post("/node/sign-of-life", &node.info())).and_then(|()| stream.read(&mut [0; 512]));
+    }
+    let all = scene.client().get("/node/peer-list/all").json();
+    let known = all["active"].as_array().map_or(0, Vec::len);
+    match known <= MOST_KNOWN && known > 200 {
+        true => Vec::new(),
+        false => vec![format!("{known} nodes are known")],
+    }
+}
+
+/// Names of others, at addresses where the sender is not.
+fn foreign_signs(scene: &Scene) -> Vec<String> {
+    let keys = key_pair(LIAR + 2);
+    flood(scene, |number| {
+        let [.., high, low] = number.to_be_bytes();
+        let mut node: NodeInfo = info(&keys, (Ipv4Addr::new(127, 202, high, low), 9).into());
+        node.identity.key.0[..8].copy_from_slice(&number.to_le_bytes());
+        post("/node/sign-of-life", &node)
+    })
+}
+
+fn attack(name: &'static str, becomes: Becomes, act: fn(&Scene) -> Vec<String>) -> Attack {
+    Attack::new(name, becomes, "/node/info", truth, |_, _| Says::Truth).acting(act)
+}
+
+pub fn attacks() -> Vec<Attack> {
+    use Becomes::{Blamed, InState};
+    vec![
+        attack("signs of life: many identities", InState("active"), many_identities),
+        attack("signs of life: of others", InState("active"), foreign_signs),
+        attack("pushes: forged blocks", Blamed, forged_blocks),
+        attack("pushes: an old block", InState("active"), old_blocks),
+        attack("pushes: blocks that nobody may make", Blamed, own_blocks),
+        attack("pushes: forged transactions", Blamed, forged_transactions),
+        attack("pushes: one transaction again and again", InState("active"), duplicate_transactions),
+    ]
+}

@@ -1,0 +1,151 @@
+//! Lies about other nodes, about oneself, and about the time.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nisd::codec::Format;
+use nisd::crypto::KeyPair;
+use nisd::peer::wire::{
+    CommunicationTimeStamps, Experience, ExperiencePair, Identity, NodeExperiences, NodeInfo, NodeList,
+};
+
+use crate::common::private_network::key_pair;
+use crate::lying_peers::attacks::{Attack, Becomes, truth};
+use crate::lying_peers::{LIAR, Scene};
+use crate::scripted_peer::{Asked, Honest, Says, info};
+
+const LIST: &str = "/node/peer-list/active";
+const EXPERIENCES: &str = "/node/experiences";
+const TIME: &str = "/time-sync/network-time";
+/// Nodes of one list that are contacted at most.
+const CONTACTED: usize = 16;
+/// Network time counts from here, in milliseconds of Unix time.
+const NEMESIS: i64 = 1_427_587_585_000;
+/// By how much the clock of a node may be wrong, in milliseconds.
+const TOLERANCE: i64 = 2_000;
+
+/// So many nodes that are not there.
+fn strangers(count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<NodeInfo> {
+    let keys = key_pair(LIAR + 2);
+    let node = |number: usize| {
+        let mut node = info(&keys, endpoint(number));
+        node.identity.key.0[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        node
+    };
+    (0..count).map(node).collect()
+}
+
+fn at_closed_ports(number: usize) -> SocketAddr {
+    let [_, _, high, low] = (number as u32).to_be_bytes();
+    (Ipv4Addr::new(127, 200, high, low), 9).into()
+}
+
+fn told(name: &'static str, list: Vec<NodeInfo>) -> Attack {
+    let list = NodeList(list);
+    Attack::new(name, Becomes::InState("active"), LIST, truth, move |_, _| Says::entity(&list))
+}
+
+/// A node whose name is as long as this, which no node of ours can write.
+fn with_long_name(keys: &KeyPair, endpoint: SocketAddr, bytes: usize) -> Vec<u8> {
+    let length = |bytes: usize| (bytes as u32).to_le_bytes();
+    let key = keys.public().0;
+    let mut node = [&length(4 + key.len() + 4 + bytes)[..], &length(key.len()), &key, &length(bytes)].concat();
+    node.resize(node.len() + bytes, b'x');
+    // What follows is as it is in a node with any other name.
+    let plain = Format::Binary
+        .to_bytes(&NodeInfo { identity: Identity { key: keys.public(), name: None }, ..info(keys, endpoint) });
+    node.extend_from_slice(&plain[4 + 4 + key.len() + 4..]);
+    node
+}
+
+fn long_names() -> Vec<u8> {
+    let nodes = (0..10).map(|number| with_long_name(&key_pair(LIAR + 2 + number), at_closed_ports(1), 90_000));
+    let elements = nodes.flat_map(|node| [(node.len() as u32).to_le_bytes().to_vec(), node].concat());
+    10_u32.to_le_bytes().into_iter().chain(elements).collect()
+}
+
+fn is_known_in_bounds(scene: &Scene) -> Vec<String> {
+    let all = scene.client().get("/node/peer-list/all").json();
+    let count: usize =
+        ["active", "busy", "inactive", "failure"].iter().filter_map(|state| Some(all[state].as_array()?.len())).sum();
+    if count <= 4 { Vec::new() } else { vec![format!("{count} nodes are known by hearsay alone")] }
+}
+
+/// A list with a thousand nodes that all are one that has nothing to do with it.
+fn one_bystander() -> Attack {
+    let (bystander, calls) = bystander();
+    told("peer list: all are one bystander", strangers(1_000, |_| bystander)).checked(move |scene| {
+        let (mut wrong, calls) = (is_known_in_bounds(scene), calls.load(Ordering::Relaxed));
+        if calls == 0 || calls > CONTACTED {
+            wrong.push(format!("a bystander was called {calls} times"));
+        }
+        wrong
+    })
+}
+
+/// A listener that counts who comes, and says nothing.
+fn bystander() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = std::net::TcpListener::bind("127.201.0.1:0").expect("a port");
+    let (endpoint, count) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        listener.incoming().for_each(|_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        })
+    });
+    (endpoint, count)
+}
+
+fn experiences(name: &'static str, count: usize) -> Attack {
+    let pair = |node| ExperiencePair { node, experience: Experience { successes: u64::MAX >> 1, failures: 0 } };
+    let pairs: Vec<_> = strangers(count, at_closed_ports).into_iter().map(pair).collect();
+    // Only one node is asked in a minute.
+    Attack::new(name, Becomes::Unblamed, EXPERIENCES, truth, move |_, _| {
+        let node = info(&key_pair(LIAR), at_closed_ports(1));
+        Says::entity(&NodeExperiences { node, experiences: pairs.clone() })
+    })
+    .with_fellows(20)
+}
+
+fn network_time() -> i64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    unix.as_millis() as i64 - NEMESIS
+}
+
+/// An important node whose clock is ten years ahead.
+fn far_off(_: &Asked, _: &Honest) -> Says {
+    let time = network_time() + 10 * 365 * 24 * 3_600_000;
+    Says::entity(&CommunicationTimeStamps { send: time, receive: time })
+}
+
+fn has_its_time(scene: &Scene) -> Vec<String> {
+    let time = scene.client().get(TIME).json()["receiveTimeStamp"].as_i64().expect("a time");
+    let difference = time - network_time();
+    if difference.abs() <= TOLERANCE { Vec::new() } else { vec![format!("its clock is {difference} ms ahead")] }
+}
+
+pub fn attacks() -> Vec<Attack> {
+    let long = long_names();
+    vec![
+        one_bystander(),
+        told("peer list: a thousand", strangers(1_000, at_closed_ports)).checked(is_known_in_bounds),
+        Attack {
+            becomes: Becomes::InState("failure"),
+            ..told("peer list: thousands", strangers(5_000, at_closed_ports))
+        }
+        .checked(is_known_in_bounds),
+        told("peer list: all at one address", strangers(1_000, |_| at_closed_ports(7))).checked(is_known_in_bounds),
+        Attack::new("peer list: enormous names", Becomes::InState("active"), LIST, truth, move |_, _| {
+            Says::Entity(long.clone())
+        })
+        .checked(is_known_in_bounds),
+        Attack::new("who it is: an enormous name", Becomes::InState("failure"), "/node/info", truth, |_, _| {
+            Says::Entity(with_long_name(&key_pair(LIAR), at_closed_ports(1), 1 << 20))
+        }),
+        experiences("experiences: one too many", 101),
+        experiences("experiences: thousands", 10_000),
+        Attack::new("time: ten years ahead", Becomes::Unblamed, TIME, truth, far_off).checked(has_its_time),
+    ]
+}

@@ -1,0 +1,244 @@
+//! Somebody who takes nodes of the operator's list over: he says in their names that they are there, where he is, passes what he
+//! is asked on to them, and their proofs back with an endpoint, a time and a height of his own.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nisd::codec::Format;
+use nisd::peer::wire::{CommunicationTimeStamps, Endpoint, NodeInfo};
+use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+
+use crate::common::daemon::Node;
+use crate::common::http_client::Client;
+use crate::common::private_network::{key_pair, private_key};
+use crate::lying_peers::{HonestNode, SHARED, VICTIM, comes, peer, start};
+use crate::scripted_peer::{Asked, Honest, Says, ScriptedPeer, answer, read, read_request};
+
+/// Numbers of the keys of the listed nodes.
+const LISTED: [u64; 3] = [301, 302, 303];
+/// Where all that the relay does comes from.
+const RELAY: Ipv4Addr = Ipv4Addr::new(127, 66, 0, 1);
+/// Between two signs of life: 43 in a second, fewer than anybody may send.
+const PACE: Duration = Duration::from_micros(23_256);
+/// Connections that the relay keeps open.
+const KEPT: usize = 60;
+/// By how much it lies about the time, in milliseconds.
+const AHEAD: i64 = 3_600_000;
+
+/// The way to a node, which can be closed.
+struct Gate {
+    here: SocketAddr,
+    is_open: Arc<AtomicBool>,
+    /// Connections that came.
+    came: Arc<AtomicUsize>,
+}
+
+impl Gate {
+    fn new(number: u8, to: SocketAddr, is_open: bool) -> Gate {
+        let listener = TcpListener::bind((Ipv4Addr::new(127, 67, 0, number), 0)).expect("a port");
+        let gate = Gate {
+            here: listener.local_addr().expect("an address"),
+            is_open: Arc::new(AtomicBool::new(is_open)),
+            came: Arc::default(),
+        };
+        let (is_open, came) = (gate.is_open.clone(), gate.came.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                came.fetch_add(1, Ordering::Relaxed);
+                if is_open.load(Ordering::Relaxed)
+                    && let Ok(other) = TcpStream::connect(to)
+                {
+                    let (Ok(back), Ok(forth)) = (stream.try_clone(), other.try_clone()) else { return };
+                    thread::spawn(move || copy(forth, back));
+                    thread::spawn(move || copy(stream, other));
+                }
+            }
+        });
+        gate
+    }
+}
+
+/// Passes on what comes, until one side goes.
+fn copy(mut from: TcpStream, mut to: TcpStream) {
+    let _ = io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Listens in the name of a node, passes what it is asked on to it, and its proofs back.
+struct Relay {
+    here: SocketAddr,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    fn new(real: &ScriptedPeer) -> Relay {
+        let listener = TcpListener::bind((RELAY, 0)).expect("a port");
+        let relay = Relay { here: listener.local_addr().expect("an address"), asked: Arc::default() };
+        let (here, asked, real) = (relay.here, relay.asked.clone(), Honest(real.endpoint()));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let asked = asked.clone();
+                thread::spawn(move || drop(pass_on(stream, real, here, &asked)));
+            }
+        });
+        relay
+    }
+}
+
+fn pass_on(mut stream: TcpStream, real: Honest, here: SocketAddr, count: &AtomicUsize) -> io::Result<()> {
+    let mut received = Vec::new();
+    while let Some(asked) = read_request(&mut stream, &mut received)? {
+        count.fetch_add(1, Ordering::Relaxed);
+        let body = real.post(&asked.path, &asked.body)?;
+        stream.write_all(&answer(&changed(&asked, body, here)))?;
+    }
+    Ok(())
+}
+
+/// The signature is over what was asked: whatever else stands in an answer can be another.
+fn changed(asked: &Asked, body: Vec<u8>, here: SocketAddr) -> Vec<u8> {
+    let length = body.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+    let Some((entity, proof)) = body.get(4..).and_then(|rest| rest.split_at_checked(length)) else { return body };
+    let entity = match asked.path.as_str() {
+        "/node/info" => {
+            let endpoint = Endpoint::http(here.ip().to_string(), here.port());
+            Format::Binary.to_bytes(&NodeInfo { endpoint, ..read(entity) })
+        }
+        "/time-sync/network-time" => {
+            let CommunicationTimeStamps { send, receive } = read(entity);
+            Format::Binary.to_bytes(&CommunicationTimeStamps { send: send + AHEAD, receive: receive + AHEAD })
+        }
+        _ => return body,
+    };
+    [&(entity.len() as u32).to_le_bytes(), &entity[..], proof].concat()
+}
+
+/// A request that comes from the relay's address.
+fn send(to: SocketAddr, path: &str, headers: &str, body: &[u8]) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((RELAY, 0)).into())?;
+    socket.connect_timeout(&to.into(), Duration::from_secs(1))?;
+    let mut stream = TcpStream::from(socket);
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\n{headers}Content-Type: application/binary\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat())?;
+    Ok(stream)
+}
+
+/// What the victim knows of the listed nodes.
+fn known(victim: &Node) -> Vec<Value> {
+    let report = Client::connect(victim.http).get("/local/peers").json();
+    let peers = report["peers"].as_array().expect("peers").clone();
+    let key = |number: &u64| json!(key_pair(*number).public().to_string());
+    let is_it = |peer: &&Value, number| peer["node"]["identity"]["public-key"] == key(number);
+    LISTED.iter().map(|number| peers.iter().find(|peer| is_it(peer, number)).expect("it is listed").clone()).collect()
+}
+
+/// Where the listed nodes are, which is where the operator says, whatever else there is; and their states.
+fn states(victim: &Node, gates: &[Gate]) -> Vec<String> {
+    let known = known(victim);
+    for (peer, gate) in known.iter().zip(gates) {
+        let endpoint = &peer["node"]["endpoint"];
+        let place = (endpoint["host"].as_str().map(str::to_owned), endpoint["port"].as_u64());
+        assert_eq!(place, (Some(gate.here.ip().to_string()), Some(gate.here.port().into())), "taken over");
+        assert_eq!(peer["isPreTrusted"], 1);
+    }
+    known.iter().map(|peer| peer["state"].as_str().expect("a state").to_owned()).collect()
+}
+
+#[test]
+fn nobody_takes_over_listed_nodes_by_passing_their_proofs_on() {
+    let honest = HonestNode::start();
+    let truth = |_: &Asked, _: &Honest| Says::Truth;
+    let nodes = LISTED
+        .map(|key| ScriptedPeer::start(key_pair(key), Ipv4Addr::new(127, 68, 0, 1), Honest(honest.node.http), truth));
+    // The last one cannot be reached at first.
+    let gates = [1, 2, 3].map(|number| Gate::new(number, nodes[usize::from(number) - 1].endpoint(), number < 3));
+    let relays = nodes.each_ref().map(Relay::new);
+    let folder = tempfile::tempdir().expect("a folder");
+    let own = [("nis.shouldAutoHarvestOnBoot", "false"), ("nem.host", "127.99.99.99")];
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let config =
+        honest.genesis.write_hasty(folder.path(), &private_key(VICTIM).printed(), &[&SHARED[..], &own].concat());
+    let peers: Vec<_> = LISTED.iter().zip(&gates).map(|(key, gate)| peer(*key, gate.here)).collect();
+    let peers = json!({ "knownPeers": peers }).to_string();
+    std::fs::write(folder.path().join("peers-config_synthetic.json"), peers).expect("room");
+
+    let signs = nodes.iter().zip(&relays).map(|(node, relay)| {
+        let endpoint = Endpoint::http(RELAY.to_string(), relay.here.port());
+        Format::Binary.to_bytes(&NodeInfo { endpoint, ..node.info() })
+    });
+    let signs: Vec<Vec<u8>> = signs.collect();
+    let (is_over, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut open, mut next) = (VecDeque::new(), Instant::now());
+            for sign in signs.iter().cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Ok(stream) = send(port, "/node/sign-of-life", "", sign) {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    open.push_back(stream);
+                    open.drain(..open.len().saturating_sub(KEPT));
+                }
+                next += PACE;
+                thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+        });
+        let attacked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let victim = start(&config, folder.path(), &["--http-port", &port.port().to_string()]);
+            let is = |expected: [&str; 3]| comes(|| states(&victim, &gates) == expected);
+            assert!(is(["active", "active", "failure"]), "at the start: {:?}", states(&victim, &gates));
+            // It is silent for more than a minute: it has been looked at again, where it is listed, by then.
+            let begun = gates[2].came.load(Ordering::Relaxed);
+            assert!(comes(|| {
+                states(&victim, &gates);
+                gates[2].came.load(Ordering::Relaxed) > begun
+            }));
+            assert_eq!(states(&victim, &gates), ["active", "active", "failure"]);
+            gates[2].is_open.store(true, Ordering::Relaxed);
+            assert!(is(["active"; 3]), "after its silence: {:?}", states(&victim, &gates));
+            let asked: usize = relays.iter().map(|relay| relay.asked.load(Ordering::Relaxed)).sum();
+            assert_eq!(asked, 0, "the relay was called");
+            assert!(sent.load(Ordering::Relaxed) > 500, "hardly any signs of life were given");
+            assert!(!victim.process.log().contains("panicked"), "{}", victim.process.log());
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        attacked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+#[test]
+fn whoever_is_behind_an_unknown_proxy_has_nobody_called() {
+    let honest = HonestNode::start();
+    let listener = TcpListener::bind((RELAY, 0)).expect("a port");
+    listener.set_nonblocking(true).expect("a socket");
+    let port = listener.local_addr().expect("an address").port();
+    let stranger = crate::scripted_peer::info(&key_pair(310), (RELAY, port).into());
+    let sign = Format::Binary.to_bytes(&stranger);
+    // A pair of a node and no experiences.
+    let ping = [&(sign.len() as u32).to_le_bytes(), &sign[..], &[0; 4]].concat();
+    let status = |path: &str, headers: &str, body: &[u8]| {
+        let mut stream = send(honest.node.http, path, headers, body).expect("a connection");
+        let mut head = [0; 12];
+        stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a time limit");
+        stream.read_exact(&mut head).map(|()| String::from_utf8_lossy(&head[9..]).into_owned()).ok()
+    };
+    for header in ["X-Forwarded-For: 8.8.8.8\r\n", "Forwarded: for=8.8.8.8\r\n", "X-Forwarded-For: unknown\r\n"] {
+        assert_eq!(status("/node/sign-of-life", header, &sign).as_deref(), Some("200"), "{header}");
+        assert_eq!(status("/node/ping", header, &ping).as_deref(), Some("200"), "{header}");
+    }
+    assert!(listener.accept().is_err(), "somebody was called");
+    // Without a header it is called back, and waits for as long as it says nothing.
+    assert_eq!(status("/node/sign-of-life", "", &sign), None);
+    assert!(listener.accept().is_ok(), "nobody was called");
+}

@@ -1,0 +1,171 @@
+//! Answers that are wrong in whatever way they come: refusals, silence, bytes without an end, proofs of others.
+
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use nisd::codec::Format;
+use nisd::model::{Amount, Transaction};
+use nisd::peer::wire::{CHALLENGE_BYTES, Challenge, List, Score};
+
+use crate::common::private_network::{address, key_pair, now, transfer};
+use crate::lying_peers::LIAR;
+use crate::lying_peers::attacks::{Attack, Becomes, truth};
+use crate::lying_peers::chain::ahead;
+use crate::scripted_peer::{Asked, Honest, Says, Script, Then, signed};
+
+const INFO: &str = "/node/info";
+const SCORE: &str = "/chain/score";
+const BLOCKS: &str = "/chain/blocks-after";
+const UNCONFIRMED: &str = "/transactions/unconfirmed";
+/// MiB that a node may take while answers come that are as large as all answers together may be, and a half.
+const OF_ANSWERS: f64 = 64.0;
+/// Bytes of a body that nobody should take.
+const HUGE: usize = 1 << 40;
+const OK: &str = "HTTP/1.1 200 OK\r\n";
+
+fn raw(text: impl Into<Vec<u8>>, then: Then) -> impl Fn(&Asked, &Honest) -> Says + Send + Sync {
+    let bytes = text.into();
+    move |_, _| Says::Raw(bytes.clone(), then)
+}
+
+fn status(line: &str) -> impl Fn(&Asked, &Honest) -> Says + Send + Sync + use<> {
+    raw(format!("HTTP/1.1 {line}\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n"), Then::Stay)
+}
+
+/// Asked who it is it goes wrong, which decides on its state.
+fn at_first(
+    name: &'static str,
+    state: &'static str,
+    lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+) -> Attack {
+    Attack::new(name, Becomes::InState(state), INFO, truth, lie)
+}
+
+/// It goes wrong in synchronisation, for which nobody is blamed.
+fn later(
+    name: &'static str,
+    path: &'static str,
+    lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+) -> Attack {
+    Attack::new(name, Becomes::Unblamed, path, ahead, lie)
+}
+
+/// A proof over another challenge than the one that was sent.
+fn of_another_challenge(_: &Asked, _: &Honest) -> Says {
+    let score = Format::Binary.to_bytes(&Score(i128::MAX));
+    Says::Body(signed(&score, &Challenge([3; CHALLENGE_BYTES]), &key_pair(LIAR)))
+}
+
+/// A proof of another node than the one that was asked.
+fn of_another_key(asked: &Asked, _: &Honest) -> Says {
+    let score = Format::Binary.to_bytes(&Score(i128::MAX));
+    Says::Body(signed(&score, &asked.challenge().expect("a challenge"), &key_pair(LIAR + 1)))
+}
+
+fn gzip_bomb() -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(&vec![0; 64 << 20]).expect("room");
+    let packed = packed.finish().expect("room");
+    let length = packed.len();
+    [format!("{OK}Content-Encoding: gzip\r\nContent-Length: {length}\r\n\r\n").as_bytes(), &packed].concat()
+}
+
+/// Is asked for its unconfirmed transactions, as it says that it has as good a chain as the node that asks.
+fn unconfirmed(name: &'static str, lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static) -> Attack {
+    let attacked = Arc::new(OnceLock::new());
+    let told = attacked.clone();
+    let script = move |asked: &Asked, honest: &Honest| match (asked.path.as_str(), attacked.get()) {
+        (SCORE, Some(attacked)) => Says::entity(&Honest(*attacked).says::<Score>(SCORE, &[])),
+        (UNCONFIRMED, _) => lie(asked, honest),
+        _ => Says::Truth,
+    };
+    let attack = Attack::new(name, Becomes::Unblamed, UNCONFIRMED, truth, truth).acting(move |scene| {
+        told.get_or_init(|| scene.node.http);
+        Vec::new()
+    });
+    Attack { script: Arc::new(script), ..attack }
+}
+
+/// So many payments of one account, of which only the first is signed as it should be.
+fn payments(count: u64) -> Vec<u8> {
+    let (keys, to) = (key_pair(LIAR + 1), address(&key_pair(LIAR)));
+    let one = transfer(&keys, to, Amount(1), Amount::whole(1), now());
+    Format::Binary.to_bytes(&List((0..count).map(|fee| Transaction { fee: Amount(fee), ..one.clone() }).collect()))
+}
+
+pub fn attacks() -> Vec<Attack> {
+    slow().into_iter().chain(at_first_contact()).chain(in_synchronisation()).collect()
+}
+
+fn long(bytes: usize) -> String {
+    format!("{OK}Content-Length: {bytes}\r\n\r\n")
+}
+
+/// Those that take time.
+fn slow() -> Vec<Attack> {
+    let in_the_middle = [long(1 << 20).as_bytes(), &[0; 1000]].concat();
+    vec![
+        later("score: a byte every second", SCORE, raw(long(900), Then::Drip(0))),
+        later("score: a head byte by byte", SCORE, raw(OK, Then::Drip(b'A'))),
+        at_first("who it is: a byte every second", "failure", raw(long(1_000), Then::Drip(b'a'))),
+        at_first("who it is: a head byte by byte", "failure", raw(OK, Then::Drip(b'A'))),
+        later("score: silence", SCORE, raw("", Then::Silence)),
+        later("blocks: silence in the middle", BLOCKS, raw(in_the_middle, Then::Silence)),
+        at_first("who it is: silence", "busy", raw("", Then::Silence)),
+    ]
+}
+
+fn at_first_contact() -> Vec<Attack> {
+    let chunked = format!("{OK}Transfer-Encoding: chunked\r\n\r\n");
+    let too_large = format!("{chunked}ffffffff\r\n");
+    let two_lengths = format!("{OK}Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc");
+    let interim = "HTTP/1.1 102 Go on\r\n\r\n".repeat(9_999);
+    let in_json = |attack| Attack { settings: &[("nis.useBinaryTransport", "false")], ..attack };
+    let bad = |name, lie: Box<Script>| at_first(name, "failure", lie);
+    vec![
+        bad("who it is: 503", Box::new(status("503 Service Unavailable"))),
+        bad("who it is: 500", Box::new(status("500 Server Error"))),
+        bad("who it is: 302", Box::new(status("302 Found"))),
+        bad("who it is: 204", Box::new(status("204 No Content"))),
+        bad("who it is: the connection breaks", Box::new(raw(long(100), Then::Reset))),
+        bad("who it is: the connection ends too soon", Box::new(raw(long(100), Then::Close))),
+        bad("who it is: more than announced", Box::new(raw(format!("{}abc", long(2)), Then::Close))),
+        bad("who it is: two lengths", Box::new(raw(two_lengths, Then::Close))),
+        bad("who it is: larger than it may be", Box::new(raw(long(HUGE), Then::Flood(0)))),
+        bad("who it is: without an end", Box::new(raw(format!("{OK}\r\n"), Then::Flood(0)))),
+        bad("who it is: a head without an end", Box::new(raw(OK, Then::Flood(b'A')))),
+        bad("who it is: chunks of no size", Box::new(raw(chunked, Then::Flood(b'0')))),
+        bad("who it is: a chunk that is too large", Box::new(raw(too_large, Then::Flood(0)))),
+        bad("who it is: interim answers without an end", Box::new(raw(interim, Then::Silence))),
+        bad("who it is: a gzip bomb", Box::new(raw(gzip_bomb(), Then::Stay))),
+        bad("who it is: not HTTP", Box::new(raw([0xa5; 9_999], Then::Stay))),
+        bad("who it is: garbage", Box::new(|_, _| Says::Body(vec![0xa5; 300]))),
+        bad("who it is: JSON where none was asked for", Box::new(|_, _| Says::Body(b"{\"entity\":[[[[[".to_vec()))),
+        bad("who it is: another node", Box::new(of_another_key)),
+        in_json(bad("who it is: JSON of many levels", Box::new(|_, _| Says::Body(vec![b'['; 9_000])))),
+        in_json(bad("who it is: garbage for JSON", Box::new(|_, _| Says::Body(vec![0xa5; 9_000])))),
+    ]
+}
+
+fn in_synchronisation() -> Vec<Attack> {
+    // Announced as one chunk that is as long as an answer with blocks may be.
+    let one_chunk = format!("{OK}Transfer-Encoding: chunked\r\n\r\n2700000\r\n");
+    let all_bytes =
+        later("blocks: as many bytes as there may be, in one chunk", BLOCKS, raw(one_chunk, Then::Flood(0)));
+    let without_an_end = later("blocks: without an end", BLOCKS, raw(format!("{OK}\r\n"), Then::Flood(0)));
+    let any_size = [&900_u32.to_le_bytes()[..], &[0x7f; 900]].concat();
+    let payments = payments(20_000);
+    vec![
+        later("score: another challenge is signed", SCORE, of_another_challenge),
+        later("score: another node signs", SCORE, of_another_key),
+        later("score: of any size", SCORE, move |_, _| Says::Entity(any_size.clone())),
+        later("score: garbage, signed", SCORE, |_, _| Says::Entity(vec![0xff; 100])),
+        later("score: 500", SCORE, status("500 Server Error")),
+        all_bytes.with_memory(OF_ANSWERS),
+        without_an_end.with_memory(OF_ANSWERS),
+        unconfirmed("unconfirmed: garbage", |_, _| Says::Entity(vec![0xa5; 4 << 20])),
+        unconfirmed("unconfirmed: twenty thousand of no use", move |_, _| Says::Entity(payments.clone())),
+    ]
+}

@@ -1,0 +1,104 @@
+//! Nodes as processes that make one network: they find each other, have one chain, and pass on what one of them is told.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::common::daemon::{Process, nisd};
+use crate::common::http_client::Client;
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key, transfer};
+use crate::members::{announcement, loopback, wait_for};
+use nisd::model::Amount;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Number of the key that harvests, and of one that sends: nobody harvests a transaction of his own.
+const HARVESTER: u64 = 1;
+const SENDER: u64 = 5;
+
+/// A node of the network, in a folder of its own.
+struct Member {
+    folder: TempDir,
+    config: PathBuf,
+    http: SocketAddr,
+    peers: Vec<SocketAddr>,
+    process: Process,
+}
+
+impl Member {
+    /// The first node makes the blocks; others know these nodes by where they are reached.
+    fn start(genesis: &Genesis, number: u64, peers: &[SocketAddr]) -> Member {
+        let (folder, http) = (tempfile::tempdir().expect("a folder"), loopback(1));
+        let key = private_key(number).printed();
+        let harvests = (number == HARVESTER).to_string();
+        let more = [("nem.httpPort", &*http.port().to_string()), ("nis.shouldAutoHarvestOnBoot", &*harvests)];
+        let config = genesis.write_hasty(folder.path(), &key, &more);
+        let process = Member::run(&config, folder.path(), peers);
+        Member { folder, config, http, peers: peers.to_vec(), process }
+    }
+
+    fn run(config: &Path, folder: &Path, peers: &[SocketAddr]) -> Process {
+        let mut command = nisd(["run", "--bind", "127.0.0.1", "--websocket-port", "0"]);
+        command.arg("--config").arg(config).arg("--data").arg(folder.join("store"));
+        for peer in peers {
+            command.args(["--peer", &peer.to_string()]);
+        }
+        Process::start(command)
+    }
+
+    fn restart(&mut self) {
+        self.process.kill();
+        self.process = Member::run(&self.config, self.folder.path(), &self.peers);
+    }
+
+    /// Asks until it answers.
+    fn client(&self) -> Client {
+        wait_for("an answer", || std::net::TcpStream::connect(self.http).ok().map(Client::from_stream))
+    }
+
+    fn height(&self) -> u64 {
+        self.client().height()
+    }
+
+    /// The block at a height, once it is there.
+    fn block(&self, height: u64) -> Value {
+        wait_for("a block", || (self.height() >= height).then(|| self.client().block(height).json()))
+    }
+
+    /// How many other nodes it has met.
+    fn active(&self) -> usize {
+        let nodes = self.client().get("/node/peer-list/all").json();
+        nodes["active"].as_array().map_or(0, Vec::len)
+    }
+}
+
+#[test]
+fn nodes_find_each_other_have_one_chain_and_pass_on_what_one_of_them_is_told() {
+    let shares = [(HARVESTER, TOTAL - 1_000), (SENDER, 1_000)];
+    let funded = shares.map(|(number, share)| (address(&key_pair(number)), Amount::whole(share)));
+    let genesis = Genesis::new(now(), &funded);
+    let first = Member::start(&genesis, HARVESTER, &[]);
+    first.client();
+    let mut second = Member::start(&genesis, 2, &[first.http]);
+    let third = Member::start(&genesis, 3, &[first.http]);
+    let expected = first.block(8);
+    for member in [&second, &third] {
+        assert_eq!(member.block(8), expected);
+    }
+    // The first knew nobody: the others have told it that they are there.
+    wait_for("two others", || (first.active() == 2).then_some(()));
+
+    let payment = transfer(&key_pair(SENDER), address(&key_pair(9)), Amount(1_000_000), Amount(500_000), now());
+    let answer = third.client().post("/transaction/announce", &announcement(&payment)).json();
+    assert_eq!(answer["message"], "SUCCESS", "{answer}");
+    let path = format!("/transaction/get?hash={}", payment.hash());
+    for member in [&first, &second, &third] {
+        wait_for("the transaction", || (member.client().get(&path).status == 200).then_some(()));
+    }
+
+    second.restart();
+    let height = first.height() + 3;
+    assert_eq!(second.block(height), first.block(height));
+    for member in [&first, &second, &third] {
+        assert!(!member.process.log().contains("panicked"), "{}", member.process.log());
+    }
+}

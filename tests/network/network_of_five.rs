@@ -1,0 +1,65 @@
+//! Nodes as processes that know each other by a list of peers: they make blocks together, and each may be killed.
+
+use std::collections::BTreeSet;
+
+use crate::common::loudly;
+use crate::common::private_network::{address, key_pair, now, transfer};
+use crate::members::{Member, Place, wait_for};
+use nisd::model::Amount;
+
+/// Together they make a block every two seconds, to begin with.
+const HASTE: u64 = 30;
+/// Accounts that pay.
+const PAYERS: u64 = 2;
+
+/// All nodes have the same block at the height that the first has now, or one more.
+fn have_one_chain(members: &[Member]) {
+    let height = members[0].height() + 1;
+    wait_for("one chain", || {
+        let blocks: Vec<_> = members.iter().map(|member| member.block(height)).collect();
+        blocks.iter().all(|block| *block == blocks[0]).then_some(())
+    });
+}
+
+/// Each announces a payment, and all have it confirmed.
+fn pay_at_each(members: &[Member]) {
+    let payments = (0..).zip(members).map(|(number, member): (u64, _)| {
+        let from = key_pair(crate::members::payer(number % PAYERS));
+        let payment = transfer(&from, address(&key_pair(9)), Amount(1_000_000 + number), Amount(500_000), now());
+        member.announce(&payment);
+        payment
+    });
+    for payment in payments.collect::<Vec<_>>() {
+        for member in members {
+            wait_for("the payment", || member.has_confirmed(&payment).then_some(()));
+        }
+    }
+}
+
+#[test]
+fn two_and_then_five_nodes_of_one_list_of_peers_make_one_chain_though_each_is_killed_once() {
+    let mut members = crate::members::network((2..7).map(Place::on_loopback).collect(), HASTE, PAYERS);
+    members[..2].iter_mut().for_each(Member::start);
+    members[1].block(3);
+    have_one_chain(&members[..2]);
+    members[2..].iter_mut().for_each(Member::start);
+    pay_at_each(&members);
+    for number in 0..members.len() {
+        members[number].kill();
+        let others = if number == 0 { &members[1] } else { &members[0] };
+        others.block(others.height() + 1);
+        members[number].start();
+    }
+    have_one_chain(&members);
+    pay_at_each(&members);
+    let harvesters = harvesters(&members[0]);
+    let (height, digest) = crate::members::stop_and_compare(&mut members);
+    loudly(&format!("five nodes, {} of which have made blocks: height {height}, digest {digest}", harvesters.len()));
+    assert!(harvesters.len() >= 2, "they harvest together: {harvesters:?}");
+}
+
+/// The keys that have made the blocks of a chain.
+fn harvesters(member: &Member) -> BTreeSet<String> {
+    let signer = |height| member.block(height)["signer"].as_str().expect("a key").to_owned();
+    (2..=member.height()).map(signer).collect()
+}

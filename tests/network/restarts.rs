@@ -1,0 +1,48 @@
+//! A private network of three processes whose first node has no list of others, and each of which is killed and started
+//! again in turn, at random times: there is one chain.
+//!
+//! Two minutes by default at most; `NISD_RESTARTS=SECONDS` has it go on for so long.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{Random, from_environment, loudly};
+use crate::members::{Member, Place, wait_longer_for};
+
+/// Seconds of restarts if no others are asked for.
+const SECONDS: u64 = 25;
+/// How long the nodes have to come together in the end.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+fn is_one_chain(members: &[Member]) -> Option<u64> {
+    let height = members.iter().map(Member::height).min().expect("a node");
+    let blocks: Vec<_> = members.iter().map(|member| member.block_if_any(height)).collect();
+    (blocks[0].is_some() && blocks.iter().all(|block| *block == blocks[0])).then_some(height)
+}
+
+#[test]
+fn nodes_that_are_killed_in_turn_have_one_chain() {
+    let seconds = from_environment("NISD_RESTARTS").unwrap_or(SECONDS);
+    // At one address, as what they send comes from there, and they are asked back.
+    let places = (1..=3).map(|_| Place::on_loopback(1)).collect();
+    let mut members = crate::members::network(places, 60, 0);
+    // Only the others know where the first is.
+    members[0].forget_list();
+    members.iter_mut().for_each(Member::start);
+    wait_longer_for("one chain", PATIENCE, || is_one_chain(&members).filter(|height| *height > 2));
+    // What is known of others is written within seconds.
+    std::thread::sleep(Duration::from_secs(8));
+    let mut random = Random(7);
+    let (begun, mut kills) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(seconds) {
+        let member = &mut members[kills % 3];
+        member.kill();
+        std::thread::sleep(Duration::from_millis(100 + random.below(5_000) as u64));
+        member.start();
+        kills += 1;
+        std::thread::sleep(Duration::from_millis(2_000 + random.below(8_000) as u64));
+    }
+    let before = members.iter().map(Member::height).max().expect("a node");
+    let height = wait_longer_for("one chain", PATIENCE, || is_one_chain(&members).filter(|height| *height > before));
+    let (common, digest) = crate::members::stop_and_compare(&mut members);
+    loudly(&format!("  {kills} kills in {seconds} s: one chain at height {height}, digest {digest} at {common}"));
+}

@@ -1,0 +1,44 @@
+//! A private network of two machines, set up as the README says: one makes it and exports what the other one needs.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::common::daemon::{Node, nisd, run};
+use crate::common::http_client::Client;
+use crate::members::{Place, active, behind, wait_for};
+use crate::namespaces::Wires;
+
+/// Starts a node there.
+fn start(place: &Place, arguments: &[&str]) -> Node {
+    Node::of(behind(&place.before, nisd(["run"].iter().chain(arguments))))
+}
+
+#[test]
+fn a_node_on_another_machine_joins_with_what_was_exported_and_both_know_each_other() {
+    if !crate::namespaces::is_inside("a_node_on_another_machine_joins_with_what_was_exported_and_both_know_each_other")
+    {
+        return;
+    }
+    let places = Wires::lay(2).places();
+    let [first, second] = places.as_slice() else { panic!("two places") };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a text").to_owned();
+    let (mine, exported, other) = (path("mine"), path("for-others"), path("other"));
+
+    let _first = start(first, &["--data", &mine, "--fresh-keys"]);
+    let host = first.http.ip().to_string();
+    let export = ["devnet", "export-config", "--data", &mine, "--host", &host, "--output", &exported];
+    let said = run(export).expect_success().stderr;
+    assert!(said.contains(&format!("--set nem.host={host}")), "{said}");
+    let config = Path::new(&exported).join("config-user.properties");
+    let _second = start(second, &["--data", &other, "--config", config.to_str().expect("a text")]);
+
+    let [at_first, at_second] = [first, second].map(|place| SocketAddr::new(place.seen_at, place.http.port()));
+    let [first, second] = [first, second].map(|place| place.http.ip().to_string());
+    wait_for("the first", || (active(at_second, "/endpoint/host") == [first.as_str()]).then_some(()));
+    wait_for("the second", || (active(at_first, "/endpoint/host") == [second.as_str()]).then_some(()));
+    let height = |at| Client::connect(at).height();
+    let block = |at| Client::connect(at).block(2).json();
+    wait_for("a block", || (height(at_first) >= 2 && height(at_second) >= 2).then_some(()));
+    assert_eq!(block(at_first), block(at_second));
+}

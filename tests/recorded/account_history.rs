@@ -1,0 +1,341 @@
+//! What accounts had at earlier heights, kept by a store that is told to, with the chain that lies in the project.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Ended, run};
+use crate::common::tiny;
+use crate::recorded_chain::{Chain, digest_of, tip_of};
+use nisd::chain::rollback;
+use nisd::model::{Address, Height};
+use nisd::state::{self, AccountHistory, AccountNumber, HistoryEntry};
+use nisd::store::{AccessMode, Options, Read, Store, StoreError, Table};
+use tempfile::TempDir;
+
+const TIP: u64 = 60;
+
+/// A store that is told to keep histories now and then.
+struct Place {
+    chain: Chain,
+    store: Store,
+    _folder: TempDir,
+}
+
+impl Place {
+    fn new(history_from: Option<u64>) -> Place {
+        let (chain, folder) = (Chain::tiny(), tempfile::tempdir().expect("a folder"));
+        let store = chain.store(folder.path());
+        let mut place = Place { chain, store, _folder: folder };
+        place.keep(history_from);
+        place
+    }
+
+    /// Keeps histories from a height on, or keeps none.
+    fn keep(&mut self, history_from: Option<u64>) {
+        self.chain.network.chain.history_from = history_from.map(Height);
+    }
+
+    fn import(&self, to: u64) {
+        self.chain.import(&self.store, to);
+        assert_eq!(tip_of(&self.store).height.0, to);
+    }
+
+    fn roll_back(&self, to: u64) {
+        let mut batch = self.store.begin().expect("a batch");
+        rollback(&mut batch, Height(to)).expect("a rollback");
+        batch.commit().expect("a commit");
+    }
+
+    /// From where on histories are known.
+    fn known_from(&self) -> Option<u64> {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        state::history_from(&snapshot, tip_of(&self.store).height).expect("a store").map(|height| height.0)
+    }
+
+    /// What is known of all accounts at all heights.
+    fn history(&self) -> BTreeMap<(Address, u64), HistoryEntry> {
+        let snapshot = self.store.snapshot().expect("a snapshot");
+        let mut found = BTreeMap::new();
+        for address in addresses(&snapshot) {
+            let Some(mut history) = AccountHistory::new(&snapshot, &address).expect("a store") else { continue };
+            for height in 0..=TIP + 1 {
+                let entry = history.at(&snapshot, Height(height), &self.chain.network.chain).expect("a store");
+                found.extend(entry.map(|entry| ((address, height), entry)));
+            }
+            // The order in which heights are asked for does not matter.
+            for height in [TIP, 1, 30, 29, 31] {
+                let entry = history.at(&snapshot, Height(height), &self.chain.network.chain).expect("a store");
+                assert_eq!(entry.as_ref(), found.get(&(address, height)), "{address} at {height}");
+            }
+        }
+        found
+    }
+
+    fn rows(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut rows = Vec::new();
+        let visited = self.store.snapshot().expect("a snapshot").each(Table::BalanceHistory, &[], |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            Ok(true)
+        });
+        visited.map(|()| rows).expect("a store")
+    }
+}
+
+fn addresses(state: &impl Read) -> Vec<Address> {
+    let keys = state.keys(Table::Identities, &[]).expect("a store");
+    keys.iter().map(|key| AccountNumber::split_key(key).unwrap().0.address(state).unwrap()).collect()
+}
+
+/// What all accounts had at all heights, as a store says that has just come to each.
+fn as_it_was() -> BTreeMap<(Address, u64), HistoryEntry> {
+    let whole = Place::new(None);
+    whole.import(TIP);
+    let all = addresses(&whole.store.snapshot().expect("a snapshot"));
+    let (place, mut found) = (Place::new(None), BTreeMap::new());
+    for height in 1..=TIP {
+        place.import(height);
+        let snapshot = place.store.snapshot().expect("a snapshot");
+        for address in &all {
+            let balance = state::account(&snapshot, address).unwrap().balance;
+            let importance = state::importance(&snapshot, address).unwrap();
+            let entry = HistoryEntry {
+                balance: balance.at(Height(height), &place.chain.network.chain),
+                importance: importance.map_or(0.0, |entry| entry.importance),
+                page_rank: importance.map_or(0.0, |entry| entry.page_rank),
+            };
+            found.insert((*address, height), entry);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_history_says_what_each_account_had_when_each_block_was_the_last() {
+    let place = Place::new(Some(1));
+    place.import(TIP);
+    let history = place.history();
+    assert_eq!(history, as_it_was());
+    let changing = |(address, height): &(Address, u64)| {
+        let later = history.get(&(*address, height + 1));
+        later.is_some_and(|later| later.balance.total() != history[&(*address, *height)].balance.total())
+    };
+    assert!(history.keys().filter(|key| changing(key)).count() > 50, "a chain on which balances change");
+}
+
+#[test]
+fn a_history_decides_nothing_and_costs_a_store_without_it_nothing() {
+    let (with, without) = (Place::new(Some(1)), Place::new(None));
+    for height in [1, 20, TIP] {
+        with.import(height);
+        without.import(height);
+        assert_eq!(digest_of(&with.store), digest_of(&without.store));
+    }
+    assert!(without.rows().is_empty() && without.known_from().is_none() && without.history().is_empty());
+    assert_eq!(with.known_from(), Some(1));
+}
+
+#[test]
+fn a_history_begins_at_the_height_that_is_set() {
+    let expected = as_it_was();
+    for from in [2, 35, TIP] {
+        let place = Place::new(Some(from));
+        place.import(from - 1);
+        assert_eq!((place.known_from(), place.rows().len()), (None, 0), "before height {from}");
+        place.import(TIP);
+        assert_eq!(place.known_from(), Some(from));
+        let expected: BTreeMap<_, _> =
+            expected.clone().into_iter().filter(|((_, height), _)| *height >= from).collect();
+        assert!(place.history() == expected, "from height {from}");
+    }
+}
+
+#[test]
+fn a_history_that_is_switched_on_and_off_is_known_only_since_it_was_last_switched_on() {
+    let (expected, mut place) = (as_it_was(), Place::new(None));
+    let is_right = |place: &Place, from: u64| {
+        assert_eq!(place.known_from(), Some(from));
+        let last = tip_of(&place.store).height.0;
+        let mut expected = expected.clone();
+        let known: Vec<Address> = addresses(&place.store.snapshot().unwrap());
+        expected.retain(|(address, height), _| (from..=last).contains(height) && known.contains(address));
+        assert!(place.history() == expected, "from height {from} to {last}");
+    };
+    place.import(10);
+    place.keep(Some(1));
+    assert_eq!(place.known_from(), None);
+    place.import(30);
+    is_right(&place, 11);
+    place.keep(None);
+    is_right(&place, 11);
+    place.import(31);
+    assert_eq!(place.known_from(), None);
+    place.import(40);
+    place.keep(Some(1));
+    place.import(50);
+    is_right(&place, 41);
+    // Blocks that are undone take what is known of them along, and bring back what was known before them.
+    place.roll_back(45);
+    is_right(&place, 41);
+    place.roll_back(41);
+    is_right(&place, 41);
+    place.roll_back(40);
+    assert_eq!(place.known_from(), None);
+    place.roll_back(30);
+    is_right(&place, 11);
+    place.import(TIP);
+    is_right(&place, 11);
+    place.roll_back(10);
+    assert_eq!((place.known_from(), place.rows().len()), (None, 0));
+    place.import(TIP);
+    is_right(&place, 11);
+}
+
+#[test]
+fn a_rollback_leaves_the_history_of_a_store_that_never_went_further() {
+    let place = Place::new(Some(1));
+    for height in [1, 7, 30, 59] {
+        place.import(TIP);
+        place.roll_back(height);
+        let straight = Place::new(Some(1));
+        straight.import(height);
+        assert_eq!(place.rows(), straight.rows(), "height {height}");
+    }
+}
+
+/// A folder for a store, on which commands work.
+struct Folder(TempDir);
+
+impl Folder {
+    /// With the chain up to a height, and these settings.
+    fn with(to: u64, settings: &[&str]) -> Folder {
+        let folder = Folder(tempfile::tempdir().expect("a folder"));
+        folder.import(to, settings).expect_success();
+        folder
+    }
+
+    fn import(&self, to: u64, settings: &[&str]) -> Ended {
+        let to = to.to_string();
+        self.run(
+            "import",
+            &[settings, &["--config", text(&tiny("config.json")), "--stop-at", &to, text(&tiny("blocks.bin"))]]
+                .concat(),
+        )
+    }
+
+    fn run(&self, command: &str, arguments: &[&str]) -> Ended {
+        run([command, "--data", text(self.0.path())].iter().chain(arguments))
+    }
+
+    fn reindex(&self, settings: &[&str]) -> String {
+        let ended = self.run("reindex", &[&["--config", text(&tiny("config.json"))], settings].concat());
+        ended.expect_success().stderr
+    }
+
+    fn known_from(&self) -> Option<u64> {
+        let (store, _) = Store::open_existing(self.0.path(), AccessMode::Shared, Options::default()).expect("a store");
+        let snapshot = store.snapshot().expect("a snapshot");
+        state::history_from(&snapshot, tip_of(&store).height).expect("a store").map(|height| height.0)
+    }
+
+    /// Opens the store. A process that another test starts at this moment has all open files of this one, and so its lock,
+    /// until it runs its program.
+    fn open_to_change(&self) -> Store {
+        let begun = Instant::now();
+        loop {
+            match Store::open_existing(self.0.path(), AccessMode::Exclusive, Options::default()) {
+                Err(StoreError::InUse) if begun.elapsed() < Duration::from_secs(10) => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                opened => return opened.expect("a store").0,
+            }
+        }
+    }
+
+    /// Changes the store.
+    fn change(&self, change: impl FnOnce(&mut nisd::store::Batch<'_>)) {
+        let store = self.open_to_change();
+        let mut batch = store.begin().expect("a batch");
+        change(&mut batch);
+        batch.commit().expect("a commit");
+    }
+
+    fn is_without_history(&self) -> bool {
+        let (store, _) = Store::open_existing(self.0.path(), AccessMode::Shared, Options::default()).expect("a store");
+        !store.snapshot().expect("a snapshot").any(Table::BalanceHistory, &[]).expect("a store")
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path")
+}
+
+const ON: [&str; 2] = ["--set", "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA"];
+const FROM_20: [&str; 4] = [ON[0], ON[1], "--set", "nisd.historyFrom=20"];
+
+#[test]
+fn what_is_missing_of_a_history_is_said_and_built_from_the_blocks_of_the_store() {
+    let folder = Folder::with(40, &[]);
+    let said = folder.import(50, &ON).expect_success().stderr;
+    assert!(said.contains("known from height 41 on") && said.contains("`nisd reindex`"), "{said}");
+    assert_eq!(folder.known_from(), Some(41));
+    let digest = folder.run("digest", &[]).expect_success().text();
+    // The store remembers what it was told to keep.
+    assert!(folder.run("reindex", &[]).expect_success().stderr.contains("known from height 1 on"));
+    assert_eq!(folder.known_from(), Some(1));
+    assert!(folder.reindex(&FROM_20).contains("known from height 20 on"));
+    assert_eq!(folder.known_from(), Some(20));
+    let said = folder.import(TIP, &[]).expect_success().stderr;
+    assert!(said.contains("not kept any more") && said.contains("height 50"), "{said}");
+    assert!(folder.known_from().is_none() && !folder.is_without_history());
+    folder.reindex(&[]);
+    assert!(folder.is_without_history());
+    folder.run("rollback", &["--to", "50"]).expect_success();
+    assert_eq!(folder.run("digest", &[]).expect_success().text(), digest);
+}
+
+#[test]
+fn a_check_compares_histories_from_where_they_are_known() {
+    let plain = Folder::with(TIP, &[]).run("check", &[]).expect_success().text();
+    let mixed = Folder::with(30, &[]);
+    mixed.import(45, &ON).expect_success();
+    mixed.run("check", &[]).expect_success();
+    mixed.import(50, &[]).expect_success();
+    mixed.run("check", &[]).expect_success();
+    mixed.import(TIP, &ON).expect_success();
+    for folder in [&mixed, &Folder::with(TIP, &ON), &Folder::with(TIP, &FROM_20)] {
+        assert_eq!(folder.run("check", &[]).expect_success().text(), plain);
+    }
+}
+
+#[test]
+fn a_check_finds_a_balance_that_never_was_and_one_that_is_missing() {
+    let folder = Folder::with(TIP, &FROM_20);
+    let (mut last, mut first) = (Vec::new(), None);
+    folder.change(|batch| {
+        let keys = batch.keys(Table::BalanceHistory, &[]).unwrap();
+        last = keys.last().unwrap().clone();
+        first = keys.iter().find(|key| state::history_height(key).is_some_and(|height| height.0 > 20)).cloned();
+    });
+    let value =
+        |batch: &nisd::store::Batch<'_>, key: &[u8]| batch.get(Table::BalanceHistory, key).unwrap().unwrap().to_vec();
+    for key in [last.clone(), first.expect("a balance")] {
+        let mut before = Vec::new();
+        folder.change(|batch| {
+            before = value(batch, &key);
+            let mut other = before.clone();
+            other[0] ^= 1;
+            batch.put_unjournaled(Table::BalanceHistory, &key, &other).unwrap();
+        });
+        folder.run("check", &[]).expect_failure(1, &["table balance-history"]);
+        folder.change(|batch| batch.delete_unjournaled(Table::BalanceHistory, &key).unwrap());
+        folder.run("check", &[]).expect_failure(1, &["table balance-history"]);
+        folder.change(|batch| batch.put_unjournaled(Table::BalanceHistory, &key, &before).unwrap());
+        folder.run("check", &[]).expect_success();
+    }
+    // One height further, which no block has changed it at.
+    *last.last_mut().unwrap() += 1;
+    folder.change(|batch| batch.put_unjournaled(Table::BalanceHistory, &last, &[1, 1]).unwrap());
+    folder.run("check", &[]).expect_failure(1, &["balance-history has 1 entries"]);
+}

@@ -1,0 +1,174 @@
+//! Single transactions that were announced to the real network software on top of the recorded chains: the pool gives
+//! the answer that it gave, and holds as many transactions then.
+
+use std::collections::BTreeMap;
+
+use crate::common::refusals::{FAILED_AFTERWARDS, is_foreign};
+use crate::common::{loudly, shared};
+use crate::recorded_chain::Chain;
+use nisd::codec::{Context as ReadContext, Form};
+use nisd::crypto::{Signature, Verifier};
+use nisd::model::{Height, Timestamp, Transaction};
+use nisd::pool::{Confirmed, Pool};
+use nisd::rules::{Exception, Refusal, ValidationResult};
+use nisd::store::Store;
+use serde_json::Value;
+
+/// What is answered to an announced transaction.
+#[derive(Clone, Debug, PartialEq)]
+enum Answer {
+    Result(ValidationResult),
+    Error(u16, String),
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Result(result) => Answer::Result(result),
+            Refusal::Exception(exception) => exception.into(),
+            Refusal::Store(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl From<Exception> for Answer {
+    fn from(exception: Exception) -> Self {
+        Answer::Error(exception.http_status(), exception.text)
+    }
+}
+
+impl From<ValidationResult> for Answer {
+    fn from(result: ValidationResult) -> Self {
+        Answer::Result(result)
+    }
+}
+
+/// The recorded answer.
+fn recorded(case: &Value) -> Answer {
+    let result = &case["result"];
+    let message = result["message"].as_str().unwrap();
+    match case["httpStatus"].as_u64().unwrap() {
+        200 => {
+            let code = ValidationResult::from_code(result["code"].as_i64().unwrap() as i32).unwrap();
+            assert_eq!(code.name(), message);
+            code.into()
+        }
+        status => Answer::Error(status as u16, message.to_owned()),
+    }
+}
+
+/// Reads a transaction as it is announced, and gives it to the pool.
+fn announce(case: &Value, pool: &mut Pool, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Answer {
+    let bytes = |name: &str| hex::decode(case[name].as_str().unwrap()).unwrap();
+    let data = bytes(if case["data"].is_string() { "data" } else { "binary" });
+    let context = ReadContext::of(confirmed.network);
+    let mut transaction = match Transaction::from_bytes(&data, Form::NonVerifiable, context) {
+        Ok(transaction) => transaction,
+        Err(error) => return Exception::from(error).into(),
+    };
+    let Ok(signature) = bytes("signature").try_into() else {
+        return Exception::argument("binary signature representation must be 64 bytes").into();
+    };
+    transaction.signature = Some(Signature(signature));
+    let outcome = pool.announce(transaction, confirmed, verifier);
+    outcome.map_or_else(Answer::from, |()| Answer::Result(ValidationResult::Success))
+}
+
+/// The answer to a case, and how many transactions the pool holds then.
+fn replay(chain: &Chain, store: &Store, case: &Value, verifier: &mut Verifier) -> (Answer, usize) {
+    let snapshot = store.snapshot().unwrap();
+    let height = Height(case["height"].as_u64().unwrap());
+    let now = Timestamp(case["time"].as_i64().unwrap() as i32);
+    let confirmed = Confirmed { snapshot: &snapshot, network: &chain.network, height, now };
+    let mut pool = Pool::default();
+    for before in case["before"].as_array().into_iter().flatten() {
+        let expected = before["result"].as_str().unwrap();
+        let found = match announce(before, &mut pool, &confirmed, verifier) {
+            Answer::Result(result) => result.name().to_owned(),
+            Answer::Error(status, text) => format!("HTTP {status} {text}"),
+        };
+        assert_eq!(found, expected, "{}: before it", case["id"]);
+    }
+    let answer = announce(case, &mut pool, &confirmed, verifier);
+    (answer, pool.len())
+}
+
+/// Announced behind a copy with a wrong signature: NIS1 gives the answer to the copy, and this node takes the true one.
+const BEHIND_A_FORGED_COPY: [&str; 2] = ["tx-0302", "tx-0644"];
+
+#[derive(Default)]
+struct Tally {
+    same: usize,
+    /// Accepted behind a forged copy.
+    true_ones: usize,
+    foreign_text: usize,
+    accepted_instead: usize,
+    wrong: Vec<String>,
+}
+
+impl Tally {
+    fn count(&mut self, case: &Value, found: Answer, pool: usize) {
+        let expected = recorded(case);
+        let accepted = found == Answer::Result(ValidationResult::Success);
+        if case["hazard"] == true {
+            assert!(!accepted, "{} is a hazard", case["id"]);
+            self.same += 1;
+            return;
+        }
+        if BEHIND_A_FORGED_COPY.iter().any(|id| case["id"] == *id) {
+            assert_eq!(expected, Answer::Result(ValidationResult::FailureSignatureNotVerifiable), "{}", case["id"]);
+            assert!(accepted, "{}: {found:?}", case["id"]);
+            self.true_ones += 1;
+            return;
+        }
+        if case["poolSizeAfter"] != pool {
+            self.wrong.push(format!("{}: {} in the pool, found {pool}", case["id"], case["poolSizeAfter"]));
+        }
+        match (&expected, &found) {
+            (expected, found) if expected == found => self.same += 1,
+            (Answer::Error(_, text), _) if text == FAILED_AFTERWARDS && accepted => self.accepted_instead += 1,
+            (Answer::Error(a, text), Answer::Error(b, _)) if a == b && is_foreign(text) => self.foreign_text += 1,
+            _ => self.wrong.push(format!(
+                "{} {} {} {}: expected {expected:?}, found {found:?}",
+                case["id"], case["chain"], case["rule"], case["note"]
+            )),
+        }
+    }
+}
+
+#[test]
+fn every_announced_transaction_gets_the_recorded_answer() {
+    let Some(file) = shared("data/rejects/transactions.jsonl") else { return };
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut cases: BTreeMap<(String, u64), Vec<Value>> = BTreeMap::new();
+    for line in text.lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let place = (case["chain"].as_str().unwrap().to_owned(), case["height"].as_u64().unwrap());
+        cases.entry(place).or_default().push(case);
+    }
+    let mut tally = Tally::default();
+    let mut verifier = Verifier::new(Verifier::DEFAULT_CAPACITY);
+    let mut open: Option<(String, Chain, tempfile::TempDir, Store)> = None;
+    for ((name, height), cases) in &cases {
+        if open.as_ref().is_none_or(|(open, ..)| open != name) {
+            let Some(chain) = Chain::open(name) else { return };
+            let folder = tempfile::tempdir().unwrap();
+            let store = chain.store(folder.path());
+            open = Some((name.clone(), chain, folder, store));
+        }
+        let Some((_, chain, _, store)) = &open else { return };
+        chain.import(store, *height);
+        for case in cases {
+            let (answer, pool) = replay(chain, store, case, &mut verifier);
+            tally.count(case, answer, pool);
+        }
+    }
+    loudly(&format!(
+        "{} answers as recorded, {} more with a status and words of its own, {} accepted that the reference software \
+         accepts and then fails on",
+        tally.same, tally.foreign_text, tally.accepted_instead
+    ));
+    assert!(tally.wrong.is_empty(), "{} other answers:\n{}", tally.wrong.len(), tally.wrong.join("\n"));
+    assert_eq!(tally.true_ones, BEHIND_A_FORGED_COPY.len());
+    assert_eq!(tally.same + tally.foreign_text + tally.accepted_instead + tally.true_ones, text.lines().count());
+}

@@ -1,0 +1,304 @@
+//! Chains recorded from the real network software: every block is taken in, every dumped state is equal, and
+//! the blocks come out again byte for byte.
+
+use crate::common::loudly;
+use crate::recorded_chain::{Chain, LATE, digest_of, tip_of};
+use nisd::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress, proof, rollback};
+use nisd::codec::block_file::{self, BlockFile};
+use nisd::model::{Address, Height};
+use nisd::state::{self, dump};
+use nisd::store::{ChainIdentity, Options, Store, block_row};
+use serde_json::Value;
+
+/// Doubles of importances, for which nodes of the network differ among themselves, and the texts of the same.
+const DOUBLES: [&str; 2] = ["scoreBits", "pageRankBits"];
+const TEXTS: [&str; 2] = ["score", "pageRank"];
+/// By how much, relative to the value.
+const TOLERANCE: f64 = 1e-14;
+
+fn dump_of(chain: &Chain, store: &Store) -> Value {
+    let snapshot = store.snapshot().unwrap();
+    let mut text = Vec::new();
+    dump(&snapshot, &chain.network, &tip_of(store), &mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn double(bits: &Value) -> f64 {
+    f64::from_bits(u64::from_str_radix(bits.as_str().unwrap(), 16).unwrap())
+}
+
+fn is_close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= TOLERANCE * a.abs().max(b.abs())
+}
+
+/// Where two values differ, as paths.
+fn differences(path: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
+    match (expected, found) {
+        (Value::Object(a), Value::Object(b)) => {
+            for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
+                let value = |object: &serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or_default();
+                let (a, b) = (value(a), value(b));
+                let is_same = match key.as_str() {
+                    key if DOUBLES.contains(&key) => is_close(double(&a), double(&b)),
+                    key if TEXTS.contains(&key) => {
+                        let number = |value: &Value| value.as_str().unwrap().parse().unwrap();
+                        is_close(number(&a), number(&b))
+                    }
+                    _ => false,
+                };
+                if !is_same {
+                    differences(&format!("{path}/{key}"), &a, &b, out);
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                differences(&format!("{path}/{index}"), a, b, out);
+            }
+        }
+        (a, b) if a == b => {}
+        (a, b) => out.push(format!("{path}: expected {a:.200}, found {b:.200}")),
+    }
+}
+
+fn assert_same_state(chain: &Chain, store: &Store, expected: &Value) {
+    let mut list = Vec::new();
+    differences("", expected, &dump_of(chain, store), &mut list);
+    assert!(
+        list.is_empty(),
+        "height {}: {} differences, first {:#?}",
+        expected["height"],
+        list.len(),
+        &list[..list.len().min(8)]
+    );
+}
+
+fn every_dump_is_equal_and_the_export_is_the_input(name: &str) {
+    let Some(chain) = Chain::open(name) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    for expected in chain.lines("states.jsonl.gz") {
+        chain.import(&store, expected["height"].as_u64().unwrap());
+        assert_same_state(&chain, &store, &expected);
+    }
+    chain.import(&store, u64::MAX);
+    assert_blocks_equal(&chain, &store);
+}
+
+/// Compares what is known of every block, and the blocks themselves.
+fn assert_blocks_equal(chain: &Chain, store: &Store) {
+    let snapshot = store.snapshot().unwrap();
+    let mut exported = Vec::new();
+    for expected in chain.lines("blocks.jsonl.gz") {
+        let height = Height(expected["height"].as_u64().unwrap());
+        let row = block_row(&snapshot, height).unwrap().unwrap();
+        let (header, bytes) = (row.header().unwrap(), row.whole().unwrap());
+        assert_eq!(expected["hash"], header.hash.to_string());
+        assert_eq!(expected["generationHash"], header.generation_hash.to_string(), "height {height}");
+        assert_eq!(expected["difficulty"], header.difficulty, "height {height}");
+        assert_eq!(expected["chainScore"], header.score.to_string(), "height {height}");
+        assert_eq!(expected["totalFee"], header.total_fee.0, "height {height}");
+        assert_eq!(expected["lessor"].as_str(), header.lessor.as_ref().map(|lessor| lessor.as_str()));
+        if height > Height::NEMESIS {
+            block_file::write_block(&mut exported, bytes).unwrap();
+        }
+    }
+    let mut recorded = chain.file();
+    let mut again = Vec::new();
+    let mut block = Vec::new();
+    while recorded.next(&mut block).unwrap() {
+        block_file::write_block(&mut again, &block).unwrap();
+    }
+    assert!(exported == again, "the exported blocks differ from the recorded ones");
+}
+
+#[test]
+fn tiny_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
+    every_dump_is_equal_and_the_export_is_the_input("tiny");
+}
+
+#[test]
+fn all_forks_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
+    every_dump_is_equal_and_the_export_is_the_input("all-forks");
+}
+
+#[test]
+fn one_year_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
+    every_dump_is_equal_and_the_export_is_the_input("one-year");
+}
+
+/// Every recalculation, with how many doubles are those of the recording to the last bit.
+fn every_recalculation_is_as_recorded(name: &str) {
+    let Some(chain) = Chain::open(name) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    let (mut equal, mut all) = (0, 0);
+    for recorded in chain.lines("importances.jsonl.gz") {
+        let number = |name: &str| recorded[name].as_u64().unwrap();
+        let grouped = Height(number("groupedHeight"));
+        chain.import(&store, grouped.0);
+        let snapshot = store.snapshot().unwrap();
+        let last = state::last_recalculation(&snapshot).unwrap().unwrap();
+        assert_eq!((last.height, last.handed_over), (grouped, number("accountsHandedOver")));
+        assert_eq!(last.eligible, number("eligibleAccounts"), "height {grouped}");
+        for account in recorded["importances"].as_array().unwrap() {
+            let address = Address::parse(account["address"].as_str().unwrap(), chain.network.byte).unwrap();
+            let found = state::importance(&snapshot, &address).unwrap().unwrap();
+            assert_eq!(found.height, grouped, "{address}");
+            for (bits, value) in [("importanceBits", found.importance), ("pageRankBits", found.page_rank)] {
+                let expected = double(&account[bits]);
+                assert!(is_close(expected, value), "height {grouped}, {address}: {expected:e}, found {value:e}");
+                all += 1;
+                equal += u32::from(expected == value);
+            }
+            let effective = proof::effective_importance(found.importance, chain.network.total_amount);
+            assert_eq!(account["effectiveImportance"], effective, "height {grouped}, {address}");
+        }
+    }
+    loudly(&format!("{name}: {equal} of {all} importances and page ranks are equal to the last bit"));
+}
+
+#[test]
+fn importances_of_tiny_are_as_recorded() {
+    every_recalculation_is_as_recorded("tiny");
+}
+
+#[test]
+fn importances_of_all_forks_are_as_recorded() {
+    every_recalculation_is_as_recorded("all-forks");
+}
+
+#[test]
+fn importances_of_one_year_are_as_recorded() {
+    every_recalculation_is_as_recorded("one-year");
+}
+
+/// At every recorded fork: the losing branch is applied and undone, then the winning one applied. A second
+/// store that never saw a losing branch tells what the state must be.
+fn every_losing_branch_leaves_no_trace(name: &str) {
+    let Some(chain) = Chain::open(name) else { return };
+    let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (straight, forked) = (chain.store(folders.0.path()), chain.store(folders.1.path()));
+    let mut forks = chain.lines("forks.jsonl.gz");
+    forks.sort_by_key(|fork| fork["commonHeight"].as_u64());
+    assert!(!forks.is_empty());
+    for fork in forks {
+        let common = fork["commonHeight"].as_u64().unwrap();
+        chain.import(&forked, common);
+        let before = digest_of(&forked);
+        let losing = losing_branch(&fork);
+        chain.take_in(&forked, vec![BlockFile::new(losing.as_slice()).unwrap()], None).unwrap();
+        assert_eq!(tip_of(&forked).height.0, common + fork["losingLength"].as_u64().unwrap());
+        assert_ne!(digest_of(&forked), before, "fork {}", fork["fork"]);
+        let mut batch = forked.begin().unwrap();
+        rollback(&mut batch, Height(common)).unwrap();
+        batch.commit().unwrap();
+        assert_eq!(digest_of(&forked), before, "fork {}: the losing branch left a trace", fork["fork"]);
+        let winner = fork["winningHeights"][1].as_u64().unwrap();
+        chain.import(&forked, winner);
+        chain.import(&straight, winner);
+        assert_eq!(digest_of(&forked), digest_of(&straight), "fork {}", fork["fork"]);
+        assert_eq!(tip_of(&forked).score.to_string(), fork["winningScore"].as_str().unwrap(), "fork {}", fork["fork"]);
+    }
+}
+
+fn losing_branch(fork: &Value) -> Vec<u8> {
+    let mut file = Vec::new();
+    for block in fork["losingBranch"].as_array().unwrap() {
+        block_file::write_block(&mut file, &hex::decode(block["block"].as_str().unwrap()).unwrap()).unwrap();
+    }
+    file
+}
+
+#[test]
+fn losing_branches_of_tiny_leave_no_trace() {
+    every_losing_branch_leaves_no_trace("tiny");
+}
+
+#[test]
+fn losing_branches_of_all_forks_leave_no_trace() {
+    every_losing_branch_leaves_no_trace("all-forks");
+}
+
+#[test]
+fn losing_branches_of_one_year_leave_no_trace() {
+    every_losing_branch_leaves_no_trace("one-year");
+}
+
+#[test]
+fn a_file_of_another_branch_is_refused_and_nothing_changes() {
+    let Some(chain) = Chain::open("tiny") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    chain.import(&store, u64::MAX);
+    let before = digest_of(&store);
+    let losing = losing_branch(&chain.lines("forks.jsonl.gz")[0]);
+    let refused = chain.take_in(&store, vec![BlockFile::new(losing.as_slice()).unwrap()], None);
+    assert!(matches!(refused, Err(IntakeError::OtherChain(_))), "{refused:?}");
+    assert_eq!(digest_of(&store), before);
+}
+
+/// Some bits, such as those of the name of an unknown mosaic property, are lost when a block is brought into its
+/// normal form; with them changed it is still the same block.
+#[test]
+fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_it_stays() {
+    let Some(chain) = Chain::open("tiny") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    chain.import(&store, 20);
+    let before = digest_of(&store);
+    let recorded = chain.lines("blocks.jsonl.gz")[20]["hash"].clone();
+    let mut file = chain.file();
+    let mut block = Vec::new();
+    for _ in 2..=21 {
+        assert!(file.next(&mut block).unwrap());
+    }
+    let mut refused = 0;
+    for place in 0..block.len() {
+        let mut changed = block.clone();
+        changed[place] ^= 1 << (place % 8);
+        let mut bytes = Vec::new();
+        block_file::write_block(&mut bytes, &changed).unwrap();
+        match chain.take_in(&store, vec![BlockFile::new(bytes.as_slice()).unwrap()], None) {
+            Err(_) => refused += 1,
+            Ok(()) if tip_of(&store).height.0 == 20 => {}
+            Ok(()) => {
+                let hash = tip_of(&store).hash.to_string();
+                assert_eq!(recorded, hash, "byte {place}");
+                let mut batch = store.begin().unwrap();
+                rollback(&mut batch, Height(20)).unwrap();
+                batch.commit().unwrap();
+            }
+        }
+        assert_eq!(digest_of(&store), before, "byte {place}");
+    }
+    assert!(refused * 10 > block.len() * 9, "{refused} of {} changes were refused", block.len());
+}
+
+#[test]
+fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_is_room() {
+    let Some(chain) = Chain::open("tiny") else { return };
+    let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None, trusted_below: Height(0) };
+    let identity = ChainIdentity::of(&chain.network);
+    let committed = {
+        let small = Store::open(folders.0.path(), &identity, Options { map_size: 256 << 10 }).unwrap();
+        let file = chain.file();
+        let mut intake = Intake::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
+        let error = loop {
+            match intake.step(LATE) {
+                Ok(progress) => assert_ne!(progress, IntakeProgress::Done, "the store is large enough"),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("nisd.mapSize"), "{error}");
+        intake.committed().0
+    };
+    let store = chain.store(folders.0.path());
+    assert!((1..60).contains(&committed), "{committed}");
+    assert_eq!(tip_of(&store).height.0, committed);
+    chain.import(&store, u64::MAX);
+    let straight = chain.store(folders.1.path());
+    chain.import(&straight, u64::MAX);
+    assert_eq!(digest_of(&store), digest_of(&straight));
+}

@@ -1,0 +1,369 @@
+//! Recorded conversations of NIS1 nodes: everything that they told each other is understood, and would be said in the
+//! same bytes.
+//!
+//! The recordings lie outside this repository (see `crate::common::shared`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use crate::common::{loudly, shared};
+use crate::peer_recording::{Call, Recording, read};
+use nisd::codec::{Context, Format, Readable, Writable};
+use nisd::model::{Block, Height, Transaction};
+use nisd::peer::wire::{
+    AnswerError, AuthenticatedRequest, AuthenticatedResponse, BlockList, ChainRequest, Challenge,
+    CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, Message, NodeCollection,
+    NodeExperiences, NodeInfo, NodeList, Outgoing, Query, Score, SecureEntity, ShortIds, read_answer,
+    read_introduction,
+};
+
+/// Paths of the interface for people and wallets, which other tests hold to recordings.
+const FOR_PEOPLE: [&str; 8] = [
+    "/transaction/announce",
+    "/debug/connections/incoming",
+    "/debug/connections/outgoing",
+    "/debug/time-synchronization",
+    "/debug/timers",
+    "/heartbeat",
+    "/status",
+    "/node/extended-info",
+];
+
+/// What is not understood, or not said in the same bytes, in the recording of faults: by path, whom it was done to or
+/// what was done, and how it differs.
+const EXPLAINED: [(&str, &str, &str); 43] = [
+    // Answers to T: of others, with a signature of 63 bytes, text instead of an error body, JSON instead of bytes,
+    // surplus bytes, cut or random bodies, and lengths beyond the end.
+    ("/node/info", "T asks wrong signature", "impersonated"),
+    ("/node/info", "T asks signed by another key", "impersonated"),
+    ("/node/info", "T asks other identity in the answer", "impersonated"),
+    ("/node/info", "T asks version not a version", "unreadable"),
+    ("/node/info", "T asks surplus bytes", "other bytes"),
+    ("/node/info", "T asks status 429", "unreadable"),
+    ("/node/info", "T asks status 503", "unreadable"),
+    ("/chain/score", "phase 0", "impersonated"),
+    ("/chain/score", "phase 1", "unreadable"),
+    ("/chain/score", "phase 2", "unreadable"),
+    ("/chain/score", "phase 3", "unreadable"),
+    ("/chain/score", "phase 4", "unreadable"),
+    ("/chain/score", "phase 7", "unreadable"),
+    ("/chain/score", "phase 9", "other bytes"),
+    ("/chain/blocks-after", "phase 19", "unreadable"),
+    ("/chain/blocks-after", "phase 20", "unreadable"),
+    ("/chain/blocks-after", "phase 21", "unreadable"),
+    ("/chain/blocks-after", "phase 22", "unreadable"),
+    // These challenges NIS1 signs, and this node refuses.
+    ("/chain/height", "challenge of 0 bytes", "unreadable"),
+    ("/chain/height", "challenge of 1 bytes", "unreadable"),
+    ("/chain/height", "challenge of 32 bytes", "unreadable"),
+    ("/chain/height", "challenge of 65 bytes", "unreadable"),
+    ("/chain/height", "challenge of 2048 bytes", "unreadable"),
+    ("/chain/height", "challenge of 2049 bytes", "unreadable"),
+    ("/chain/height", "challenge of 3000 bytes", "unreadable"),
+    // Requests to T that NIS1 refuses, too.
+    ("/chain/height", "challenge missing (null, length -1)", "unreadable"),
+    ("/chain/height", "challenge longer than the body", "unreadable"),
+    ("/chain/height", "empty body", "unreadable"),
+    ("/chain/height", "content type text/plain", "unreadable"),
+    ("/chain/hashes-from", "hashes-from height 0", "unreadable"),
+    ("/chain/hashes-from", "hashes-from height -1", "unreadable"),
+    ("/chain/blocks-after", "blocks-after height 0 minBlocks 10 maxTransactions 2400", "unreadable"),
+    ("/block/at", "block/at height 0", "unreadable"),
+    ("/block/at", "block/at height -1", "unreadable"),
+    ("/transactions/unconfirmed", "unconfirmed, count 2147483647", "unreadable"),
+    ("/node/cysm", "cysm gopher9 127.0.0.1 1", "unreadable"),
+    ("/node/cysm", "cysm http 127.0.0.1 -2", "unreadable"),
+    ("/node/sign-of-life", "sign of life, cut body", "unreadable"),
+    ("/push/block", "push of a block, push signature wrong", "forged push"),
+    ("/push/block", "push of a cut block", "unreadable"),
+    ("/push/transactions", "push of a list: first with a wrong push signature, then a good one", "forged push"),
+    // Requests to T that are understood, though NIS1's own have other bytes: spaces in JSON, and surplus bytes.
+    ("/chain/height", "body and 100 surplus bytes", "other bytes"),
+    ("/chain/height", "JSON both ways", "other bytes"),
+];
+
+/// Where something differs, and how.
+type Difference = (String, String, &'static str);
+
+/// What was found in a recording.
+#[derive(Default)]
+struct Found {
+    /// Requests, answers and signatures by path.
+    counts: BTreeMap<String, [usize; 3]>,
+    for_people: usize,
+    unanswered: usize,
+    errors: usize,
+    differences: BTreeSet<Difference>,
+}
+
+impl Found {
+    fn check(name: &str, recording: &Recording) -> Found {
+        let mut found = Found::default();
+        for call in &recording.calls {
+            if FOR_PEOPLE.contains(&call.path.as_str()) {
+                found.for_people += 1;
+                continue;
+            }
+            let count = found.counts.entry(call.path.clone()).or_default();
+            let place = call.what.clone().unwrap_or_else(|| format!("{} asks {}", call.from, call.to));
+            let mut differ = |result: Result<(), &'static str>| {
+                found.differences.extend(result.err().map(|how| (call.path.clone(), place.clone(), how)));
+            };
+            let checked = Checked { call, recording };
+            if call.method == "POST" {
+                count[0] += 1;
+                differ(checked.request());
+            }
+            match call.status {
+                None => found.unanswered += 1,
+                Some(200) => {
+                    count[1] += 1;
+                    match checked.answer() {
+                        Ok(signatures) => count[2] += signatures,
+                        Err(how) => differ(Err(how)),
+                    }
+                }
+                Some(_) => {
+                    found.errors += 1;
+                    differ(checked.error());
+                }
+            }
+        }
+        found.say(name);
+        found
+    }
+
+    fn signatures(&self) -> usize {
+        self.counts.values().map(|[_, _, signatures]| signatures).sum()
+    }
+
+    fn say(&self, name: &str) {
+        let Found { counts, for_people, unanswered, errors, .. } = self;
+        let mut text = format!("{name}: {for_people} for people, {unanswered} unanswered, {errors} errors");
+        for (path, [requests, answers, signatures]) in counts {
+            text.push_str(&format!("\n  {path}: {requests} requests, {answers} answers, {signatures} signatures"));
+        }
+        loudly(&text);
+    }
+}
+
+/// A call that is being looked at.
+struct Checked<'a> {
+    call: &'a Call,
+    recording: &'a Recording,
+}
+
+impl Checked<'_> {
+    fn context(&self) -> Context {
+        Context::of(&self.recording.network)
+    }
+
+    /// Reads a body, writes it again and compares.
+    fn same<T: Readable + Writable>(&self, format: Format, body: &[u8]) -> Result<T, &'static str> {
+        let entity: T = format.read(body, self.context()).map_err(|_| "unreadable")?;
+        let written = format.to_bytes(&entity);
+        let body = if format == Format::Json { body.trim_ascii_end() } else { body };
+        if written == body { Ok(entity) } else { Err("other bytes") }
+    }
+
+    /// The request, also as this node would send it.
+    fn request(&self) -> Result<(), &'static str> {
+        let (format, body) = (self.call.request_format(), self.call.request.as_slice());
+        let sent = match self.call.path.as_str() {
+            "/node/cysm" => Message::CanYouSeeMe(&self.same::<Endpoint>(format, body)?).request(format),
+            "/node/sign-of-life" => Message::SignOfLife(&self.same::<NodeInfo>(format, body)?).request(format),
+            "/node/ping" => return self.same::<NodeExperiences>(format, body).map(drop),
+            "/push/block" => {
+                let pushed = self.same::<SecureEntity<Block>>(format, body)?;
+                verified(&pushed)?;
+                Message::PushBlock(&pushed).request(format)
+            }
+            "/push/transaction" => return verified(&self.same::<SecureEntity<Transaction>>(format, body)?),
+            "/push/transactions" => {
+                let pushed = self.same::<List<SecureEntity<Transaction>>>(format, body)?;
+                pushed.0.iter().try_for_each(verified)?;
+                Message::PushTransactions(&pushed).request(format)
+            }
+            _ => {
+                let (query, challenge) = self.query()?;
+                query.request(&challenge, format, &self.recording.network.chain)
+            }
+        };
+        let Outgoing { path, body: sent, answer_limit, .. } = sent;
+        assert_eq!(path, self.call.path);
+        if sent != body {
+            return Err("sent otherwise");
+        }
+        match self.call.response.len() > answer_limit {
+            true => Err("an answer beyond the limit"),
+            false => Ok(()),
+        }
+    }
+
+    /// What is asked, and the challenge.
+    fn query(&self) -> Result<(Query, Challenge), &'static str> {
+        let (format, body) = (self.call.request_format(), self.call.request.as_slice());
+        fn with<T>(
+            (entity, challenge): (T, Challenge),
+            query: impl Fn(T) -> Query,
+        ) -> Result<(Query, Challenge), &'static str> {
+            Ok((query(entity), challenge))
+        }
+        let plain = |query| Ok((query, self.same::<Challenge>(format, body)?));
+        match self.call.path.as_str() {
+            "/node/info" => plain(Query::NodeInfo),
+            "/node/peer-list/active" => plain(Query::ActivePeers),
+            "/node/experiences" => plain(Query::Experiences),
+            "/chain/height" => plain(Query::Height),
+            "/chain/score" => plain(Query::Score),
+            "/chain/last-block" => plain(Query::LastBlock),
+            "/time-sync/network-time" => plain(Query::NetworkTime),
+            "/chain/hashes-from" => with(self.asked(format, body)?, Query::HashesFrom),
+            "/chain/blocks-after" => with(self.asked::<ChainRequest>(format, body)?, Query::BlocksAfter),
+            "/block/at" => with(self.asked(format, body)?, Query::BlockAt),
+            "/transactions/unconfirmed" => with(self.asked::<ShortIds>(format, body)?, Query::Unconfirmed),
+            path => panic!("{path} is not checked"),
+        }
+    }
+
+    fn asked<T: Readable + Writable>(&self, format: Format, body: &[u8]) -> Result<(T, Challenge), &'static str> {
+        let request: AuthenticatedRequest<T> = self.same(format, body)?;
+        Ok((request.entity, request.challenge))
+    }
+
+    /// An answer with status 200. How many signatures of the answering node were verified.
+    fn answer(&self) -> Result<usize, &'static str> {
+        match self.call.path.as_str() {
+            "/node/sign-of-life" | "/node/ping" | "/push/block" | "/push/transaction" | "/push/transactions" => {
+                if self.call.response.is_empty() { Ok(0) } else { Err("not empty") }
+            }
+            "/node/cysm" => self.bare::<Endpoint>(),
+            "/node/peer-list/all" => self.bare::<NodeCollection>(),
+            "/node/peer-list/reachable" => self.bare::<NodeList>(),
+            "/node/active-peers/max-chain-height" => self.bare::<Height>(),
+            "/node/experiences" if self.call.method == "GET" => self.bare::<List<ExperienceEntry>>(),
+            "/node/info" => {
+                self.introduction()?;
+                self.signed::<NodeInfo>()
+            }
+            "/node/peer-list/active" => self.signed::<NodeList>(),
+            "/node/experiences" => self.signed::<NodeExperiences>(),
+            "/chain/height" => self.signed::<Height>(),
+            "/chain/score" => self.signed::<Score>(),
+            "/chain/last-block" | "/block/at" => self.signed::<Block>(),
+            "/time-sync/network-time" => self.signed::<CommunicationTimeStamps>(),
+            "/chain/hashes-from" => self.signed::<HashChain>(),
+            "/chain/blocks-after" => self.blocks(),
+            "/transactions/unconfirmed" => self.signed::<List<Transaction>>(),
+            path => panic!("{path} is not checked"),
+        }
+    }
+
+    fn bare<T: Readable + Writable>(&self) -> Result<usize, &'static str> {
+        self.same::<T>(self.call.response_format(), &self.call.response).map(|_| 0)
+    }
+
+    /// An answer to a challenge, or what a GET is answered.
+    fn signed<T: Readable + Writable + PartialEq + Debug>(&self) -> Result<usize, &'static str> {
+        if self.call.method == "GET" {
+            return self.bare::<T>();
+        }
+        let (format, body) = (self.call.response_format(), self.call.response.as_slice());
+        let (_, challenge) = self.query()?;
+        let read = read_answer::<T>(format, body, self.context(), &challenge, &self.recording.keys[&self.call.to]);
+        let entity = read.map_err(how)?;
+        let response = self.same::<AuthenticatedResponse<T>>(format, body)?;
+        assert_eq!(response.entity, entity);
+        Ok(1)
+    }
+
+    /// A node whose key is not known yet is known by the one that it proves to have.
+    fn introduction(&self) -> Result<(), &'static str> {
+        if self.call.method == "GET" {
+            return Ok(());
+        }
+        let (_, challenge) = self.query()?;
+        let body = self.call.response.as_slice();
+        let read = read_introduction(self.call.response_format(), body, self.context(), &challenge);
+        let node = read.map_err(how)?;
+        match node.identity.key == self.recording.keys[&self.call.to] {
+            true => Ok(()),
+            false => Err("another node"),
+        }
+    }
+
+    /// Blocks, as a whole and one after another.
+    fn blocks(&self) -> Result<usize, &'static str> {
+        let signatures = self.signed::<List<Block>>()?;
+        let (format, body) = (self.call.response_format(), self.call.response.as_slice());
+        let whole: AuthenticatedResponse<List<Block>> = self.same(format, body)?;
+        let (_, challenge) = self.query()?;
+        let key = &self.recording.keys[&self.call.to];
+        let mut list = BlockList::open(format, body.to_vec(), self.context(), &challenge, key).expect("a list");
+        assert_eq!(list.left(), whole.entity.0.len());
+        let mut blocks = Vec::new();
+        while let Some(block) = list.next(self.context()) {
+            blocks.push(block.expect("a block"));
+        }
+        assert_eq!((blocks, list.left()), (whole.entity.0, 0));
+        Ok(signatures)
+    }
+
+    /// What a node says of a request that failed.
+    fn error(&self) -> Result<(), &'static str> {
+        let error: ErrorBody<'static> = self.same(self.call.response_format(), &self.call.response)?;
+        assert_eq!(Some(error.status), self.call.status.map(i32::from));
+        assert_eq!(error.is_starting(), error.status == 503);
+        Ok(())
+    }
+}
+
+fn how(error: AnswerError) -> &'static str {
+    match error {
+        AnswerError::Unreadable(_) => "unreadable",
+        AnswerError::Impersonated => "impersonated",
+    }
+}
+
+fn verified<T: Writable>(pushed: &SecureEntity<T>) -> Result<(), &'static str> {
+    if pushed.verify().0 { Ok(()) } else { Err("forged push") }
+}
+
+/// Checks a recording of nodes that behave, of so many calls and so many signed answers.
+fn check(name: &str, calls: usize, signatures: usize) {
+    let Some(folder) = shared("data/peer") else { return };
+    let recording = read(&folder, name);
+    let found = Found::check(name, &recording);
+    assert_eq!((recording.calls.len(), found.signatures()), (calls, signatures));
+    assert_eq!(found.differences, BTreeSet::new());
+}
+
+#[test]
+fn what_a_new_node_and_its_peers_say_while_it_takes_the_chain_is_understood() {
+    check("bootstrap", 1939, 1915);
+}
+
+#[test]
+fn what_is_said_when_a_node_joins_a_running_network_is_understood() {
+    check("join", 532, 387);
+}
+
+#[test]
+fn what_nodes_say_while_blocks_are_made_and_transactions_announced_is_understood() {
+    check("steady", 1258, 883);
+}
+
+#[test]
+fn what_nodes_say_over_a_fork_is_understood() {
+    check("fork", 353, 197);
+}
+
+#[test]
+fn of_what_faulty_nodes_say_only_the_faults_are_not_understood() {
+    let Some(folder) = shared("data/peer") else { return };
+    let recording = read(&folder, "misbehave");
+    let found = Found::check("misbehave", &recording);
+    assert_eq!((recording.calls.len(), found.signatures()), (266, 144));
+    let explained = EXPLAINED.map(|(path, place, how)| (path.to_owned(), place.to_owned(), how));
+    assert_eq!(found.differences, BTreeSet::from(explained));
+}

@@ -1,0 +1,337 @@
+//! This node in the place of a recorded NIS1 node that asks others: those answer as they did in the recording, and this
+//! node asks the same, at the same times, and thinks the same of them.
+//!
+//! The recordings lie outside this repository (see `crate::common::shared`). What others proved with a signature over the
+//! recorded challenge they prove here over the one that they get; what was wrong stays wrong.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::common::{Random, loudly, shared};
+use crate::peer_recording::{Call, Recording, read};
+use nisd::codec::{Context, Format};
+use nisd::model::{Address, Hash256, Height, Timestamp};
+use nisd::peer::nodes::State;
+use nisd::peer::outside::{
+    CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
+};
+use nisd::peer::wire::{
+    AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Outgoing, Version,
+};
+use nisd::peer::{IpDetection, KnownPeer, PeerSettings, Peers};
+use serde_json::Value;
+
+const FORMAT: Format = Format::Binary;
+/// How long a silent node is waited for.
+const SOCKET_TIMEOUT: f64 = 10_000.0;
+
+/// A request of this node.
+#[derive(Clone, Debug, PartialEq)]
+struct Asked {
+    at: Duration,
+    whom: String,
+    path: &'static str,
+}
+
+/// The recorded nodes that are asked.
+struct Others {
+    recording: Recording,
+    /// Who asked in the recording.
+    asker: &'static str,
+    now: Duration,
+    random: Random,
+    asked: Vec<Asked>,
+    /// Answers on their way, and when they come.
+    replies: Vec<(Duration, CallId, Reply)>,
+    /// Recorded calls that were answered already.
+    used: Vec<bool>,
+    nemesis: Hash256,
+    judging: VecDeque<Address>,
+}
+
+impl Others {
+    fn new(recording: Recording, asker: &'static str) -> Others {
+        let hashes = recording.calls.iter().find(|call| call.path == "/chain/hashes-from" && call.status == Some(200));
+        let hashes = hashes.map(|call| {
+            let context = Context::of(&recording.network);
+            FORMAT.read::<AuthenticatedResponse<HashChain>>(&call.response, context).expect("hashes").entity.0
+        });
+        Others {
+            asker,
+            now: Duration::ZERO,
+            random: Random(1),
+            asked: Vec::new(),
+            replies: Vec::new(),
+            used: vec![false; recording.calls.len()],
+            nemesis: hashes.and_then(|hashes| hashes.first().copied()).unwrap_or(Hash256([0; 32])),
+            judging: VecDeque::new(),
+            recording,
+        }
+    }
+
+    /// The next recorded call to a node and path.
+    fn recorded(&mut self, whom: &str, path: &str) -> Option<&Call> {
+        let is_it = |call: &Call| call.from == self.asker && call.to == whom && call.path == path;
+        let calls = self.recording.calls.iter().enumerate();
+        let (number, call) = calls.into_iter().find(|(number, call)| !self.used[*number] && is_it(call))?;
+        self.used[number] = true;
+        Some(call)
+    }
+
+    fn reply(&mut self, whom: &str, request: &Outgoing) -> (f64, Reply) {
+        let challenge = request.body.last_chunk().copied().map(Challenge);
+        let Some(call) = self.recorded(whom, request.path) else {
+            return (1.0, Reply::Unreachable("nobody answers here in the recording".to_owned()));
+        };
+        let took = call.took;
+        let (status, body, recorded) = (call.status, call.response.clone(), call.request.clone());
+        match status {
+            Some(200) => {
+                let recorded = recorded.last_chunk().copied().map(Challenge);
+                let body = match (recorded, challenge) {
+                    (Some(recorded), Some(challenge)) => self.recording.signed_anew(body, &recorded, &challenge),
+                    _ => body,
+                };
+                (took, Reply::Answer { body, from: IpAddr::V4(Ipv4Addr::LOCALHOST) })
+            }
+            Some(status) => (took, Reply::Refused { status, body }),
+            None if took >= SOCKET_TIMEOUT => (SOCKET_TIMEOUT, Reply::Silent),
+            None => (took, Reply::Broken("the connection was closed".to_owned())),
+        }
+    }
+}
+
+impl Outside for Others {
+    fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
+        let call = CallId(self.asked.len() as u64);
+        let is_here = to.host == "127.0.0.1";
+        let port = u16::try_from(to.port).ok();
+        let name = port.and_then(|port| self.recording.ports.get(&port)).filter(|_| is_here).cloned();
+        let whom = name.unwrap_or_else(|| to.to_string());
+        self.asked.push(Asked { at: self.now, whom: whom.clone(), path: request.path });
+        let (took, reply) = self.reply(&whom, &request);
+        self.replies.push((self.now + Duration::from_secs_f64(took / 1_000.0), call, reply));
+        call
+    }
+
+    fn give_up(&mut self, call: CallId) {
+        self.replies.retain(|(_, other, _)| *other != call);
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random.next()
+    }
+
+    fn tip(&self) -> Result<OwnTip, Unreadable> {
+        Ok(OwnTip { height: Height(1), hash: self.nemesis, signature: None, score: 0 })
+    }
+
+    fn hashes_from(&self, _: Height, _: u64) -> Result<Vec<Hash256>, Unreadable> {
+        Ok(vec![self.nemesis])
+    }
+
+    fn short_ids(&self) -> Vec<i64> {
+        Vec::new()
+    }
+
+    /// Those of the nodes A and B are important.
+    fn importance(&self, node: &Address) -> Result<Importance, Unreadable> {
+        let is = |name: &str| {
+            let key = self.recording.keys.get(name);
+            key.is_some_and(|key| Address::from_public_key(key, self.recording.network.byte) == *node)
+        };
+        Ok(Importance { value: if is("A") || is("B") { 0.1 } else { 0.0 } })
+    }
+
+    fn important_accounts(&self) -> Result<u64, Unreadable> {
+        Ok(10)
+    }
+
+    fn judge(&mut self, pulled: Pulled) {
+        self.judging.push_back(pulled.from);
+    }
+
+    fn take_unconfirmed(&mut self, _: Vec<u8>) {}
+
+    fn met(&mut self, _: MeetingId, _: Option<String>) {}
+
+    fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
+
+    fn shift_clock(&mut self, _: i64) {}
+}
+
+/// This node with the settings of a recorded one, and the others.
+struct Replay {
+    peers: Peers,
+    others: Others,
+    /// How long it takes to judge blocks.
+    judging_takes: Duration,
+}
+
+impl Replay {
+    fn new(folder: &Path, name: &str, asker: &'static str, node_limit: usize) -> Replay {
+        let recording = read(folder, name);
+        let node = folder.join(format!("{name}-config")).join(asker);
+        let network = recording.network.clone();
+        let file = std::fs::read(node.join(format!("peers-config_{}.json", network.name))).expect("the peers file");
+        let file: Value = serde_json::from_slice(&file).expect("JSON");
+        let context = Context::of(&network);
+        let peer = |value: &Value| FORMAT_OF_FILES.read(value.to_string().as_bytes(), context).expect("a node");
+        let known = file["knownPeers"].as_array().expect("peers").iter().map(peer).map(KnownPeer::Node).collect();
+        let pair = &recording.pairs[asker];
+        let port = recording.ports.iter().find(|(_, name)| *name == asker).map(|(port, _)| *port).expect("a port");
+        let local = NodeInfo {
+            identity: Identity { key: pair.public(), name: Some(format!("node {asker}")) },
+            endpoint: Endpoint::http("127.0.0.1", port),
+            meta_data: MetaData {
+                version: Version::OWN,
+                network_id: MetaData::network_id_of(network.byte),
+                ..MetaData::default()
+            },
+        };
+        let settings = PeerSettings {
+            node_limit,
+            time_sync_node_limit: 20,
+            format: FORMAT,
+            uses_network_time: true,
+            ip_detection: IpDetection::Required,
+            chain: network.chain.clone(),
+            context,
+            known,
+            // NIS1 fetches all blocks from one node.
+            far_ahead: u64::MAX,
+            checkpoint: None,
+        };
+        // Nothing is signed with it: this node only asks.
+        let keys = Rc::new(nisd::crypto::KeyPair::new(&nisd::crypto::PrivateKey::from_seed(&[1; 32])));
+        let peers = Peers::new(local, keys, settings, now(Duration::ZERO));
+        Replay { peers, others: Others::new(recording, asker), judging_takes: Duration::ZERO }
+    }
+
+    /// Lets so much time pass.
+    fn run(&mut self, end: Duration) {
+        let mut judged_at = None;
+        loop {
+            let time = self.others.now;
+            self.peers.turn(now(time), 1_000, &mut self.others);
+            if judged_at.is_none() && !self.others.judging.is_empty() {
+                judged_at = Some(time + self.judging_takes);
+            }
+            let reply = self.others.replies.iter().map(|(at, _, _)| *at).min();
+            let next = [self.peers.next_due(), reply, judged_at].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else { return };
+            self.others.now = next.max(time);
+            let time = self.others.now;
+            if judged_at.is_some_and(|at| at <= time) {
+                judged_at = None;
+                let from = self.others.judging.pop_front().expect("blocks");
+                self.peers.judged(&from, Verdict::Better, now(time));
+            }
+            while let Some(place) = self.others.replies.iter().position(|(at, _, _)| *at <= time) {
+                let (_, call, reply) = self.others.replies.remove(place);
+                self.peers.ended(call, reply, now(time), &mut self.others);
+            }
+        }
+    }
+
+    /// Other nodes by their state.
+    fn states(&self) -> BTreeMap<String, State> {
+        let recording = &self.others.recording;
+        let of = |address: &Address| {
+            let is_it = |key| Address::from_public_key(key, recording.network.byte) == *address;
+            recording.keys.iter().find(|(_, key)| is_it(key)).map_or(address.to_string(), |(name, _)| name.clone())
+        };
+        self.peers.known().iter().map(|view| (of(&view.address), view.state)).collect()
+    }
+}
+
+const FORMAT_OF_FILES: Format = Format::Json;
+
+fn now(running: Duration) -> Now {
+    let millis = 300_000_000_000 + running.as_millis() as i64;
+    Now { running, time: Timestamp((millis / 1_000) as i32), millis }
+}
+
+#[test]
+fn of_nodes_with_one_fault_each_this_node_thinks_what_nis1_thinks() {
+    let Some(folder) = shared("data/peer") else { return };
+    let mut replay = Replay::new(&folder, "misbehave", "T", 30);
+    replay.run(Duration::from_secs(15));
+    let mut expected = BTreeMap::new();
+    let mut expect = |state, names: &[&str]| expected.extend(names.iter().map(|name| ((*name).to_owned(), state)));
+    // Nobody listens there; the key is that of another node.
+    expect(State::Inactive, &["endpoint of another host", "other key"]);
+    expect(State::Busy, &["silent"]);
+    expect(
+        State::Failure,
+        &[
+            "closes the connection",
+            "network id 104",
+            "other identity in the answer",
+            "signed by another key",
+            "status 429",
+            "status 503",
+            "version 0.5.9",
+            "version 1.6.1",
+            "version not a version",
+            "wrong signature",
+        ],
+    );
+    expect(
+        State::Active,
+        &[
+            "good info",
+            "peer list with a dead node",
+            "peer list with itself and the asker",
+            "surplus bytes",
+            "version 0.0.0",
+            "version 0.7.1",
+            // NIS1 blames whoever names a node that it cannot understand.
+            "host unresolvable in the peer list",
+        ],
+    );
+    let states = replay.states();
+    assert_eq!(states, expected);
+    let refreshed = replay.others.asked.iter().filter(|asked| asked.path == "/node/info").count();
+    loudly(&format!("misbehave: {} nodes, {refreshed} contacts in the first refresh", states.len()));
+}
+
+#[test]
+fn a_node_that_joins_a_network_asks_what_nis1_asked_at_the_same_times() {
+    let Some(folder) = shared("data/peer") else { return };
+    const END: f64 = 10.0;
+    let mut replay = Replay::new(&folder, "bootstrap", "C", 5);
+    let calls = &replay.others.recording.calls;
+    let recorded: Vec<_> = calls.iter().filter(|call| call.from == "C" && call.at < END).collect();
+    // The node had loaded its chain by then.
+    let start = recorded[0].at;
+    let list = recorded.iter().find(|call| call.path == "/node/info" && call.to == "B").expect("the refresh");
+    let refreshed = list.at + list.took / 1_000.0 - start;
+    let next = calls.iter().find(|call| call.from == "C" && call.at >= END && call.path == "/chain/score");
+    let next_synchronisation = next.expect("a second synchronisation").at - start;
+    let blocks = recorded.iter().find(|call| call.path == "/chain/blocks-after").expect("blocks");
+    replay.judging_takes =
+        Duration::from_secs_f64(next_synchronisation - 3.0 - (blocks.at - start + blocks.took / 1_000.0));
+    let recorded: Vec<_> = recorded.iter().map(|call| (call.to.clone(), call.path.clone(), call.at - start)).collect();
+    replay.run(Duration::from_secs_f64(next_synchronisation + 0.05));
+    let asked: Vec<_> = replay.others.asked.iter().collect();
+    let ours: Vec<_> =
+        asked.iter().take(recorded.len()).map(|asked| (asked.whom.clone(), asked.path.to_owned())).collect();
+    let theirs: Vec<_> = recorded.iter().map(|(whom, path, _)| (whom.clone(), path.clone())).collect();
+    assert_eq!(ours, theirs);
+    let second: Vec<_> = asked[recorded.len()..].iter().map(|asked| asked.path).collect();
+    assert_eq!(second[0], "/chain/score", "the second synchronisation, three seconds after the first has ended");
+    // Both count from the end of the first refresh.
+    let refresh = asked.iter().position(|asked| asked.path == "/node/sign-of-life").expect("a sign of life");
+    let our_start = asked[refresh].at.as_secs_f64() - 0.4;
+    let mut worst: f64 = 0.0;
+    for (asked, (whom, path, at)) in asked.iter().zip(&recorded).skip(refresh) {
+        let (ours, theirs) = (asked.at.as_secs_f64() - our_start, at - refreshed);
+        worst = worst.max((ours - theirs).abs());
+        assert!((ours - theirs).abs() < 0.15, "{path} of {whom}: {ours} s after the first refresh, not {theirs}");
+    }
+    loudly(&format!("bootstrap: {} questions in the first {END} s, at most {worst:.3} s off", recorded.len()));
+}

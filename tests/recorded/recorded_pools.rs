@@ -1,0 +1,185 @@
+//! Everything that happened on the node that made a recorded chain, in order: every announcement gets the recorded
+//! answer, and of what the pool holds then the recorded blocks are made again, byte for byte.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::common::loudly;
+use crate::recorded_chain::{Chain, tip_of};
+use crate::remote::{Local, bytes_of, judge, push};
+use nisd::chain::harvest::{Tick, TickProgress, UnlockResult, Unlocked};
+use nisd::chain::pushed_part;
+use nisd::codec::{Context, Form};
+use nisd::crypto::{KeyPair, PrivateKey, Signature, Verifier};
+use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
+use nisd::pool::{Confirmed, Pool};
+use nisd::rules::{Refusal, Verdict};
+use nisd::store::Store;
+use serde_json::Value;
+
+/// The node: its chain, and its pool.
+struct Node<'c> {
+    chain: &'c Chain,
+    store: &'c Store,
+    blocks: BTreeMap<Height, Block>,
+    keys: BTreeMap<[u8; 32], PrivateKey>,
+    pool: Pool,
+    verifier: Verifier,
+    announced: usize,
+    wrong: Vec<String>,
+}
+
+/// The text of an answer in the records.
+fn text_of_outcome(outcome: &Verdict) -> String {
+    match outcome {
+        Ok(()) => "SUCCESS".to_owned(),
+        Err(Refusal::Result(result)) => result.name().to_owned(),
+        Err(Refusal::Exception(exception)) => format!("EXCEPTION: {}", exception.text),
+        Err(Refusal::Store(error)) => panic!("{error}"),
+    }
+}
+
+impl Node<'_> {
+    fn with_pool<T>(&mut self, now: Timestamp, act: impl FnOnce(&mut Pool, &Confirmed<'_>, &mut Verifier) -> T) -> T {
+        let height = tip_of(self.store).height;
+        let snapshot = self.store.snapshot().unwrap();
+        let confirmed = Confirmed { snapshot: &snapshot, network: &self.chain.network, height, now };
+        act(&mut self.pool, &confirmed, &mut self.verifier)
+    }
+
+    fn on(&mut self, event: &Value) {
+        let now = Timestamp(event["clock"].as_i64().unwrap() as i32);
+        match event["event"].as_str().unwrap() {
+            "announce" => self.announce(event, now),
+            "block" => self.take(event, now),
+            "push of a rival block" => self.push(event, now),
+            "batch of unconfirmed transactions from a peer" => self.batch(event, now),
+            other => panic!("{other}"),
+        }
+    }
+
+    fn announce(&mut self, event: &Value, now: Timestamp) {
+        let context = Context::of(&self.chain.network);
+        let mut transaction = Transaction::from_bytes(&bytes_of(&event["data"]), Form::NonVerifiable, context).unwrap();
+        transaction.signature = Some(Signature(bytes_of(&event["signature"]).try_into().unwrap()));
+        assert_eq!(event["hash"], transaction.hash().to_string());
+        let outcome = self.with_pool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
+        let found = text_of_outcome(&outcome);
+        self.announced += 1;
+        if event["result"] != found {
+            self.wrong.push(format!("{} at {now}: {}, found {found}", event["hash"], event["result"]));
+        }
+    }
+
+    /// The node made a block of what its pool held.
+    fn take(&mut self, event: &Value, now: Timestamp) {
+        let height = Height(event["height"].as_u64().unwrap());
+        let block = self.blocks.remove(&height).unwrap();
+        // The recorded node looked for what has expired only when it made a block.
+        self.pool.drop_expired(now);
+        self.rebuild(now);
+        let made = self.make(&block);
+        if made.as_ref() != Some(&block) {
+            let count = made.map(|made| made.transactions.len());
+            self.wrong.push(format!("block {height} of {} transactions: made {count:?}", block.transactions.len()));
+        }
+        let hashes: BTreeSet<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
+        let part = pushed_part(self.store, &self.chain.network, block).unwrap();
+        let switch = judge(part, now).switch.unwrap();
+        self.pool.on_chain_change(&hashes, switch.returned);
+        self.rebuild(now);
+    }
+
+    /// The block that the harvester of this one makes of the pool at its time.
+    fn make(&mut self, block: &Block) -> Option<Block> {
+        let private = self.keys.get(&block.signer.0)?;
+        let (network, height) = (&self.chain.network, tip_of(self.store).height);
+        let snapshot = self.store.snapshot().unwrap();
+        let mut unlocked = Unlocked::new(1);
+        let result = unlocked.unlock(Box::new(KeyPair::new(private)), height, &snapshot, network).unwrap();
+        assert_eq!(result, UnlockResult::Success);
+        let mut tick = Tick::begin(&mut unlocked, block.timestamp, false, &snapshot, network).unwrap()?;
+        loop {
+            match tick.step(&unlocked, || self.pool.in_fee_order(), &snapshot, network).unwrap() {
+                TickProgress::Working => {}
+                TickProgress::Discarded(_, error) => panic!("{error}"),
+                TickProgress::Done(harvested) => return harvested.map(|harvested| harvested.block),
+            }
+        }
+    }
+
+    fn rebuild(&mut self, now: Timestamp) {
+        self.with_pool(now, |pool, confirmed, verifier| {
+            while pool.has_work() {
+                pool.work(confirmed, verifier).unwrap();
+            }
+        });
+    }
+
+    fn push(&mut self, event: &Value, now: Timestamp) {
+        let local = Local { chain: self.chain, store: self.store };
+        let (result, _) = push(local, self.chain.block(&bytes_of(&event["block"])), now);
+        if event["result"] != result {
+            self.wrong.push(format!("rival at {now}: {}, found {result}", event["result"]));
+        }
+    }
+
+    fn batch(&mut self, event: &Value, now: Timestamp) {
+        let context = Context::of(&self.chain.network);
+        let list = event["transactions"].as_array().unwrap().iter();
+        let list = list.map(|bytes| Transaction::from_bytes(&bytes_of(bytes), Form::Verifiable, context).unwrap());
+        for transaction in list {
+            let _ = self.with_pool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
+        }
+        if event["poolSizeAfter"] != self.pool.len() {
+            self.wrong.push(format!("batch at {now}: {}, found {}", event["poolSizeAfter"], self.pool.len()));
+        }
+    }
+}
+
+/// Private keys by public key.
+fn keys_of(chain: &Chain) -> BTreeMap<[u8; 32], PrivateKey> {
+    let keys: Value = serde_json::from_slice(&std::fs::read(chain.folder.join("keys.json")).unwrap()).unwrap();
+    let private = |key: &Value| PrivateKey::from_hex(key["privateKey"].as_str().unwrap()).unwrap();
+    let entry = |key: &Value| (bytes_of(&key["publicKey"]).try_into().unwrap(), private(key));
+    keys["accounts"].as_array().unwrap().iter().map(entry).collect()
+}
+
+fn every_event_is_answered_as_recorded(name: &str) {
+    let Some(chain) = Chain::open(name) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    chain.import(&store, 1);
+    let blocks = chain.blocks().into_iter().map(|block| (block.height, block)).collect();
+    let (pool, verifier) = (Pool::default(), Verifier::default());
+    let mut node = Node {
+        chain: &chain,
+        store: &store,
+        blocks,
+        keys: keys_of(&chain),
+        pool,
+        verifier,
+        announced: 0,
+        wrong: Vec::new(),
+    };
+    for event in chain.lines("events.jsonl.gz") {
+        node.on(&event);
+    }
+    loudly(&format!("{name}: {} announcements, {} differences", node.announced, node.wrong.len()));
+    assert!(node.announced > 0 && node.wrong.is_empty(), "{}", node.wrong.join("\n"));
+    assert!(node.blocks.is_empty());
+}
+
+#[test]
+fn what_happened_on_tiny_is_answered_as_recorded() {
+    every_event_is_answered_as_recorded("tiny");
+}
+
+#[test]
+fn what_happened_on_all_forks_is_answered_as_recorded() {
+    every_event_is_answered_as_recorded("all-forks");
+}
+
+#[test]
+fn what_happened_on_one_year_is_answered_as_recorded() {
+    every_event_is_answered_as_recorded("one-year");
+}

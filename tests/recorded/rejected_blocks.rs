@@ -1,0 +1,254 @@
+//! Blocks and chain parts that were offered to the real network software on top of the recorded chains: they get the
+//! result that it gave, and leave the same chain behind.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::common::{loudly, shared};
+use crate::recorded_chain::{Chain, digest_of, tip_of};
+use crate::remote::{Remote, Stage, Synchronisation, bytes_of, push, synchronise, text_of};
+use nisd::chain::comparison::{Finding, Interaction};
+use nisd::chain::{PartOutcome, Validity};
+use nisd::codec::Context;
+use nisd::model::{Block, Timestamp};
+use nisd::rules::{Exception, ExceptionKind};
+use serde_json::{Value, json};
+
+/// Runs all cases of a file, chain by chain and height by height.
+fn replay(file: &str, mut check: impl FnMut(&mut Stage<'_>, &Value) -> Vec<String>) {
+    let Some(path) = shared(&format!("data/rejects/{file}")) else { return };
+    let mut groups: BTreeMap<String, BTreeMap<u64, Vec<Value>>> = BTreeMap::new();
+    for line in fs::read_to_string(path).unwrap().lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let heights = groups.entry(case["chain"].as_str().unwrap().to_owned()).or_default();
+        heights.entry(case["height"].as_u64().unwrap()).or_default().push(case);
+    }
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (name, heights) in &groups {
+        let chain = Chain::open(name).unwrap();
+        let mut stage = Stage::new(&chain);
+        for (height, cases) in heights {
+            stage.raise(*height);
+            let before = (digest_of(stage.store()), tip_of(stage.store()));
+            for case in cases {
+                count += 1;
+                let differences = check(&mut stage, case);
+                wrong.extend(differences.iter().map(|text| format!("{} ({}): {text}", case["id"], case["note"])));
+            }
+            assert_eq!((digest_of(stage.store()), tip_of(stage.store())), before, "{name} at {height}");
+        }
+    }
+    loudly(&format!("{file}: {count} cases, {} differences", wrong.len()));
+    assert!(count > 0 && wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn time_of(case: &Value) -> Timestamp {
+    Timestamp(case["time"].as_i64().unwrap() as i32)
+}
+
+/// What the rules say of a part, as it is recorded.
+fn validity_of(outcome: &PartOutcome) -> Value {
+    match &outcome.validity {
+        Validity::Valid => json!("SUCCESS"),
+        Validity::Refused(result) => json!(result.name()),
+        Validity::Exception(_) => Value::Null,
+    }
+}
+
+fn scores_of(outcome: &PartOutcome) -> Value {
+    let texts = |(ours, theirs): (i64, i64)| json!([ours.to_string(), theirs.to_string()]);
+    outcome.scores.map_or(Value::Null, texts)
+}
+
+/// Where what was found differs from what is recorded.
+fn compare(what: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
+    if expected != found {
+        out.push(format!("{what}: recorded {expected}, found {found}"));
+    }
+}
+
+/// Scores are recorded for better parts only.
+fn compare_scores(recorded: &Value, outcome: Option<&PartOutcome>, out: &mut Vec<String>) {
+    if !recorded.is_null() {
+        compare("scores", recorded, &outcome.map_or(Value::Null, scores_of), out);
+    }
+}
+
+/// A block of an account that has lost its importance: the network ends the attempt with this text, here it is no hit.
+fn is_stale_importance(text: &Value) -> bool {
+    text.as_str().is_some_and(|text| text.contains("importance not set at wanted height"))
+}
+
+/// What a switch has made of the chain.
+fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&PartOutcome>, out: &mut Vec<String>) {
+    let (tip, after) = (tip_of(stage.store()), &case["after"]);
+    compare("last block", &after["tip"], &json!(tip.hash.to_string()), out);
+    compare("last height", &after["height"], &json!(tip.height.0), out);
+    let score = match case["revertError"] == true {
+        // The network took the part and then failed to count its score.
+        true => {
+            let number = |value: &Value| value.as_str().unwrap().parse::<i128>().unwrap();
+            let scores = &case["scores"];
+            number(&case["score"]) - number(&scores[0]) + number(&scores[1])
+        }
+        false => after["score"].as_str().unwrap().parse().unwrap(),
+    };
+    compare("chain score", &json!(score.to_string()), &json!(tip.score.to_string()), out);
+    let returned = outcome.and_then(|outcome| outcome.switch.as_ref()).map(|switch| &switch.returned);
+    let returned: Vec<String> = returned.into_iter().flatten().map(|one| one.hash().to_string()).collect();
+    for hash in after["pool"].as_array().into_iter().flatten() {
+        if !returned.iter().any(|one| hash == one) {
+            out.push(format!("transaction {hash} was not returned"));
+        }
+    }
+}
+
+/// How an error in reading shows where the block is part of a larger request.
+fn nested(exception: Exception) -> Exception {
+    match exception.kind {
+        ExceptionKind::Argument => Exception {
+            kind: ExceptionKind::Other,
+            text: format!("java.lang.IllegalArgumentException: {}", exception.text),
+        },
+        _ => exception,
+    }
+}
+
+/// Pushes the block of a case, if it can be read.
+fn push_case(stage: &Stage<'_>, case: &Value) -> (String, Option<PartOutcome>) {
+    match Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) {
+        Ok(block) => push(stage.local(), block, time_of(case)),
+        Err(error) => (text_of(Err(&nested(error.into()))), None),
+    }
+}
+
+fn check_push_case(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    let (result, outcome) = push_case(stage, case);
+    let validity = outcome.as_ref().map_or(Value::Null, validity_of);
+    let accepted = outcome.as_ref().is_some_and(|outcome| outcome.switch.is_some());
+    if case["hazard"] == true {
+        if accepted || result == "SUCCESS" {
+            out.push(format!("a hazard was accepted: {result}"));
+        }
+    } else if is_stale_importance(&case["result"]) {
+        compare("result", &json!("FAILURE_CHAIN_INVALID"), &json!(result), &mut out);
+        compare("chain part", &json!("FAILURE_BLOCK_NOT_HIT"), &validity, &mut out);
+    } else {
+        let recorded = case["result"].as_str().unwrap();
+        // Where the vectors give no text for what cannot be read, that of another platform stands there.
+        let same_status = result.starts_with("HTTP 500") && recorded.starts_with("HTTP 500");
+        let textless = recorded == "HTTP 500 null" || case["hash"].is_null();
+        if !(same_status && textless && !recorded.contains("IllegalArgumentException")) {
+            compare("result", &case["result"], &json!(result), &mut out);
+        }
+        compare("chain part", &case["chainPart"], &validity, &mut out);
+        compare_scores(&case["scores"], outcome.as_ref(), &mut out);
+    }
+    if let Some(outcome) = outcome.filter(|_| accepted) {
+        compare_after(stage, case, Some(&outcome), &mut out);
+    }
+    if accepted {
+        stage.restore();
+    }
+    out
+}
+
+#[test]
+fn every_pushed_block_gets_the_recorded_result() {
+    replay("blocks.jsonl", check_push_case);
+}
+
+fn interaction_of(synchronisation: &Synchronisation) -> String {
+    let name = |interaction| match interaction {
+        Interaction::Success => "SUCCESS".to_owned(),
+        Interaction::Neutral => "NEUTRAL".to_owned(),
+        Interaction::Failure => "FAILURE".to_owned(),
+    };
+    match (&synchronisation.outcome, synchronisation.comparison.interaction()) {
+        (Some(outcome), _) => match outcome.of_synchronisation() {
+            Ok(result) if result.is_success() => name(Interaction::Success),
+            Ok(_) => name(Interaction::Failure),
+            Err(exception) => format!("EXCEPTION {}", exception.text),
+        },
+        (None, Some(interaction)) => name(interaction),
+        (None, None) => String::new(),
+    }
+}
+
+/// Compares a synchronisation with what is recorded of it.
+fn compare_synchronisation(recorded: &Value, common: &str, found: &Synchronisation, out: &mut Vec<String>) {
+    compare("comparison", &recorded["comparison"], &json!(found.comparison.name()), out);
+    let asked = match found.comparison {
+        Finding::RemoteIsNotSynced(fork) => json!(fork.common.0),
+        _ => Value::Null,
+    };
+    compare("common height", &recorded[common], &asked, out);
+    let (mut validity, mut result) = (Value::Null, Value::Null);
+    if let Some(outcome) = &found.outcome {
+        validity = validity_of(outcome);
+        result = outcome.of_synchronisation().map_or(Value::Null, |result| json!(result.name()));
+    }
+    if is_stale_importance(&recorded["interaction"]) {
+        return compare("chain part", &json!("FAILURE_BLOCK_NOT_HIT"), &validity, out);
+    }
+    compare("chain part", &recorded["chainPart"], &validity, out);
+    compare("result", &recorded["result"], &result, out);
+    compare("interaction", &recorded["interaction"], &json!(interaction_of(found)), out);
+    compare_scores(&recorded["scores"], found.outcome.as_ref(), out);
+}
+
+fn was_accepted(found: &Synchronisation) -> bool {
+    found.outcome.as_ref().is_some_and(|outcome| outcome.switch.is_some())
+}
+
+fn check_block_by_synchronisation(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    let Ok(block) = Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) else {
+        // The network reads a transaction of no bytes and fails over it later.
+        if case["sync"]["interaction"] != "EXCEPTION" {
+            compare("readable", &Value::Null, &case["sync"], &mut out);
+        }
+        return out;
+    };
+    let score = tip_of(stage.store()).score + 1;
+    let remote = Remote::new(score, case["parentHeight"].as_u64().unwrap(), vec![block]);
+    let found = synchronise(stage.local(), &remote, time_of(case));
+    match case["hazard"] == true {
+        true if was_accepted(&found) => out.push("a hazard was accepted".to_owned()),
+        true => {}
+        false => compare_synchronisation(&case["sync"], "commonHeight", &found, &mut out),
+    }
+    if was_accepted(&found) {
+        stage.restore();
+    }
+    out
+}
+
+#[test]
+fn every_block_gets_the_recorded_result_by_synchronisation_too() {
+    replay("blocks.jsonl", check_block_by_synchronisation);
+}
+
+fn check_chain_part(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    let remote = Remote::recorded(stage.chain, &case["peer"]);
+    let height = tip_of(stage.store()).height;
+    let found = synchronise(stage.local(), &remote, time_of(case));
+    compare_synchronisation(case, "requestedAfter", &found, &mut out);
+    if let Finding::RemoteIsNotSynced(fork) = found.comparison {
+        let least = height.0 - fork.common.0;
+        // The network asks for ten blocks at least.
+        compare("least number of blocks", &case["minBlocks"], &json!(least.max(10)), &mut out);
+    }
+    compare_after(stage, case, found.outcome.as_ref(), &mut out);
+    if was_accepted(&found) {
+        stage.restore();
+    }
+    out
+}
+
+#[test]
+fn every_chain_part_gets_the_recorded_result() {
+    replay("chain-parts.jsonl", check_chain_part);
+}

@@ -1,0 +1,51 @@
+//! Transactions of a year-old chain, looked up by their hashes at a running node. The chain lies outside this repository
+//! (see `crate::common::shared`).
+
+use crate::common::daemon::{Node, run};
+use crate::common::http_client::Client;
+use crate::recorded_chain::Chain;
+use nisd::model::{Block, Hash256};
+use tempfile::TempDir;
+
+/// Answers to all hashes of a node's chain, by their status.
+fn look_up(chain: &Chain, data: &str, hashes: &[(u64, Hash256)], forgets: bool) -> (usize, usize) {
+    let config = chain.folder.join("config.json");
+    let (config, forgets) = (config.to_str().expect("a text"), format!("nisd.forgetHashes={forgets}"));
+    let node = Node::start(&["--config", config, "--data", data, "--clock", "38109500", "--set", &forgets]);
+    let mut client = Client::connect(node.http);
+    let (mut found, mut unknown) = (0, 0);
+    for (height, hash) in hashes {
+        let answer = client.get(&format!("/transaction/get?hash={hash}"));
+        match answer.status {
+            200 => {
+                assert_eq!(answer.json()["meta"]["height"], *height);
+                assert_eq!(answer.json()["meta"]["hash"]["data"], hash.to_string());
+                found += 1;
+            }
+            status => {
+                assert_eq!((status, &answer.json()["message"]), (400, &"Hash was not found in cache".into()));
+                unknown += 1;
+            }
+        }
+    }
+    (found, unknown)
+}
+
+#[test]
+fn every_transaction_of_a_year_is_found_unless_the_node_is_told_to_forget() {
+    let Some(chain) = Chain::open("one-year") else { return };
+    let store = TempDir::new().expect("a folder");
+    let data = store.path().to_str().expect("a text");
+    let (config, blocks) = (chain.folder.join("config.json"), chain.folder.join("blocks.bin.gz"));
+    let (config, blocks) = (config.to_str().expect("a text"), blocks.to_str().expect("a text"));
+    run(["import", "--config", config, "--data", data, blocks]).expect_success();
+    let of_block = |block: &Block| -> Vec<(u64, Hash256)> {
+        block.transactions.iter().map(|transaction| (block.height.0, transaction.hash())).collect()
+    };
+    let hashes: Vec<_> = chain.blocks().iter().flat_map(of_block).collect();
+    assert!(hashes.len() > 1000);
+    assert_eq!(look_up(&chain, data, &hashes, false), (hashes.len(), 0));
+    // What NIS1 still knows is the recent part.
+    let (found, unknown) = look_up(&chain, data, &hashes, true);
+    assert!(found > 0 && unknown > hashes.len() / 4, "{found} found, {unknown} unknown");
+}

@@ -1,0 +1,99 @@
+//! A node whose machine has a wrong clock for a while, in virtual time.
+
+use std::time::Duration;
+
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, private_key, transfer};
+use crate::simulation::SimulatedNode;
+use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
+use nisd::config;
+use nisd::model::{Amount, Height, Timestamp};
+use nisd::store::{ChainIdentity, Options, Store};
+use serde_json::{Value, json};
+
+const START: Timestamp = Timestamp(300_000_000);
+const DAY: i64 = 86_400;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ask(node: &mut SimulatedNode<'_>, path: &str) -> Value {
+    let answer = node.get(path);
+    assert_eq!(answer.status, 200, "{path}");
+    serde_json::from_slice(&answer.body).expect("JSON")
+}
+
+fn height(node: &mut SimulatedNode<'_>) -> u64 {
+    ask(node, "/chain/height")["height"].as_u64().expect("a height")
+}
+
+/// Runs a test on a node whose network makes a block every second.
+fn with_node(test: impl FnOnce(&mut SimulatedNode<'_>)) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let funded = [(address(&key_pair(1)), Amount::whole(TOTAL))];
+    let genesis = Genesis::new(START, &funded);
+    let file = genesis.write_hasty(folder.path(), &private_key(1).printed(), &[]);
+    let settings = config::load(Some(&file), Vec::new(), Some(folder.path())).expect("settings");
+    let store = Store::open(&folder.path().join("s"), &ChainIdentity::of(&settings.network), Options::default());
+    let store = store.expect("a store");
+    let options = IntakeOptions { batch_steps: 1000, batch_blocks: 10, stop_at: None, trusted_below: Height(0) };
+    let mut intake = Intake::new(&store, &settings.network, genesis.block, Vec::new(), options).expect("an intake");
+    while intake.step(START).expect("a nemesis block") != IntakeProgress::Done {}
+    drop(intake);
+    test(&mut SimulatedNode::start(&store, &settings, START, 1));
+}
+
+#[test]
+fn a_clock_that_is_a_day_ahead_for_a_minute_does_not_stop_the_chain_for_a_day() {
+    with_node(|node| {
+        node.run_for(20 * SECOND);
+        let before = height(node);
+        assert!(before > 5, "{before}");
+        node.shift_clock(DAY);
+        node.run_for(60 * SECOND);
+        assert_eq!(height(node), before, "nothing is harvested by a clock that has just jumped");
+        let clock = ask(node, "/node/clock");
+        assert_eq!((&clock["clockJumps"], &clock["harvesting"]), (&json!(1), &json!("waits for the clock")));
+        node.shift_clock(-DAY);
+        node.run_for(120 * SECOND);
+        assert!(height(node) > before + 10, "the chain goes on once the clock is right and steady");
+        let clock = ask(node, "/node/clock");
+        assert_eq!((&clock["clockJumps"], &clock["harvesting"]), (&json!(2), &json!("follows the clock")));
+    });
+}
+
+#[test]
+fn a_block_in_the_making_is_dropped_when_the_clock_jumps() {
+    for turns in 1..8 {
+        with_node(|node| {
+            node.run_for(20 * SECOND);
+            // So many that a block is not made in one turn.
+            (1..=40).for_each(|amount| announce(node, amount));
+            for _ in 0..turns {
+                node.set_running(node.wake_at().expect("the next tick"));
+                node.turn_once(Duration::ZERO);
+            }
+            let before = height(node);
+            node.shift_clock(DAY);
+            node.run_for(60 * SECOND);
+            assert_eq!(height(node), before, "after {turns} turns");
+        });
+    }
+}
+
+fn announce(node: &mut SimulatedNode<'_>, amount: u64) {
+    let time = Timestamp(node.time().0 - 5);
+    let transaction = transfer(&key_pair(1), address(&key_pair(2)), Amount::whole(amount), Amount::whole(1), time);
+    let signature = hex::encode(transaction.signature.expect("a signature").0);
+    let data = hex::encode(transaction.signed_bytes());
+    let answer = node.post("/transaction/announce", &json!({ "data": data, "signature": signature }).to_string());
+    assert!(String::from_utf8_lossy(&answer.body).contains("SUCCESS"));
+}
+
+#[test]
+fn a_chain_that_is_ahead_of_the_clock_is_told_with_how_far() {
+    with_node(|node| {
+        node.run_for(20 * SECOND);
+        node.shift_clock(-DAY);
+        node.run_for(300 * SECOND);
+        let ahead = ask(node, "/node/clock")["chainAheadSeconds"].as_i64().expect("a number");
+        assert!((DAY - 400..=DAY).contains(&ahead), "{ahead}");
+    });
+}

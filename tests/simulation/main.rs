@@ -1,0 +1,17 @@
+//! Whole nodes in simulated time.
+
+#[path = "../common/books.rs"]
+mod books;
+mod clock;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/invariants.rs"]
+mod invariants;
+mod network_simulation;
+#[path = "../common/odds.rs"]
+mod odds;
+mod simulated_devnet;
+#[path = "../common/simulation.rs"]
+mod simulation;
+#[path = "../common/traffic.rs"]
+mod traffic;

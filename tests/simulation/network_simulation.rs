@@ -1,0 +1,167 @@
+//! Networks of whole nodes in virtual time. One seed decides everything: who takes part, how fast and how well messages
+//! travel, who is cut off, restarted, slow or has a wrong clock, and who lies. What must hold is checked all along.
+//!
+//! `NISD_SEED=…` has one network simulated again exactly as it was, with `NISD_LOG=1` showing what its nodes log;
+//! `NISD_SEEDS=…` has so many simulated.
+
+mod diary;
+mod fault;
+mod ground;
+mod liar;
+mod member;
+mod network;
+mod plan;
+mod rumours;
+mod story;
+mod takeover;
+mod watch;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common::{from_environment, loudly};
+use fault::{Fault, Tally};
+use story::{Outcome, simulate, simulate_one_left, simulate_restarts};
+use watch::Fullest;
+
+/// Seeds that are simulated unless so many are asked for.
+const SEEDS: u64 = 1_000;
+/// After so many that have failed no more are.
+const MOST_FAILED: usize = 5;
+
+/// What came of many seeds.
+#[derive(Default)]
+struct Results {
+    tally: Tally,
+    convergence: Vec<(Duration, u64)>,
+    virtual_time: Duration,
+    lost_time: Duration,
+    fullest: Fullest,
+    blocks: u64,
+    failed: Vec<u64>,
+}
+
+impl Results {
+    fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.tally.merge(&outcome.tally);
+        self.convergence.extend(outcome.convergence.map(|took| (took, seed)));
+        self.virtual_time += outcome.virtual_time;
+        self.lost_time += outcome.lost_time;
+        self.fullest.merge(&outcome.fullest);
+        self.blocks += outcome.blocks;
+    }
+
+    fn report(&mut self, took: Duration) {
+        self.convergence.sort_unstable();
+        let place = |part: f64| self.convergence.get((part * self.convergence.len() as f64) as usize);
+        let shown = |found: Option<&(Duration, u64)>| {
+            found.map_or("none".to_owned(), |(took, seed)| format!("{:.0} s (seed {seed})", took.as_secs_f64()))
+        };
+        loudly(&self.tally.table());
+        loudly(&self.fullest.table());
+        loudly(&format!(
+            "  {} networks in {:.0} s: {:.1} hours of virtual time, {} blocks",
+            self.convergence.len(),
+            took.as_secs_f64(),
+            self.virtual_time.as_secs_f64() / 3_600.0,
+            self.blocks
+        ));
+        loudly(&format!(
+            "  members have waited {:.1} hours for what liars say about their chains",
+            self.lost_time.as_secs_f64() / 3_600.0
+        ));
+        let (median, most, worst) = (place(0.5), place(0.99), self.convergence.last());
+        loudly(&format!(
+            "  one chain again after the calm: median {}, 99 % {}, worst {}",
+            shown(median),
+            shown(most),
+            shown(worst)
+        ));
+    }
+}
+
+/// Simulates networks on all processors.
+fn simulate_all(first: u64, count: u64) -> Results {
+    let next = AtomicU64::new(first);
+    let results = Mutex::new(Results::default());
+    let begun = Instant::now();
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count || results.lock().expect("results").failed.len() >= MOST_FAILED {
+                return;
+            }
+            let outcome = catch_unwind(AssertUnwindSafe(|| simulate(seed)));
+            let mut results = results.lock().expect("results");
+            match outcome {
+                Ok(outcome) => results.add(seed, &outcome),
+                Err(_) => {
+                    loudly(&format!("FAILED: run again with NISD_SEED={seed}"));
+                    results.failed.push(seed);
+                }
+            }
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let mut results = results.into_inner().expect("results");
+    results.report(begun.elapsed());
+    results
+}
+
+#[test]
+fn networks_come_together_whatever_befalls_them() {
+    if let Some(seed) = from_environment("NISD_SEED") {
+        diary::open();
+        let outcome = simulate(seed);
+        loudly(&outcome.tally.table());
+        loudly(&format!("one chain again after {:?}", outcome.convergence));
+        return;
+    }
+    let first = from_environment("NISD_FIRST_SEED").unwrap_or(1);
+    let count = from_environment("NISD_SEEDS").unwrap_or(SEEDS);
+    let results = simulate_all(first, count);
+    assert!(results.failed.is_empty(), "seeds that failed: {:?}", results.failed);
+    let is_missing = |fault: &&Fault| results.tally.count(**fault) == 0;
+    let missing: Vec<_> = Fault::ALL.iter().filter(is_missing).collect();
+    assert!(count < SEEDS || missing.is_empty(), "{missing:?} never happened");
+    // Blame may be missed: the chain may change just then.
+    let is_excused = |fault: &&Fault| {
+        let (heard, blamed) = results.tally.blamed(**fault);
+        !fault.is_blamed() || blamed * 10 >= heard * 8
+    };
+    let unpunished: Vec<_> = Fault::ALL.iter().filter(|fault| !is_excused(fault)).collect();
+    assert!(unpunished.is_empty(), "{unpunished:?} are not blamed");
+}
+
+/// `NISD_RESTART_SEEDS=…` has so many networks simulated.
+#[test]
+fn three_nodes_that_are_restarted_in_turn_for_an_hour_have_one_chain() {
+    let count = from_environment("NISD_RESTART_SEEDS").unwrap_or(3);
+    let (mut starts, mut undone) = (0, 0);
+    for seed in 1..=count {
+        let (lives, deepest) = simulate_restarts(seed, Duration::from_secs(3_600));
+        assert!(lives > 3 + 10, "seed {seed}: {lives} starts");
+        (starts, undone) = (starts + lives, undone.max(deepest));
+    }
+    loudly(&format!(
+        "  {count} hours of three nodes, {starts} starts: one chain, {undone} blocks undone at once at most"
+    ));
+}
+
+#[test]
+fn a_node_that_knows_others_makes_no_block_for_a_minute_if_none_answers() {
+    let heights = simulate_one_left(1, &[30, 55, 300].map(Duration::from_secs));
+    assert_eq!(heights[..2], [1, 1], "it does not go on alone at once");
+    assert!(heights[2] > 1, "it goes on alone in the end");
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    for seed in [3, 4, 5] {
+        let [one, again] = [simulate(seed), simulate(seed)];
+        assert!(one == again && !one.digests.is_empty(), "seed {seed} is not repeated");
+    }
+}

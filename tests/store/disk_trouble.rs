@@ -1,0 +1,297 @@
+//! A disk that is full, or read-only, and addresses that are few: the node says so, answers from what it has, and goes
+//! on by itself when there is room.
+//!
+//! The disks are small ones in memory, mounted in a name space of their own (`unshare`); where that is not allowed the
+//! tests are skipped and say so.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Ended, Node, Process, nisd, run};
+use crate::common::http_client::Client;
+use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
+use crate::common::{loudly, shared, tiny};
+use nisd::codec::Form;
+use nisd::model::Amount;
+use tempfile::TempDir;
+
+/// Within this things happen that must.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// What a node says when the disk is full.
+const FULL: &str = "cannot write in the data folder";
+const WELL: &str = "the store works again";
+
+/// Mounts the disk, gives it another size whenever the file `size` says one (`used`: no byte is left), and becomes the
+/// command. It watches for the minute that a test may take.
+const MOUNTED: &str = r#"
+mount -t tmpfs -o size="$SIZE" nisd "$DISK" || exit 99
+for _ in $(seq 3000); do
+    sleep 0.02
+    [ -e "$SIGNALS" ] || exit
+    [ -e "$SIGNALS/size" ] || continue
+    size=$(cat "$SIGNALS/size")
+    [ "$size" != used ] || size=$(df -k --output=used "$DISK" | tail -n 1 | tr -d ' ')k
+    mount -o remount,size="$size" "$DISK" && rm "$SIGNALS/size"
+done </dev/null >/dev/null 2>&1 &
+exec "$@"
+"#;
+
+/// A disk of its own.
+struct Disk {
+    folder: TempDir,
+}
+
+impl Disk {
+    /// A place for one, if it can be had.
+    fn new() -> Option<Disk> {
+        let may_mount =
+            Command::new("unshare").args(["-rm", "sh", "-c", "mount -t tmpfs -o size=1m nisd /mnt"]).status();
+        if !may_mount.is_ok_and(|status| status.success()) {
+            loudly("skipped: no disk can be mounted here");
+            return None;
+        }
+        let disk = Disk { folder: tempfile::tempdir().expect("a folder") };
+        for name in ["disk", "signals"] {
+            std::fs::create_dir(disk.folder.path().join(name)).expect("a folder");
+        }
+        Some(disk)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A folder on the disk, as an argument.
+    fn data(&self) -> String {
+        text(&self.path("disk/store"))
+    }
+
+    /// The command, with the disk mounted for it alone.
+    fn mounted(&self, size: &str, command: &Command) -> Command {
+        let mut inside = Command::new("unshare");
+        inside.args(["-rm", "bash", "-c", MOUNTED, "bash"]).arg(command.get_program()).args(command.get_args());
+        inside.env("SIZE", size).env("DISK", self.path("disk")).env("SIGNALS", self.path("signals"));
+        inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        inside
+    }
+
+    /// Gives the mounted disk another size.
+    fn resize(&self, size: &str) {
+        let (new, file) = (self.path("new"), self.path("signals/size"));
+        std::fs::write(&new, size).expect("a file");
+        std::fs::rename(new, &file).expect("a file");
+        wait("the disk has another size", || !file.exists());
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path").to_owned()
+}
+
+#[track_caller]
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn count(node: &Node, words: &str) -> usize {
+    node.process.log().matches(words).count()
+}
+
+#[test]
+fn an_import_waits_for_room_on_a_full_disk_and_goes_on() {
+    let Some(disk) = Disk::new() else { return };
+    let (config, blocks, data) = (text(&tiny("config.json")), text(&tiny("blocks.bin")), disk.data());
+    let reference = tempfile::tempdir().expect("a folder");
+    let elsewhere = text(reference.path());
+    run(["import", "--config", &config, "--data", &elsewhere, &blocks]).expect_success();
+    let whole = Node::start(&["--config", &config, "--data", &elsewhere]);
+    let mut client = Client::connect(whole.http);
+    let (height, last) = (client.height(), client.get("/chain/last-block").text().to_owned());
+
+    let arguments = ["--config", &config, "--data", &data, "--import", &blocks];
+    let node = Node::of(disk.mounted("240k", &Node::command(&arguments)));
+    wait("it says that the disk is full", || count(&node, FULL) > 0);
+    let mut client = Client::connect(node.http);
+    let (stuck, begun) = (client.height(), Instant::now());
+    assert!(stuck < height, "all {height} blocks fit");
+    while begun.elapsed() < Duration::from_secs(2) {
+        let asked = Instant::now();
+        assert_eq!(client.height(), stuck);
+        assert!(asked.elapsed() < Duration::from_millis(500), "an answer took {:?}", asked.elapsed());
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let log = node.process.log();
+    assert_eq!(count(&node, FULL), 1, "it is said once:\n{log}");
+    assert!(log.contains(&data) && log.contains("MiB are free") && log.contains("Make room"), "{log}");
+    disk.resize("64m");
+    wait("the rest is taken in", || client.height() == height);
+    assert_eq!(client.get("/chain/last-block").text(), last);
+    assert_eq!(count(&node, WELL), 1);
+}
+
+#[test]
+fn a_harvester_waits_for_room_on_a_full_disk_and_loses_no_transaction() {
+    const SENDERS: u64 = 40;
+    let Some(disk) = Disk::new() else { return };
+    let amount = |number| Amount::whole(if number == 1 { 8_000_000_000 } else { 1_000_000 });
+    let funded: Vec<_> = (1..SENDERS + 2).map(|number| (address(&key_pair(number)), amount(number))).collect();
+    let config = Genesis::new(now(), &funded).write_hasty(disk.folder.path(), &private_key(1).printed(), &[]);
+    let data = disk.data();
+    let node = Node::of(disk.mounted("64m", &Node::command(&["--config", &text(&config), "--data", &data])));
+    let mut client = Client::connect(node.http);
+    let mut announced = Vec::new();
+    let mut announce = |client: &mut Client| {
+        for sender in 2..SENDERS + 2 {
+            let payment = transfer(
+                &key_pair(sender),
+                address(&key_pair(1)),
+                Amount(announced.len() as u64),
+                Amount(50_000),
+                now(),
+            );
+            let data = hex::encode(payment.to_bytes(Form::NonVerifiable));
+            let body = format!(r#"{{"data":"{data}","signature":"{}"}}"#, payment.signature.expect("signed"));
+            let answer = client.post("/transaction/announce", &body);
+            assert!(answer.text().contains("SUCCESS"), "{answer:?}");
+            announced.push(payment.hash().to_string());
+        }
+    };
+    wait("blocks are made", || client.height() > 2);
+    disk.resize("used");
+    // The store has some free pages of its own.
+    let begun = Instant::now();
+    while count(&node, FULL) == 0 {
+        announce(&mut client);
+        assert!(begun.elapsed() < PATIENCE, "the disk is never full");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let (stuck, said) = (client.height(), count(&node, "harvested block"));
+    announce(&mut client);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        assert_eq!(client.height(), stuck);
+        std::thread::sleep(LOOK_EVERY);
+    }
+    assert_eq!(count(&node, "harvested block"), said, "nothing is called harvested that is not committed");
+    assert_eq!(count(&node, FULL), 1, "it is said once:\n{}", node.process.log());
+    disk.resize("64m");
+    wait("blocks are made again", || client.height() > stuck);
+    for hash in announced {
+        wait("every transaction is confirmed", || client.get(&format!("/transaction/get?hash={hash}")).status == 200);
+    }
+    assert_eq!(count(&node, WELL), 1);
+}
+
+/// What a shell says that has a disk with the tiny chain on it and does something to it first.
+fn in_a_shell(disk: &Disk, script: &str) -> Ended {
+    let program = nisd([""; 0]).get_program().to_owned();
+    let mut shell = Command::new("bash");
+    shell.args(["-ec", script, "bash"]).arg(program).arg(disk.data()).args([tiny("config.json"), tiny("blocks.bin")]);
+    Process::start(disk.mounted("64m", &shell)).ended_within(PATIENCE)
+}
+
+const LOOKS: &str = r#"
+for command in digest check; do "$1" $command --data "$2"; done
+"$1" dump --data "$2" | wc -l
+"$1" export --data "$2" --output - >/dev/null && echo exported
+"#;
+
+#[test]
+fn a_store_on_a_read_only_disk_can_be_looked_at() {
+    let Some(disk) = Disk::new() else { return };
+    let script = r#"
+"$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
+mount -o remount,ro "$DISK"
+"#;
+    let said = in_a_shell(&disk, &[script, LOOKS].concat()).expect_success().text();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 5 && lines[1] == lines[0] && lines[2] == lines[0] && lines[4] == "exported", "{said}");
+    assert!(lines[3].trim().parse::<u32>().is_ok_and(|lines| lines > 0), "{said}");
+}
+
+#[test]
+fn a_copy_of_a_store_on_a_full_disk_can_be_looked_at() {
+    let Some(disk) = Disk::new() else { return };
+    // A copy has no list of readers, and there is no room to make one.
+    let script = r#"
+"$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
+rm "$2/lock.mdb"
+mount -o remount,size=$(df -k --output=used "$DISK" | tail -n 1 | tr -d ' ')k "$DISK"
+"#;
+    let said = in_a_shell(&disk, &[script, LOOKS].concat()).expect_success().text();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 5 && lines[1] == lines[0] && lines[2] == lines[0] && lines[4] == "exported", "{said}");
+}
+
+#[test]
+fn a_reindex_says_what_it_needs_and_begins_nothing_where_there_is_less() {
+    let Some(disk) = Disk::new() else { return };
+    let script = r#"
+"$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
+mount -o remount,size=$(( $(df -k --output=used "$DISK" | tail -n 1) + 200 ))k "$DISK"
+if "$1" reindex --data "$2"; then exit 5; fi
+[ ! -e "$2/reindex" ]; "$1" digest --data "$2"
+mount -o remount,size=64m "$DISK"
+"$1" reindex --data "$2"; "$1" digest --data "$2"
+"#;
+    let ended = in_a_shell(&disk, script).expect_success();
+    let said = ended.text();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 3 && lines[1] == lines[0] && lines[2] == lines[0], "{said}");
+    assert!(ended.stderr.contains("needs about") && ended.stderr.contains("0 MiB are free"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_goes_on() {
+    let Some(disk) = Disk::new() else { return };
+    let Some(chain) = shared("data/chains/all-forks") else { return };
+    // There is just enough room, and something else takes it once the new store has begun to grow.
+    let script = r#"
+"$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
+head -c $(($(stat -f -c '%a * %S' "$DISK") - 25000000)) /dev/zero >"$DISK/filler"
+"$1" reindex --data "$2" & reindex=$!
+while [ ! -e "$2/reindex/data.mdb" ] || [ $(stat -c %s "$2/reindex/data.mdb") -lt 500000 ]; do sleep 0.01; done
+cat /dev/zero >>"$DISK/filler" 2>/dev/null || true
+if wait $reindex; then exit 5; fi
+"$1" digest --data "$2"
+rm "$DISK/filler"
+"$1" reindex --data "$2"; "$1" digest --data "$2"
+[ ! -e "$2/reindex" ]
+"#;
+    let program = nisd([""; 0]).get_program().to_owned();
+    let mut shell = Command::new("bash");
+    shell.args(["-ec", script, "bash"]).arg(program).arg(disk.data());
+    shell.args([chain.join("config.json"), chain.join("blocks.bin.gz")]);
+    let ended = Process::start(disk.mounted("256m", &shell)).ended_within(PATIENCE).expect_success();
+    let said = ended.text();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 3 && lines[1] == lines[0] && lines[2] == lines[0], "{said}");
+    assert!(ended.stderr.contains(FULL) && ended.stderr.contains("from height"), "{}", ended.stderr);
+}
+
+#[test]
+fn few_addresses_make_a_smaller_store_and_are_told_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (config, blocks, data) = (text(&tiny("config.json")), text(&tiny("blocks.bin")), text(folder.path()));
+    let digest = |data: &str| run(["digest", "--data", data]).expect_success().text();
+    let limited = |kib: u32| {
+        let program = nisd([""; 0]).get_program().to_owned();
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("ulimit -v {kib}; exec \"$@\""), "bash"]).arg(program);
+        shell.args(["import", "--config", &config, "--data", &data, &blocks]);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Process::start(shell).ended_within(PATIENCE)
+    };
+    limited(60_000).expect_failure(1, &["ulimit -v", "nisd.mapSize"]);
+    let ended = limited(2_000_000).expect_success();
+    assert!(ended.stderr.contains("nisd.mapSize"), "{}", ended.stderr);
+    let other = tempfile::tempdir().expect("a folder");
+    run(["import", "--config", &config, "--data", &text(other.path()), &blocks]).expect_success();
+    assert_eq!(digest(&data), digest(&text(other.path())));
+}

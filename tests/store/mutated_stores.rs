@@ -1,0 +1,285 @@
+//! Whatever a disk does to a store at rest, nothing wrong is answered: bits are flipped, pages swapped, duplicated, replaced by
+//! those of earlier commits, and zeroed, and then everything is asked for.
+//!
+//! LMDB trusts the pointers in its pages, and a damaged one may end the process with a signal. So the stores are looked at
+//! in processes of their own; where one ends the next goes on behind that store.
+//!
+//! `MUTATIONS=5000 cargo test --test store mutated_stores` looks at so many, and says how they ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::answering_node::{AnsweringNode, take_in};
+use crate::common::daemon::run;
+use crate::common::{Random, from_environment, loudly, tiny};
+use crate::recorded_chain::Chain;
+use nisd::codec::network_from_text;
+use nisd::config::{self, Override, Settings};
+use nisd::state;
+use nisd::store::{AccessMode, ChainIdentity, Options, Read, Store, Table, tip};
+use tempfile::TempDir;
+
+const PAGE: usize = 4096;
+const OPTIONS: Options = Options { map_size: 64 << 20 };
+/// Stores that are looked at, unless the environment says another number.
+const MUTATIONS: u64 = 120;
+/// Set for a process that looks at stores, to the first and the end of their numbers.
+const WORKER: &str = "NISD_MUTATED_STORES";
+/// Unix time at which the node is asked, in milliseconds: an hour into the chain.
+const NOW: i64 = 1_427_587_585_000 + 3_600_000;
+/// Accounts of which everything is asked.
+const ACCOUNTS: usize = 6;
+
+/// A store with the chain of the project, and what is asked of it.
+struct Original {
+    folder: TempDir,
+    settings: Settings,
+    /// Its data file, and the record of what is on the disk.
+    data: Vec<u8>,
+    settled: Vec<u8>,
+    requests: Vec<Vec<u8>>,
+}
+
+/// What a store answers: bodies of answers with status 200, and its dump.
+type Answers = (Vec<Option<Vec<u8>>>, Option<Vec<u8>>);
+
+impl Original {
+    fn new() -> Original {
+        let folder = tempfile::tempdir().expect("a folder");
+        let features = "HISTORICAL_ACCOUNT_DATA".to_owned().into();
+        let overrides = vec![Override { key: "nis.optionalFeatures".into(), value: features, flag: "--set" }];
+        let settings = config::load(Some(&tiny("config.json")), overrides, Some(folder.path())).expect("settings");
+        let chain = Chain::tiny();
+        let store = Store::open(folder.path(), &ChainIdentity::of(&settings.network), OPTIONS).expect("a store");
+        let blocks = chain.blocks();
+        // In several commits, so that there are pages of earlier ones.
+        for part in 1..=6 {
+            take_in(&store, &settings, &chain.nemesis, &blocks[(part - 1) * 10..(part * 10).min(blocks.len())]);
+        }
+        store.settle().expect("a disk");
+        let requests = requests(&store);
+        drop(store);
+        let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
+        Original { data: read("data.mdb"), settled: read("settled"), settings, requests, folder }
+    }
+
+    /// Puts a data file into the folder.
+    fn put(&self, data: &[u8]) {
+        fs::write(self.folder.path().join("data.mdb"), data).expect("room");
+        fs::write(self.folder.path().join("settled"), &self.settled).expect("room");
+    }
+
+    /// What a node on the store in the folder answers, and what its dump is.
+    fn answers(&self) -> Answers {
+        let mut bodies = vec![None; self.requests.len()];
+        let identity = ChainIdentity::of(&self.settings.network);
+        if let Ok(store) = Store::open(self.folder.path(), &identity, OPTIONS)
+            && let Ok(mut node) = AnsweringNode::try_start(&store, &self.settings, NOW, Duration::ZERO)
+        {
+            for (request, body) in self.requests.iter().zip(&mut bodies) {
+                let response = node.request(request, &mut |_, _| None);
+                *body = Some(response.body).filter(|_| response.status == 200);
+            }
+        }
+        (bodies, self.dump())
+    }
+
+    fn dump(&self) -> Option<Vec<u8>> {
+        let (store, network) = Store::open_existing(self.folder.path(), AccessMode::Shared, OPTIONS).ok()?;
+        let network = network_from_text(&network)?;
+        let (snapshot, mut text) = (store.snapshot().ok()?, Vec::new());
+        let tip = tip(&snapshot).ok()??;
+        state::dump(&snapshot, &network, &tip, &mut text).ok()?;
+        Some(text)
+    }
+}
+
+/// Everything of which a wrong answer would matter: the chain, accounts, known and unknown, names, mosaics, transactions.
+fn requests(store: &Store) -> Vec<Vec<u8>> {
+    let snapshot = store.snapshot().expect("a snapshot");
+    let mut accounts = Vec::new();
+    state::each_account_after(&snapshot, None, |_, address, _| {
+        accounts.push(address.to_string());
+        Ok(true)
+    })
+    .expect("accounts");
+    let step = accounts.len().div_ceil(ACCOUNTS);
+    let mut paths: Vec<String> =
+        ["/chain/height", "/chain/score", "/chain/last-block", "/namespace/root/page"].map(str::to_owned).to_vec();
+    for address in accounts.iter().step_by(step).map(String::as_str).chain(["TALICELCD3XPH4FFI5STGGNSNSWPOTG5E4DS2TOS"])
+    {
+        for path in ["get", "transfers/all", "harvests", "mosaic/owned", "namespace/page", "mosaic/definition/page"] {
+            paths.push(format!("/account/{path}?address={address}"));
+        }
+        paths.push(format!("/account/historical/get?address={address}&startHeight=1&endHeight=60&increment=20"));
+    }
+    let mut names = Vec::new();
+    let visit = |key: &[u8], _: &[u8]| {
+        names.push(String::from_utf8_lossy(key).into_owned());
+        Ok(true)
+    };
+    snapshot.each(Table::Namespaces, &[], visit).expect("names");
+    for name in names.iter().map(String::as_str).take(3).chain(["nothing"]) {
+        paths.push(format!("/namespace?namespace={name}"));
+        paths.push(format!("/namespace/mosaic/definition/page?namespace={name}"));
+    }
+    let get = |path: &String| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes();
+    let mut requests: Vec<Vec<u8>> = paths.iter().map(get).collect();
+    for height in (1..=60).step_by(7) {
+        let body = format!("{{\"height\":{height}}}");
+        let length = body.len();
+        let head = format!("POST /block/at/public HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
+        requests.push(format!("{head}Content-Type: application/json\r\n\r\n{body}").into_bytes());
+    }
+    requests
+}
+
+/// What a disk may have done; the same number gives the same damage.
+fn mutate(data: &mut [u8], number: u64) -> String {
+    let mut random = Random(number);
+    let pages = data.len() / PAGE;
+    let (a, b) = (random.below(pages), random.below(pages));
+    let bytes = |page: usize| page * PAGE..(page + 1) * PAGE;
+    match number % 5 {
+        0 => {
+            let bit = random.below(PAGE * 8);
+            data[a * PAGE + bit / 8] ^= 1 << (bit % 8);
+            format!("bit {bit} of page {a} flipped")
+        }
+        1 => {
+            let (first, second) = (data[bytes(a)].to_vec(), data[bytes(b)].to_vec());
+            data[bytes(a)].copy_from_slice(&second);
+            data[bytes(b)].copy_from_slice(&first);
+            format!("pages {a} and {b} swapped")
+        }
+        2 => {
+            data.copy_within(bytes(b), a * PAGE);
+            format!("page {b} copied over page {a}")
+        }
+        3 => {
+            data[bytes(a)].fill(0);
+            format!("page {a} zeroed")
+        }
+        _ => {
+            // Where there are keys and values, and a few at once.
+            for _ in 0..4 {
+                let bit = random.below(PAGE * 8);
+                data[a * PAGE + bit / 8] ^= 1 << (bit % 8);
+            }
+            format!("4 bits of page {a} flipped")
+        }
+    }
+}
+
+/// Looks at stores in this process, and says of each how it ended.
+fn look_at(numbers: std::ops::Range<u64>) {
+    let original = Original::new();
+    original.put(&original.data);
+    let expected = original.answers();
+    assert!(expected.1.is_some(), "the store as it was has a dump");
+    let answered = expected.0.iter().filter(|body| body.is_some()).count();
+    assert!(answered * 10 > expected.0.len() * 7, "{answered} of {}", expected.0.len());
+    for number in numbers {
+        let mut data = original.data.clone();
+        let damage = mutate(&mut data, number);
+        println!("look {number} {damage}");
+        original.put(&data);
+        let (bodies, dump) = original.answers();
+        let mut wrong = Vec::new();
+        for ((request, body), expected) in original.requests.iter().zip(&bodies).zip(&expected.0) {
+            if body.is_some() && body != expected {
+                wrong.push(String::from_utf8_lossy(request).lines().next().unwrap_or_default().to_owned());
+            }
+        }
+        if dump.is_some() && dump != expected.1 {
+            wrong.push("dump".to_owned());
+        }
+        let refused =
+            bodies.iter().zip(&expected.0).filter(|(got, expected)| got.is_none() && expected.is_some()).count();
+        match (wrong.is_empty(), refused, dump.is_some()) {
+            (false, ..) => println!("end wrong {number}: {damage}: {}", wrong.join(", ")),
+            (true, 0, true) => println!("end unharmed"),
+            (true, _, _) if refused == answered => println!("end refused"),
+            _ => println!("end partly"),
+        }
+    }
+}
+
+/// Called by the test below for a process of its own.
+#[test]
+fn worker() {
+    let Ok(numbers) = std::env::var(WORKER) else { return };
+    let (first, end) = numbers.split_once(' ').expect("two numbers");
+    look_at(first.parse().expect("a number")..end.parse().expect("a number"));
+}
+
+#[test]
+fn a_store_that_a_disk_has_damaged_gives_no_wrong_answer_and_no_wrong_dump() {
+    let count = from_environment("MUTATIONS").unwrap_or(MUTATIONS);
+    let first: u64 = from_environment("FIRST_MUTATION").unwrap_or(0);
+    let (mut next, mut ends, mut wrong) = (first, BTreeMap::<String, u64>::new(), Vec::new());
+    while next < first + count {
+        let mut worker = Command::new(std::env::current_exe().expect("this program"))
+            .args(["worker", "--exact", "--nocapture", "--test-threads=1"])
+            .env(WORKER, format!("{next} {}", first + count))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a process");
+        let lines = BufReader::new(worker.stdout.take().expect("its output")).lines();
+        let mut looked_at = None;
+        for line in lines {
+            let line = line.expect("text");
+            // The harness says which test it is on the line on which the first of these begins.
+            if let Some((_, end)) = line.split_once("end ") {
+                let (kind, _) = end.split_once(' ').unwrap_or((end, ""));
+                *ends.entry(kind.to_owned()).or_default() += 1;
+                wrong.extend((kind == "wrong").then(|| end.to_owned()));
+                looked_at = None;
+                next += 1;
+            } else if let Some((_, look)) = line.split_once("look ") {
+                looked_at = Some(look.to_owned());
+            }
+        }
+        let status = worker.wait().expect("its end");
+        let Some(look) = looked_at else {
+            assert!(status.success() && next == first + count, "{status} at {next}");
+            break;
+        };
+        // A signal, or a failed assertion of LMDB; a panic is a mistake of this program.
+        assert!(std::os::unix::process::ExitStatusExt::signal(&status).is_some(), "{look}: {status}");
+        *ends.entry("crashed".to_owned()).or_default() += 1;
+        if from_environment::<u8>("SHOW_CRASHES").is_some() {
+            loudly(&format!("{look}: {status}"));
+        }
+        next += 1;
+    }
+    loudly(&format!("{count} damaged stores: {ends:?}"));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(ends.get("unharmed").is_some_and(|unharmed| unharmed * 10 < count * 9), "damage that shows");
+}
+
+#[test]
+fn a_dump_of_a_damaged_store_ends_with_an_error_or_is_right() {
+    let original = Original::new();
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let dump = || run(["dump", "--data", &text(original.folder.path())]);
+    original.put(&original.data);
+    let expected = dump().expect_success().text();
+    let mut failed = 0;
+    for number in 0..12 {
+        let mut data = original.data.clone();
+        let damage = mutate(&mut data, number);
+        original.put(&data);
+        let ended = dump();
+        match ended.code {
+            Some(0) => assert!(ended.text() == expected, "{damage}"),
+            _ => failed += 1,
+        }
+    }
+    assert!((1..12).contains(&failed), "{failed} of 12 failed");
+}

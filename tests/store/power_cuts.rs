@@ -1,0 +1,480 @@
+//! The power is cut at any moment, and the disk has lost any of what was written and not synchronised, and any name that was
+//! given in a folder that was not: the store is what it was after a commit, and no earlier one than it was told to be.
+//!
+//! A process changes a store and says in a file what it commits and what it was told; all that it gives to the disk is
+//! recorded (`common/slow_disk.rs`), and replayed here. `POWER_CUTS=5` looks at five times as many losses.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::slow_disk::SlowDisk;
+use crate::common::{Random, from_environment, loudly};
+use nisd::store::{AccessMode, Batch, Boot, ChainIdentity, Options, Read, Replacement, Store, SyncFile, Table, Write};
+use tempfile::TempDir;
+
+const OPTIONS: Options = Options { map_size: 64 << 20 };
+/// What a disk writes as a whole.
+const PAGE: usize = 4096;
+/// Pages and names of a cut that are lost alone, and kept alone.
+const MAX_EACH: usize = 20;
+/// Set for a process that changes the store in this folder, with what it does.
+const FOLDER: &str = "NISD_POWER_CUT_STORE";
+const PART: &str = "NISD_POWER_CUT_PART";
+/// The file in which that process says what it has committed and was told.
+const MARKS: &str = "marks";
+
+fn identity() -> ChainIdentity {
+    ChainIdentity { name: "test".to_owned(), text: String::new() }
+}
+
+/// One number for all that is in a store.
+fn digest(state: &impl Read) -> u64 {
+    let mut hash = DefaultHasher::new();
+    for table in Table::ALL.into_iter().filter(|table| *table != Table::Checksums) {
+        let visit = |key: &[u8], value: &[u8]| {
+            [key, value].iter().for_each(|part| {
+                hash.write_usize(part.len());
+                hash.write(part);
+            });
+            Ok(true)
+        };
+        state.each(table, &[], visit).expect("a table");
+    }
+    hash.finish()
+}
+
+/// A process that changes a store.
+struct Writer {
+    folder: PathBuf,
+    random: Random,
+}
+
+impl Writer {
+    fn mark(&self, text: String) {
+        let mut marks = File::options().create(true).append(true).open(self.folder.join(MARKS)).expect("a file");
+        marks.write_all(text.as_bytes()).expect("room");
+    }
+
+    /// From now on a power cut may lead to this state.
+    fn may_be(&self, state: &impl Read) {
+        self.mark(format!("may {}", digest(state)));
+    }
+
+    /// A power cut leads to no earlier state than the one so many before the last.
+    fn told(&self, before: usize) {
+        self.mark(format!("told {before}"));
+    }
+
+    fn changed<'s>(&mut self, store: &'s Store) -> Batch<'s> {
+        let mut batch = store.begin().expect("a batch");
+        for _ in 0..2 + self.random.below(6) {
+            let table = [Table::Accounts, Table::Harvests][self.random.below(2)];
+            let key = (self.random.below(60) as u32).to_be_bytes();
+            let length = [10, 200, 1500, 9000][self.random.below(4)];
+            let byte = self.random.next() as u8;
+            batch.put(table, &key, &vec![byte; length]).expect("room");
+        }
+        self.may_be(&batch);
+        batch
+    }
+
+    /// Commits in every way there is.
+    fn commits(&mut self, store: &Store, count: usize) {
+        for number in 0..count {
+            let batch = self.changed(store);
+            if number % 3 == 0 {
+                batch.commit().expect("room");
+                self.told(0);
+                continue;
+            }
+            batch.commit_soon().expect("room");
+            self.told(1);
+            match number % 9 {
+                2 => {
+                    store.settle().expect("a disk");
+                    self.told(0);
+                }
+                4 | 5 => self.settle_by_helper(store),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a helper process does.
+    fn settle_by_helper(&self, store: &Store) {
+        let files = store.files_of_helper().expect("a disk").expect("files");
+        store.set_helper(true);
+        while !store.settle_soon().expect("a disk") {
+            while let Some(file) = store.next_sync() {
+                let file = &files[usize::from(file == SyncFile::Record)];
+                store.synced(file.sync_data());
+            }
+        }
+        store.set_helper(false);
+        self.told(0);
+    }
+
+    /// A store from its making on; the process ends in the middle of a commit that is not durable.
+    fn life(&mut self) {
+        let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
+        self.may_be(&store.snapshot().expect("a snapshot"));
+        self.told(0);
+        self.commits(&store, 18);
+        drop(store);
+        self.told(0);
+        let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
+        self.commits(&store, 4);
+        self.changed(&store).commit_soon().expect("room");
+        self.told(1);
+        // As after a kill.
+        std::mem::forget(store);
+    }
+
+    /// Another process finds that store, or a copy of it.
+    fn life_again(&mut self) {
+        let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
+        self.commits(&store, 4);
+    }
+
+    /// Another run of the system finds that store.
+    fn going_back(&mut self) {
+        let store = Store::open_in(Boot::UNKNOWN, &self.folder, &identity(), OPTIONS).expect("a store");
+        self.commits(&store, 9);
+    }
+
+    /// A new store takes the place of that one.
+    fn replacement(&mut self) {
+        let replacement = Replacement::open(&self.folder, |_| Ok(identity()), OPTIONS).expect("a store");
+        self.changed(&replacement.new).commit_soon().expect("room");
+        let store = replacement.put_in_place().expect("room");
+        self.told(0);
+        self.commits(&store, 6);
+    }
+}
+
+/// Called by the tests below for a process of its own.
+#[test]
+fn writer() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let mut writer = Writer { folder: folder.into(), random: Random(7) };
+    match std::env::var(PART).as_deref() {
+        Ok("life") => writer.life(),
+        Ok("life again") => writer.life_again(),
+        Ok("going back") => writer.going_back(),
+        _ => writer.replacement(),
+    }
+}
+
+/// A store that is written to, and what the disk was given.
+struct Recorded {
+    folder: TempDir,
+    log: PathBuf,
+}
+
+impl Recorded {
+    fn new() -> Recorded {
+        // In memory, where there is such a place: each loss is a store.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        fs::create_dir(folder.path().join("store")).expect("a folder");
+        Recorded { log: folder.path().join("log"), folder }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    fn run(&self, disk: &SlowDisk, part: &str) {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["writer", "--exact", "--test-threads=1"]).env(FOLDER, self.store()).env(PART, part);
+        disk.telling(&mut command, &self.store(), &self.log);
+        let ended = command.output().expect("a process");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    }
+
+    /// The disk once it was given everything.
+    fn all(&self) -> Disk {
+        self.steps().into_iter().fold(Disk::default(), |mut disk, step| {
+            disk.take(step);
+            disk
+        })
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let log = fs::read(&self.log).expect("a log");
+        let (mut rest, mut steps, mut from) = (log.as_slice(), Vec::new(), None);
+        while !rest.is_empty() {
+            let end = rest.iter().position(|byte| *byte == b'\n').expect("a line");
+            let line = std::str::from_utf8(&rest[..end]).expect("text");
+            let mut words = line.splitn(4, ' ');
+            let mut word = || words.next().expect("a word");
+            let (call, place, length, path) = (word(), word(), word(), PathBuf::from(word()));
+            let length = length.parse().expect("a number");
+            rest = &rest[end + 1..];
+            match call {
+                "write" => {
+                    let (bytes, behind) = rest.split_at(length);
+                    rest = behind;
+                    steps.push(match path.ends_with(MARKS) {
+                        true => Step::Mark(String::from_utf8(bytes.to_vec()).expect("text")),
+                        false => Step::Write(path, place.parse().expect("a number"), bytes.to_vec()),
+                    });
+                }
+                "sync" => steps.push(Step::Sync(path)),
+                "from" => from = Some(path),
+                "to" => steps.push(Step::Rename(from.take().expect("a name"), path)),
+                other => panic!("{other}"),
+            }
+        }
+        // LMDB's list of readers is begun anew after a stop of the system.
+        steps.retain(|step| !matches!(step, Step::Write(path, ..) | Step::Sync(path) | Step::Rename(path, _) if path.ends_with("lock.mdb")));
+        steps
+    }
+}
+
+enum Step {
+    Write(PathBuf, usize, Vec<u8>),
+    Sync(PathBuf),
+    Rename(PathBuf, PathBuf),
+    Mark(String),
+}
+
+/// A file: what of it is on the disk, and what may be, in pages.
+#[derive(Clone, Default)]
+struct Content {
+    durable: Vec<u8>,
+    pending: Vec<(usize, Vec<u8>)>,
+}
+
+/// A name that a file was given, and the one that it had.
+#[derive(Clone)]
+struct Naming {
+    file: usize,
+    from: Option<PathBuf>,
+    to: PathBuf,
+}
+
+/// A disk.
+#[derive(Default)]
+struct Disk {
+    files: Vec<Content>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    pending_names: Vec<Naming>,
+    /// The states that the store has had, and the first that a power cut may lead to.
+    states: Vec<u64>,
+    told: usize,
+    /// Losses that were looked at.
+    losses: usize,
+}
+
+impl Disk {
+    /// One that holds the files of a folder.
+    fn holding(folder: &Path) -> Disk {
+        let mut disk = Disk::default();
+        for entry in fs::read_dir(folder).expect("a folder").flatten().filter(|entry| entry.path().is_file()) {
+            disk.names.insert(entry.path(), disk.files.len());
+            disk.files.push(Content { durable: fs::read(entry.path()).expect("a file"), pending: Vec::new() });
+        }
+        disk.durable_names.clone_from(&disk.names);
+        disk
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Write(path, mut place, bytes) => {
+                let file = *self.names.entry(path.clone()).or_insert_with(|| {
+                    let file = self.files.len();
+                    self.files.push(Content::default());
+                    self.pending_names.push(Naming { file, from: None, to: path });
+                    file
+                });
+                let mut rest = bytes.as_slice();
+                while !rest.is_empty() {
+                    let (piece, behind) = rest.split_at(rest.len().min(PAGE - place % PAGE));
+                    self.files[file].pending.push((place, piece.to_vec()));
+                    (rest, place) = (behind, place + piece.len());
+                }
+            }
+            Step::Sync(path) => match self.names.get(&path) {
+                Some(file) => {
+                    let content = &mut self.files[*file];
+                    let pending = std::mem::take(&mut content.pending);
+                    pending.iter().for_each(|piece| put(&mut content.durable, piece));
+                }
+                // A folder.
+                None => {
+                    let (done, pending) = std::mem::take(&mut self.pending_names)
+                        .into_iter()
+                        .partition(|naming| naming.to.parent() == Some(&path));
+                    self.pending_names = pending;
+                    let done: Vec<Naming> = done;
+                    done.iter().for_each(|naming| give(&mut self.durable_names, naming));
+                }
+            },
+            Step::Rename(from, to) => {
+                let naming = Naming { file: self.names[&from], from: Some(from), to };
+                give(&mut self.names, &naming);
+                self.pending_names.push(naming);
+            }
+            Step::Mark(text) => match text.split_once(' ').expect("a mark") {
+                ("may", digest) => self.states.push(digest.parse().expect("a number")),
+                (_, before) => {
+                    let before: usize = before.parse().expect("a number");
+                    self.told = self.told.max(self.states.len() - 1 - before);
+                }
+            },
+        }
+    }
+
+    /// Cuts the power in many ways: of what may be lost is lost nothing, all, each one alone, all but each one, and what
+    /// chance decides.
+    fn cut(&mut self, store: &Path, random: &mut Random, chances: usize) {
+        if self.told == 0 && self.states.is_empty() {
+            // There is no store yet.
+            return;
+        }
+        let names = self.pending_names.len();
+        let count = names + self.files.iter().map(|file| file.pending.len()).sum::<usize>();
+        let mut kept = vec![vec![true; count]];
+        if count > 0 {
+            kept.push(vec![false; count]);
+            kept.extend((0..count.min(MAX_EACH)).map(|one| (0..count).map(|other| other != one).collect()));
+            kept.extend((0..count.min(MAX_EACH)).map(|one| (0..count).map(|other| other == one).collect()));
+            kept.extend((0..chances).map(|_| (0..count).map(|_| random.coin()).collect()));
+            // Of names, which are few, every choice, with all of the files, nothing, and what chance decides.
+            for choice in (0..1usize << names.min(6)).filter(|_| names > 0) {
+                for files in [Some(true), Some(false)].into_iter().chain((0..chances).map(|_| None)) {
+                    let is_kept = |one: usize| match one < names {
+                        true => choice >> one & 1 == 1,
+                        false => files.unwrap_or_else(|| random.coin()),
+                    };
+                    kept.push((0..count).map(is_kept).collect());
+                }
+            }
+        }
+        for kept in kept {
+            self.losses += 1;
+            let place = tempfile::tempdir_in(store.parent().expect("a folder")).expect("a folder");
+            self.write(store, place.path(), &mut kept.iter().copied());
+            let opened = Store::open_existing_in(Boot::UNKNOWN, place.path(), AccessMode::Exclusive, OPTIONS);
+            let found = opened.map(|(store, _)| digest(&store.snapshot().expect("a snapshot")));
+            let allowed = &self.states[self.told..];
+            let is_right = found.as_ref().is_ok_and(|found| allowed.contains(found));
+            let which = found.as_ref().ok().and_then(|found| self.states.iter().position(|state| state == found));
+            assert!(
+                is_right,
+                "{:?} is left, state {which:?} of {}, told {}; kept {kept:?}",
+                found.map_err(|error| error.to_string()),
+                self.states.len(),
+                self.told
+            );
+        }
+    }
+
+    /// Writes what the disk holds if it has kept these names and pages.
+    fn write(&self, store: &Path, place: &Path, kept: &mut impl Iterator<Item = bool>) {
+        let mut names = self.durable_names.clone();
+        self.pending_names.iter().filter(|_| kept.next() == Some(true)).for_each(|naming| give(&mut names, naming));
+        let mut contents: Vec<Vec<u8>> = Vec::new();
+        for file in &self.files {
+            let mut content = file.durable.clone();
+            file.pending.iter().filter(|_| kept.next() == Some(true)).for_each(|piece| put(&mut content, piece));
+            contents.push(content);
+        }
+        for (path, file) in names {
+            let path = place.join(path.strip_prefix(store).expect("a file of the store"));
+            fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+            fs::write(path, &contents[file]).expect("room");
+        }
+    }
+}
+
+fn put(content: &mut Vec<u8>, (place, piece): &(usize, Vec<u8>)) {
+    let end = place + piece.len();
+    content.resize(content.len().max(end), 0);
+    content[*place..end].copy_from_slice(piece);
+}
+
+fn give(names: &mut BTreeMap<PathBuf, usize>, naming: &Naming) {
+    if let Some(from) = &naming.from {
+        names.remove(from);
+    }
+    names.insert(naming.to.clone(), naming.file);
+}
+
+/// Cuts the power before all that makes something last, after all that was told, and at the end; not within so many
+/// steps at the beginning.
+fn replay(mut disk: Disk, recorded: &Recorded, from: usize) {
+    let (mut random, chances) = (Random(11), 6 * from_environment("POWER_CUTS").unwrap_or(1));
+    let (mut cuts, mut steps) = (0, recorded.steps());
+    let rest = steps.split_off(from);
+    steps.into_iter().for_each(|step| disk.take(step));
+    for step in rest {
+        let is_mark = matches!(step, Step::Mark(_));
+        if matches!(step, Step::Sync(_)) {
+            disk.cut(&recorded.store(), &mut random, chances);
+            cuts += 1;
+        }
+        disk.take(step);
+        if is_mark {
+            disk.cut(&recorded.store(), &mut random, chances);
+            cuts += 1;
+        }
+    }
+    disk.cut(&recorded.store(), &mut random, chances);
+    loudly(&format!("{} losses at {cuts} cuts of the power, {} states", disk.losses, disk.states.len()));
+    assert!(disk.losses > 200, "{}", disk.losses);
+}
+
+#[test]
+fn a_power_cut_leaves_the_state_that_was_told_or_a_later_one_whatever_the_disk_has_lost() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let recorded = Recorded::new();
+    recorded.run(&disk, "life");
+    recorded.run(&disk, "life again");
+    replay(Disk::default(), &recorded, 0);
+}
+
+#[test]
+fn a_power_cut_after_a_store_was_put_back_from_a_copy_of_its_data_file_leaves_what_the_copy_held_or_a_later_state() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let recorded = Recorded::new();
+    recorded.run(&disk, "life");
+    let held = recorded.all().states.pop().expect("a state");
+    for entry in fs::read_dir(recorded.store()).expect("a folder").flatten() {
+        if entry.file_name() != "data.mdb" {
+            fs::remove_file(entry.path()).expect("a file");
+        }
+    }
+    fs::remove_file(&recorded.log).expect("a log");
+    let found = Disk { states: vec![held], ..Disk::holding(&recorded.store()) };
+    recorded.run(&disk, "life again");
+    replay(found, &recorded, 0);
+}
+
+#[test]
+fn a_power_cut_while_a_store_goes_back_and_after_it_loses_nothing_that_was_told() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let recorded = Recorded::new();
+    recorded.run(&disk, "life");
+    // The state that was told is that which it goes back to.
+    let Disk { states, told, .. } = recorded.all();
+    fs::remove_file(&recorded.log).expect("a log");
+    let found = Disk { states, told, ..Disk::holding(&recorded.store()) };
+    recorded.run(&disk, "going back");
+    replay(found, &recorded, 0);
+}
+
+#[test]
+fn a_power_cut_while_a_new_store_takes_the_place_of_another_leaves_one_of_them_and_the_new_one_once_that_was_told() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let recorded = Recorded::new();
+    recorded.run(&disk, "life");
+    let before = recorded.steps().len();
+    recorded.run(&disk, "replacement");
+    replay(Disk::default(), &recorded, before);
+}

@@ -1,0 +1,273 @@
+//! Stores that are built anew from their own blocks, with the chain that lies in the project.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::daemon::{Ended, Node, Process, nisd, run};
+use crate::common::http_client::Client;
+use crate::common::tiny;
+use nisd::store::{AccessMode, Options, Read, Store, Table};
+use tempfile::TempDir;
+
+const TIP: u64 = 60;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A store that holds the whole chain.
+struct Place(TempDir);
+
+impl Place {
+    fn full() -> Place {
+        let place = Place(tempfile::tempdir().expect("a folder"));
+        let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+        run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
+        place
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("store")
+    }
+
+    #[track_caller]
+    fn on_store(&self, command: &str, arguments: &[&str]) -> Ended {
+        let data = self.data();
+        run([command, "--data", text(&data)].iter().chain(arguments))
+    }
+
+    #[track_caller]
+    fn digest(&self) -> String {
+        self.on_store("digest", &[]).expect_success().text()
+    }
+
+    /// Everything that can be asked of the store as a whole.
+    #[track_caller]
+    fn looks(&self) -> Vec<String> {
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let exported = hex(self.on_store("export", &[]).expect_success().stdout);
+        vec![self.digest(), self.on_store("dump", &[]).expect_success().text(), exported]
+    }
+
+    /// What a node on the store answers.
+    fn answers(&self) -> Vec<String> {
+        let data = self.data();
+        let node = Node::start(&["--config", text(&tiny("config.json")), "--data", text(&data), "--clock", "3600"]);
+        let mut client = Client::connect(node.http);
+        let last = client.get("/chain/last-block");
+        let signer = last.json()["signer"].as_str().expect("a key").to_owned();
+        let mut answers = vec![client.get("/chain/score").text().to_owned(), last.text().to_owned()];
+        let account = client.get(&format!("/account/get/from-public-key?publicKey={signer}"));
+        let address = account.json()["account"]["address"].as_str().expect("an address").to_owned();
+        answers.push(account.text().to_owned());
+        for path in ["transfers/all", "transfers/outgoing", "harvests", "mosaic/owned", "namespace/page"] {
+            answers.push(client.get(&format!("/account/{path}?address={address}")).text().to_owned());
+        }
+        answers.push(client.get("/namespace/root/page").text().to_owned());
+        answers
+    }
+
+    /// Names of what is in the folder.
+    fn files(&self) -> Vec<String> {
+        let files = fs::read_dir(self.data()).expect("a folder");
+        let mut names: Vec<_> =
+            files.map(|file| file.expect("a file").file_name().into_string().expect("text")).collect();
+        names.sort();
+        names
+    }
+
+    /// Puts a store as it is now into the folder in which a new one grows.
+    fn begin(&self, with_readers: bool) {
+        let folder = self.data().join("reindex");
+        fs::create_dir(&folder).expect("a folder");
+        let names = ["data.mdb", "nisd.lock", "lock.mdb"];
+        for name in &names[..if with_readers { 3 } else { 2 }] {
+            fs::copy(self.data().join(name), folder.join(name)).expect("a copy");
+        }
+    }
+
+    /// Changes the last value of a table, or what the block at height 30 says its height is.
+    fn spoil(&self, table: Table) {
+        let (store, _) =
+            Store::open_existing(&self.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+        let mut batch = store.begin().expect("a batch");
+        let (key, mut value) = {
+            let mut walk = batch.walk(table).unwrap();
+            let entry = if table == Table::Blocks { walk.seek(&30u64.to_be_bytes()) } else { walk.last() };
+            let (key, value) = entry.unwrap().expect("an entry");
+            (key.to_vec(), value.to_vec())
+        };
+        let height = value.windows(8).rposition(|bytes| table == Table::Blocks && bytes == 30u64.to_le_bytes());
+        let place = height.unwrap_or(value.len() - 1);
+        value[place] ^= 1;
+        batch.put_unjournaled(table, &key, &value).expect("room");
+        batch.commit().expect("room");
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path")
+}
+
+const FILES: [&str; 4] = ["data.mdb", "lock.mdb", "nisd.lock", "settled"];
+
+#[test]
+fn a_store_that_is_built_anew_gives_the_same_digest_and_answers() {
+    let place = Place::full();
+    let (looks, answers) = (place.looks(), place.answers());
+    let before = fs::metadata(place.data().join("data.mdb")).expect("a file").len();
+    let said = place.on_store("reindex", &[]).expect_success().stderr;
+    assert!(said.contains("needs about") && said.contains("height 60"), "{said}");
+    assert_eq!(place.looks(), looks);
+    assert_eq!(place.answers(), answers);
+    assert_eq!(place.files(), FILES);
+    assert!(fs::metadata(place.data().join("data.mdb")).expect("a file").len() <= 2 * before);
+    place.on_store("check", &[]).expect_success();
+    // What undoes blocks is there, and the chain goes on.
+    place.on_store("rollback", &["--to", "1"]).expect_success();
+    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+    run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
+    assert_eq!(place.looks(), looks);
+}
+
+#[test]
+fn a_damaged_state_is_repaired_by_building_it_anew() {
+    let place = Place::full();
+    let digest = place.digest();
+    place.spoil(Table::Accounts);
+    assert_ne!(place.digest(), digest);
+    place.on_store("check", &[]).expect_failure(1, &["table accounts", "nisd reindex"]);
+    place.on_store("reindex", &[]).expect_success();
+    assert_eq!(place.digest(), digest);
+}
+
+#[test]
+fn a_check_names_each_range_of_rows_that_is_damaged() {
+    let place = Place::full();
+    let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+    let mut batch = store.begin().expect("a batch");
+    for table in [Table::Accounts, Table::Namespaces, Table::Mosaics] {
+        // The checksum of other rows.
+        batch.put_unjournaled(Table::Checksums, &[table as u8], &[9; 16]).expect("room");
+    }
+    batch.commit().expect("room");
+    drop(store);
+    let named = ["table accounts", "table namespaces", "table mosaics", "3 ranges"];
+    place.on_store("check", &[]).expect_failure(1, &named);
+}
+
+#[test]
+fn a_damaged_block_is_named_and_the_old_store_stays() {
+    let place = Place::full();
+    let digest = place.digest();
+    place.spoil(Table::Blocks);
+    let damaged = fs::read(place.data().join("data.mdb")).expect("the store");
+    place.on_store("reindex", &[]).expect_failure(1, &["height 30"]);
+    assert!(fs::read(place.data().join("data.mdb")).expect("the store") == damaged);
+    assert_eq!(place.digest(), digest, "the state is as it was");
+}
+
+#[test]
+fn what_was_begun_is_gone_on_with_whatever_it_is() {
+    let place = Place::full();
+    let digest = place.digest();
+    // Complete but for its place, before and after the first of two files was renamed.
+    for with_readers in [true, false] {
+        place.begin(with_readers);
+        place.spoil(Table::Accounts);
+        place.on_store("reindex", &[]).expect_success();
+        assert_eq!((place.digest(), place.files()), (digest.clone(), FILES.map(str::to_owned).to_vec()));
+    }
+    // A part of the chain.
+    place.on_store("rollback", &["--to", "40"]).expect_success();
+    place.begin(true);
+    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+    let ended = run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]);
+    ended.expect_success();
+    let said = place.on_store("reindex", &[]).expect_success().stderr;
+    assert!(said.contains("from height 40 on"), "{said}");
+    assert_eq!(place.digest(), digest);
+    // More than the chain, which has gone back.
+    place.begin(true);
+    place.on_store("rollback", &["--to", "50"]).expect_success();
+    let at_50 = place.digest();
+    place.on_store("reindex", &[]).expect_success();
+    assert_eq!(place.digest(), at_50);
+    // No store at all, and one that is cut.
+    for bytes in [
+        b"this is not a store".repeat(1000),
+        fs::read(place.data().join("data.mdb")).expect("a store")[..9000].to_vec(),
+    ] {
+        place.begin(true);
+        fs::write(place.data().join("reindex/data.mdb"), bytes).expect("a file");
+        place.on_store("reindex", &[]).expect_success();
+        assert_eq!((place.digest(), place.files()), (at_50.clone(), FILES.map(str::to_owned).to_vec()));
+    }
+}
+
+#[test]
+fn who_reads_the_store_meanwhile_reads_on_and_whoever_comes_later_reads_the_new_one() {
+    let place = Place::full();
+    let digest = place.digest();
+    let (reader, _) = Store::open_existing(&place.data(), AccessMode::Shared, Options::default()).expect("a store");
+    let snapshot = reader.snapshot().expect("a snapshot");
+    let before = nisd::state::digest(&snapshot).expect("a digest");
+    place.on_store("reindex", &[]).expect_success();
+    // The new store is changed, so that pages would be used again that the reader looks at.
+    for _ in 0..4 {
+        place.on_store("rollback", &["--to", "30"]).expect_success();
+        let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
+        run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
+    }
+    assert_eq!(nisd::state::digest(&snapshot).expect("a digest"), before);
+    assert_eq!(place.digest(), digest);
+    place.on_store("check", &[]).expect_success();
+}
+
+#[test]
+fn a_store_in_use_or_of_another_network_or_none_is_not_built_anew() {
+    let place = Place::full();
+    let digest = place.digest();
+    let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+    place.on_store("reindex", &[]).expect_failure(1, &["another nisd uses the data folder"]);
+    drop(store);
+    let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let other = place.0.path().join("other.json");
+    fs::write(&other, config.replace("golden-tiny", "somewhere-else")).expect("a file");
+    fs::copy(tiny("nemesis.bin"), place.0.path().join("nemesis.bin")).expect("a copy");
+    let words = ["the chain of golden-tiny", "somewhere-else"];
+    place.on_store("reindex", &["--config", text(&other)]).expect_failure(1, &words);
+    assert_eq!(place.digest(), digest);
+    let nowhere = Place(tempfile::tempdir().expect("a folder"));
+    nowhere.on_store("reindex", &[]).expect_failure(1, &["no chain in the data folder"]);
+    assert!(!nowhere.data().exists());
+}
+
+/// A reindex whose files may not grow beyond so many KiB.
+fn limited(place: &Place, kib: u64) -> Ended {
+    let program = nisd([""; 0]).get_program().to_owned();
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\""), "bash"]).arg(program);
+    shell.args(["reindex", "--data", text(&place.data())]);
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Process::start(shell).ended_within(PATIENCE)
+}
+
+#[test]
+fn a_write_that_fails_ends_it_with_a_message_and_a_second_call_completes_it() {
+    let place = Place::full();
+    let digest = place.digest();
+    let size = fs::metadata(place.data().join("data.mdb")).expect("a file").len() >> 10;
+    let mut failed = 0;
+    for part in 1..8 {
+        let ended = limited(&place, size * part / 8);
+        if ended.code != Some(0) {
+            ended.expect_failure(1, &["cannot"]);
+            failed += 1;
+        }
+        assert_eq!(place.digest(), digest, "{part} of 8");
+    }
+    assert!(failed > 0, "nothing failed");
+    place.on_store("reindex", &[]).expect_success();
+    assert_eq!((place.digest(), place.files()), (digest, FILES.map(str::to_owned).to_vec()));
+    assert!(place.digest().starts_with(&format!("{TIP} ")));
+}

@@ -1,0 +1,250 @@
+//! A disk that takes long to write, and the helper process that waits for it: nobody else waits, and nothing is told
+//! before it is on the disk.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::{Node, wait_for};
+use crate::common::http_client::Client;
+use crate::common::loudly;
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
+use crate::common::slow_disk::SlowDisk;
+use nisd::model::Amount;
+use tempfile::TempDir;
+
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// What is written of a helper that has ended.
+const LOST: &str = "the node does until there is another";
+
+/// A network of one node that finds a block every second.
+struct Network {
+    folder: TempDir,
+    config: PathBuf,
+}
+
+impl Network {
+    fn new() -> Network {
+        let folder = tempfile::tempdir().expect("a folder");
+        let funded = [(address(&key_pair(1)), Amount::whole(TOTAL))];
+        let config = Genesis::new(now(), &funded).write_hasty(folder.path(), &private_key(1).printed(), &[]);
+        Network { folder, config }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Node::command(&["--config", self.config.to_str().expect("a path")]);
+        // So that the files that the helper has open can be looked at.
+        command.env("NISD_CORE_DUMPS", "1");
+        command
+    }
+
+    fn start(&self, disk: &SlowDisk) -> Node {
+        let mut command = self.command();
+        disk.for_program(&mut command);
+        Node::of(command)
+    }
+
+    fn digest(&self) -> String {
+        let data = self.folder.path().join("store");
+        crate::common::daemon::run(["check", "--data", data.to_str().expect("a path")]).expect_success().text()
+    }
+}
+
+/// The helper of a node.
+fn helper(node: &Node) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", node.process.id())).unwrap_or_default();
+    children.split_whitespace().next().and_then(|number| number.parse().ok())
+}
+
+fn is_there(process: u32) -> bool {
+    // One that nobody has waited for is gone too.
+    fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn kill(process: u32) {
+    assert!(Command::new("kill").args(["-s", "KILL", &process.to_string()]).status().expect("a program").success());
+}
+
+fn until_height(client: &mut Client, height: u64) {
+    wait_for("the chain grows", || (client.height() >= height).then_some(()));
+}
+
+/// How long answers took until there are so many more blocks, the longest last.
+fn answers(client: &mut Client, blocks: u64) -> Vec<Duration> {
+    let (first, mut times) = (client.height(), Vec::new());
+    let begun = Instant::now();
+    loop {
+        let asked = Instant::now();
+        let height = client.height();
+        times.push(asked.elapsed());
+        if height >= first + blocks {
+            times.sort();
+            return times;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "the chain does not grow");
+        sleep(LOOK_EVERY);
+    }
+}
+
+#[test]
+fn nobody_waits_for_the_disk_but_the_block() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    until_height(&mut client, 3);
+    // Two of these pass before a block is told: the data, and the record of it.
+    let delay = Duration::from_millis(1500);
+    disk.set_millis(delay.as_millis() as u32);
+    let times = answers(&mut client, 3);
+    let longest = times.last().expect("answers");
+    loudly(&format!(
+        "{} answers while three blocks waited {delay:?} twice each: the longest took {longest:?}",
+        times.len()
+    ));
+    assert!(*longest < delay / 2, "an answer took {longest:?}");
+    assert!(times.len() > 100, "{} answers", times.len());
+    disk.set_millis(0);
+}
+
+#[test]
+fn a_block_is_told_once_it_is_on_the_disk_and_not_before() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    until_height(&mut client, 2);
+    disk.set_millis(20_000);
+    // A block whose commit was under way may still come.
+    sleep(Duration::from_millis(100));
+    let (height, begun) = (client.height(), Instant::now());
+    while begun.elapsed() < Duration::from_secs(5) {
+        assert_eq!(client.height(), height, "a block is told that is not on the disk");
+        let status = client.get(&format!("/block/get?hash={}", "00".repeat(32))).status;
+        assert!(status < 500, "{status}");
+        sleep(LOOK_EVERY);
+    }
+    assert!(client.block(height + 1).status != 200);
+}
+
+#[test]
+fn a_helper_that_is_killed_in_the_middle_loses_nothing_and_the_node_waits_itself() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    until_height(&mut client, 2);
+    disk.set_millis(3000);
+    // It is at a block by then.
+    sleep(Duration::from_millis(1500));
+    let killed = helper(&node).expect("a helper");
+    kill(killed);
+    disk.set_millis(0);
+    wait_for("it is said", || node.process.log().contains(LOST).then_some(()));
+    let height = client.height();
+    until_height(&mut client, height + 3);
+    assert!(helper(&node).is_none_or(|other| other != killed));
+    drop(node);
+    assert!(network.digest().starts_with(|digit: char| digit.is_ascii_digit()));
+}
+
+#[test]
+fn a_disk_that_fails_in_the_helper_stops_the_chain_until_the_node_is_started_again() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    until_height(&mut client, 2);
+    disk.fail();
+    wait_for("it is said", || node.process.log().contains("may be lost").then_some(()));
+    let height = client.height();
+    disk.set_millis(0);
+    // What the disk takes now says nothing of what it did not take.
+    sleep(Duration::from_secs(3));
+    assert_eq!(client.height(), height);
+    drop(node);
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    let height = client.height();
+    until_height(&mut client, height + 2);
+}
+
+#[test]
+fn the_helper_ends_with_the_node_however_that_ends_and_keeps_nothing_locked() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    for is_killed in [true, false] {
+        let mut node = network.start(&disk);
+        let mut client = Client::connect(node.http);
+        let height = client.height();
+        until_height(&mut client, height + 1);
+        let helper = helper(&node).expect("a helper");
+        // Signals to all processes of a terminal or a service reach it too.
+        assert!(Command::new("kill").args(["-s", "INT", &helper.to_string()]).status().expect("a program").success());
+        until_height(&mut client, height + 2);
+        assert!(is_there(helper), "{}", node.process.log());
+        // What it has open is the data file, the record, and the socket: not LMDB's list of readers, nor the lock.
+        let open = fs::read_dir(format!("/proc/{helper}/fd")).expect("its files");
+        let open: Vec<_> = open.flatten().filter_map(|one| fs::read_link(one.path()).ok()).collect();
+        let is_of_lock = |path: &PathBuf| path.ends_with("lock.mdb") || path.ends_with("nisd.lock");
+        assert!(!open.iter().any(is_of_lock), "{open:?}");
+        match is_killed {
+            true => node.process.kill(),
+            false => {
+                node.process.signal("TERM");
+                node.process.ended_within(Duration::from_secs(30)).expect_success();
+            }
+        }
+        wait_for("the helper ends", || (!is_there(helper)).then_some(()));
+    }
+    let _ = network.digest();
+}
+
+#[test]
+fn a_node_that_is_told_to_end_while_the_helper_waits_for_the_disk_ends_in_time_and_keeps_what_it_has_told() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    until_height(&mut client, 2);
+    let delay = Duration::from_secs(4);
+    disk.set_millis(delay.as_millis() as u32);
+    // It is at a block by then, and has not told it.
+    sleep(Duration::from_millis(1500));
+    let (told, helper) = (client.height(), helper(&node).expect("a helper"));
+    let begun = Instant::now();
+    node.process.signal("TERM");
+    node.process.ended_within(Duration::from_secs(60)).expect_success();
+    loudly(&format!("the node has ended after {:?} where the disk takes {delay:?}", begun.elapsed()));
+    // What has begun is waited for, and nothing more: the data of a block and the record of it.
+    assert!(begun.elapsed() < 5 * delay, "{:?}", begun.elapsed());
+    wait_for("the helper ends", || (!is_there(helper)).then_some(()));
+    disk.set_millis(0);
+    assert!(network.digest().starts_with(|digit: char| digit.is_ascii_digit()));
+    let node = network.start(&disk);
+    let mut client = Client::connect(node.http);
+    assert!(client.height() >= told, "{} of {told}", client.height());
+    let height = client.height();
+    until_height(&mut client, height + 2);
+}
+
+#[test]
+fn where_no_helper_can_be_started_the_node_waits_itself_and_says_so_once() {
+    let network = Network::new();
+    let node = network.command();
+    // Without /proc a process cannot start itself.
+    let mut inside = Command::new("unshare");
+    inside.args(["-rm", "sh", "-c", "mount -t tmpfs nothing /proc || exit 99; exec \"$@\"", "sh"]);
+    inside.arg(node.get_program()).args(node.get_args());
+    let may = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "nothing", "/proc"]).status();
+    if !may.is_ok_and(|status| status.success()) {
+        return loudly("SKIPPED: no folder can be hidden here");
+    }
+    inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let node = Node::of(inside);
+    let mut client = Client::connect(node.http);
+    until_height(&mut client, 3);
+    assert_eq!(node.process.log().matches("no helper process can wait for the disk").count(), 1);
+}

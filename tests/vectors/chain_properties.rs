@@ -1,0 +1,341 @@
+//! What holds of every chain part and every way back and forth along a chain, tried at random places of the recorded
+//! chains.
+//!
+//! The same is tried each time; `NISD_SEED` has something else tried, `NISD_CASES=n` n times as many cases.
+
+use std::cell::{Cell, RefCell};
+
+use crate::common::{Random, from_environment, loudly};
+use crate::mutation::{Change, Effect, mutate};
+use crate::recorded_chain::{Chain, LATE};
+use crate::remote::judge;
+use crate::window::{MAIN, Point, Window, lowest};
+use nisd::chain::{ChainPart, PartOutcome, RollbackError, Validity, rollback};
+use nisd::model::{Block, Height};
+use nisd::rules::ValidationResult;
+use nisd::store::{Store, stored_block};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use tempfile::TempDir;
+
+/// The seed if no other is asked for.
+const SEED: u64 = 1;
+/// Attempts to make a failing case smaller.
+const SHRINKS: u32 = 200;
+
+fn seed() -> u64 {
+    from_environment("NISD_SEED").unwrap_or(SEED)
+}
+
+/// Tries a property with as many cases as are asked for.
+fn try_cases<S: Strategy>(what: &str, cases: u32, strategy: &S, property: impl Fn(S::Value)) {
+    let seed = seed();
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let cases = cases * from_environment("NISD_CASES").unwrap_or(1);
+    let config = Config { cases, max_shrink_iters: SHRINKS, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let result = runner.run(strategy, |case| {
+        property(case);
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{what}: NISD_SEED={seed}: {error}");
+    }
+}
+
+/// The places that are tried: the whole of the smallest chain, with its losing branches where they are at hand.
+fn whole_of_tiny() -> Window {
+    Window::new(Chain::open("tiny").unwrap_or_else(Chain::tiny), 1, 60)
+}
+
+/// Stretches of `all-forks` with losing branches across heights at which importances are recalculated, and one
+/// wherever chance has it.
+fn stretches_of_all_forks() -> Vec<Window> {
+    let anywhere = 2 + Random(seed()).next() % 3_900;
+    let open = |start: u64| Some(Window::new(Chain::open("all-forks")?, start, start + 30));
+    [345, 705, 1_425, anywhere].into_iter().filter_map(open).collect()
+}
+
+/// A stretch of a chain of which 24 blocks may be rewritten, with a losing branch.
+fn stretch_of_one_year() -> Option<Window> {
+    Some(Window::new(Chain::open("one-year")?, 690, 740))
+}
+
+/// A store that goes back and forth.
+struct Walker<'w> {
+    window: &'w Window,
+    folder: TempDir,
+    store: Option<Store>,
+}
+
+impl<'w> Walker<'w> {
+    fn new(window: &'w Window) -> Walker<'w> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Some(window.begin(folder.path()));
+        Walker { window, folder, store }
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    /// Goes to a height of the chain itself, from wherever the last case, perhaps failing, has left the store.
+    fn go_to(&mut self, height: u64) {
+        let here = Point::of(self.store());
+        let is_known = here.tip.height.0 <= self.window.last(MAIN)
+            && here == *self.window.point(MAIN, here.tip.height.0)
+            && (here.tip.height.0 <= height || go_back(self.store(), height).is_ok());
+        if !is_known {
+            self.store = None;
+            self.store = Some(self.window.begin(self.folder.path()));
+        }
+        let here = Point::of(self.store()).tip.height.0;
+        self.window.take_in(self.store(), &self.window.blocks(MAIN, here, height).iter().collect::<Vec<_>>());
+        assert_eq!(Point::of(self.store()), *self.window.point(MAIN, height), "height {height}");
+    }
+}
+
+fn go_back(store: &Store, height: u64) -> Result<(), RollbackError> {
+    let mut batch = store.begin()?;
+    rollback(&mut batch, Height(height))?;
+    Ok(batch.commit()?)
+}
+
+fn offer(window: &Window, store: &Store, common: u64, part: Vec<Block>) -> Result<PartOutcome, RollbackError> {
+    let part = ChainPart::new(store, &window.chain.network, Height(common), part)?;
+    Ok(judge(Box::new(part), LATE))
+}
+
+/// The part with one change: where it begins, how many of our blocks it replaces, how many more it holds, what is
+/// changed, and what chooses the place.
+type ChangedPart = (u64, u64, u64, Change, u64);
+
+fn changed_parts(window: &Window) -> impl Strategy<Value = ChangedPart> + use<> {
+    let commons = window.start..window.last(MAIN) - 1;
+    (commons, 0..4u64, 1..6u64, prop::sample::select(Change::ALL.to_vec()), any::<u64>())
+}
+
+/// What a part must come to: to the state after `last` if that is further than what is replaced.
+fn assert_outcome(window: &Window, store: &Store, outcome: &PartOutcome, [common, tip, last]: [u64; 3]) {
+    let score = |height| window.point(MAIN, height).tip.score - window.point(MAIN, common).tip.score;
+    assert_eq!(outcome.validity, Validity::Valid);
+    assert_eq!(outcome.scores, Some((score(tip) as i64, score(last) as i64)));
+    let expected = match (last > tip, last > common) {
+        (true, _) => ValidationResult::Success,
+        (false, true) => ValidationResult::Neutral,
+        (false, false) => ValidationResult::FailureChainInvalid,
+    };
+    assert_eq!(outcome.of_push(), Ok(expected));
+    assert_eq!(outcome.switch.is_some(), last > tip);
+    assert_eq!(Point::of(store), *window.point(MAIN, tip.max(last)));
+}
+
+/// Whether there was a change for which the part had to be refused.
+fn check_changed_part(walker: &mut Walker<'_>, (common, undone, more, change, place): ChangedPart) -> bool {
+    let window = walker.window;
+    let tip = (common + undone).min(window.last(MAIN) - 1);
+    let last = (tip + more).min(window.last(MAIN));
+    let part = window.blocks(MAIN, common, last);
+    walker.go_to(tip);
+    let changed = mutate(&part, change, &window.chain.network, &mut Random(place));
+    let is_refused = matches!(changed, Some((_, Effect::Refused)));
+    if let Some((changed, effect)) = changed {
+        let outcome = offer(window, walker.store(), common, changed).unwrap();
+        match effect {
+            Effect::Refused => {
+                assert_ne!(outcome.validity, Validity::Valid);
+                assert!(outcome.switch.is_none() && outcome.scores.is_none());
+                assert_eq!(Point::of(walker.store()), *window.point(MAIN, tip), "a refused part left a trace");
+            }
+            Effect::None => assert_outcome(window, walker.store(), &outcome, [common, tip, last]),
+            Effect::Shorter(blocks) => {
+                assert_outcome(window, walker.store(), &outcome, [common, tip, common + blocks as u64]);
+            }
+        }
+        walker.go_to(tip);
+    }
+    let outcome = offer(window, walker.store(), common, part.clone()).unwrap();
+    assert_outcome(window, walker.store(), &outcome, [common, tip, last]);
+    let snapshot = walker.store().snapshot().unwrap();
+    let context = nisd::codec::Context::of(&window.chain.network);
+    for block in part {
+        assert_eq!(stored_block(&snapshot, block.height, context).unwrap().unwrap().1, block);
+    }
+    is_refused
+}
+
+fn every_changed_part_is_refused(window: &Window, cases: u32) {
+    let (walker, refused) = (RefCell::new(Walker::new(window)), Cell::new(0));
+    try_cases("a part with one change", cases, &changed_parts(window), |case| {
+        let is_refused = check_changed_part(&mut walker.borrow_mut(), case);
+        refused.set(refused.get() + u32::from(is_refused));
+    });
+    loudly(&format!("{} of {cases} changed parts above {} had to be refused", refused.get(), window.start));
+    assert!(refused.get() * 2 > cases, "most changes matter");
+}
+
+#[test]
+fn a_part_of_tiny_with_one_change_is_refused_and_leaves_no_trace() {
+    every_changed_part_is_refused(&whole_of_tiny(), 100);
+}
+
+#[test]
+fn a_part_of_all_forks_with_one_change_is_refused_and_leaves_no_trace() {
+    stretches_of_all_forks().iter().for_each(|window| every_changed_part_is_refused(window, 16));
+}
+
+/// One thing that happens to a store. Numbers are taken modulo what there is.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    /// The next blocks of our branch come, as a file or in parts of so many.
+    Extend { blocks: u64, part: Option<u64> },
+    /// So many blocks are rolled back.
+    RollBack { blocks: u64 },
+    /// A branch is offered from so many blocks below where it parts from ours, up to some height.
+    Offer { branch: usize, below: u64, last: u64 },
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let extend = (1..9u64, prop::option::of(1..4u64)).prop_map(|(blocks, part)| Move::Extend { blocks, part });
+    let back = prop_oneof![4 => 1..9u64, 1 => 1..40u64].prop_map(|blocks| Move::RollBack { blocks });
+    let below = prop_oneof![4 => 0..3u64, 1 => 0..40u64];
+    let offer = (any::<usize>(), below, 1..20u64);
+    let offer = offer.prop_map(|(branch, below, last)| Move::Offer { branch, below, last });
+    prop::collection::vec(prop_oneof![3 => extend, 2 => back, 4 => offer], 4..20)
+}
+
+/// A store, and where it must be.
+struct Journey<'w> {
+    walker: Walker<'w>,
+    branch: usize,
+    height: u64,
+    /// How far back the blocks can be undone.
+    lowest: u64,
+    limit: u64,
+}
+
+impl<'w> Journey<'w> {
+    fn new(window: &'w Window) -> Journey<'w> {
+        let limit = window.chain.network.chain.rewrite_limit;
+        let lowest = lowest(window.start, limit);
+        Journey { walker: Walker::new(window), branch: MAIN, height: window.start, lowest, limit }
+    }
+
+    fn is_at(&mut self, branch: usize, height: u64) {
+        self.branch = if height <= self.walker.window.common(branch) { MAIN } else { branch };
+        self.height = height;
+        self.lowest = self.lowest.max(lowest(height, self.limit));
+    }
+
+    fn go(&mut self, one: Move) {
+        match one {
+            Move::Extend { blocks, part } => self.extend(blocks, part),
+            Move::RollBack { blocks } => self.roll_back(blocks),
+            Move::Offer { branch, below, last } => self.offer(branch, below, last),
+        }
+        let expected = self.walker.window.point(self.branch, self.height);
+        assert_eq!(Point::of(self.walker.store()), *expected, "after {one:?}");
+    }
+
+    fn extend(&mut self, blocks: u64, part: Option<u64>) {
+        let window = self.walker.window;
+        let last = (self.height + blocks).min(window.last(self.branch));
+        let blocks = window.blocks(self.branch, self.height, last);
+        match part {
+            None => window.take_in(self.walker.store(), &blocks.iter().collect::<Vec<_>>()),
+            Some(length) => {
+                for part in blocks.chunks(length as usize) {
+                    let common = part[0].height.0 - 1;
+                    let outcome = offer(window, self.walker.store(), common, part.to_vec()).unwrap();
+                    assert!(outcome.switch.is_some(), "{:?}", outcome.validity);
+                }
+            }
+        }
+        self.is_at(self.branch, last);
+    }
+
+    fn roll_back(&mut self, blocks: u64) {
+        let target = self.height.saturating_sub(blocks).max(self.walker.window.start);
+        match go_back(self.walker.store(), target) {
+            Ok(()) if target < self.height && target >= self.lowest => self.is_at(self.branch, target),
+            Err(RollbackError::NotBelow { .. }) if target == self.height => {}
+            Err(RollbackError::TooDeep { lowest }) if target < self.lowest => assert_eq!(lowest.0, self.lowest),
+            other => panic!("back from {} to {target}, lowest {}: {other:?}", self.height, self.lowest),
+        }
+    }
+
+    fn offer(&mut self, branch: usize, below: u64, last: u64) {
+        let window = self.walker.window;
+        let branch = branch % window.branches();
+        let fork = match branch == self.branch {
+            true => self.height,
+            false => self.height.min(window.common(branch)).min(window.common(self.branch)),
+        };
+        let common = fork.saturating_sub(below).max(window.start);
+        let last = (common + last).min(window.last(branch));
+        let outcome = offer(window, self.walker.store(), common, window.blocks(branch, common, last));
+        if common < self.lowest {
+            assert!(matches!(outcome, Err(RollbackError::TooDeep { lowest }) if lowest.0 == self.lowest));
+            return;
+        }
+        let outcome = outcome.unwrap();
+        let score = |branch, height| window.point(branch, height).tip.score - window.point(branch, common).tip.score;
+        let (ours, theirs) = (score(self.branch, self.height), score(branch, last));
+        assert_eq!((outcome.validity.clone(), outcome.scores), (Validity::Valid, Some((ours as i64, theirs as i64))));
+        assert_eq!(outcome.switch.is_some(), theirs > ours, "{theirs} against {ours}");
+        if theirs > ours {
+            self.is_at(branch, last);
+        } else if theirs > 0 {
+            assert_eq!(outcome.of_push(), Ok(ValidationResult::Neutral));
+        }
+    }
+}
+
+fn every_journey_ends_where_the_straight_way_does(window: &Window, cases: u32) {
+    try_cases("a way back and forth", cases, &moves(), |moves| {
+        let mut journey = Journey::new(window);
+        moves.into_iter().for_each(|one| journey.go(one));
+    });
+}
+
+#[test]
+fn a_way_back_and_forth_in_tiny_gives_the_state_of_the_straight_one() {
+    every_journey_ends_where_the_straight_way_does(&whole_of_tiny(), 24);
+}
+
+#[test]
+fn a_way_back_and_forth_in_all_forks_gives_the_state_of_the_straight_one() {
+    for window in stretches_of_all_forks() {
+        every_journey_ends_where_the_straight_way_does(&window, 6);
+    }
+}
+
+#[test]
+fn a_way_back_and_forth_in_one_year_gives_the_state_of_the_straight_one_and_ends_at_the_rewrite_limit() {
+    if let Some(window) = stretch_of_one_year() {
+        every_journey_ends_where_the_straight_way_does(&window, 12);
+    }
+}
+
+/// A journey that begins with the one way that leads over the highest number of blocks that may be rewritten.
+#[test]
+fn a_part_that_would_rewrite_more_than_may_be_is_refused_and_nothing_changes() {
+    let Some(window) = stretch_of_one_year() else { return };
+    let mut journey = Journey::new(&window);
+    journey.extend(40, None);
+    let (height, limit) = (journey.height, journey.limit);
+    assert_eq!((height, limit), (730, 24));
+    loudly(&format!("one-year: the lowest height is {} at {height}", journey.lowest));
+    journey.go(Move::Offer { branch: MAIN, below: limit + 1, last: limit + 5 });
+    assert_eq!(journey.height, height);
+    journey.go(Move::RollBack { blocks: limit + 1 });
+    assert_eq!(journey.height, height);
+    journey.go(Move::Offer { branch: MAIN, below: limit, last: limit + 5 });
+    assert_eq!(journey.height, height + 5);
+    // What was rolled back cannot be undone once more by a part.
+    journey.go(Move::RollBack { blocks: limit });
+    assert_eq!(journey.height, height + 5 - limit);
+    journey.go(Move::Offer { branch: MAIN, below: 1, last: 10 });
+    assert_eq!(journey.height, height + 5 - limit);
+}

@@ -1,0 +1,88 @@
+//! The tool that makes long chains for measuring: short ones of it, taken in by the program by all rules.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::daemon::run;
+use crate::generator::{Book, Files, Plan, Progress};
+
+const ALL_KINDS: [&str; 9] = [
+    "aggregateModification",
+    "cosignature",
+    "importanceTransfer",
+    "mosaicDefinitionCreation",
+    "mosaicSupplyChange",
+    "mosaicTransfer",
+    "multisig",
+    "provisionNamespace",
+    "transfer",
+];
+
+fn plan(blocks: u64, transactions: usize, seed: u64) -> Plan {
+    Plan { blocks, transactions, accounts: 200, seed, stake: false, plain: false, target_time: None, gzip: false }
+}
+
+fn generate(plan: &Plan, folder: &Path) -> (Files, Book) {
+    let mut told = None;
+    let made = crate::generator::generate(plan, folder, |progress| told = Some(progress));
+    let (files, book) = made.expect("such a chain can be made");
+    let Progress { height, transactions, rates } = told.expect("the end is told");
+    assert_eq!((height, transactions), (plan.blocks, book.transactions));
+    assert!(rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
+    (files, book)
+}
+
+/// Has the program take a chain in, and looks at how far it has come.
+fn assert_is_taken_in(plan: &Plan, files: &Files, folder: &Path) {
+    let store = folder.join("store");
+    let [config, blocks, data] = [&files.config, &files.blocks, &store].map(|path| path.to_str().expect("a path"));
+    run(["import", "--config", config, "--data", data, blocks]).expect_success();
+    let digest = run(["digest", "--data", data]).expect_success().text();
+    assert!(digest.starts_with(&format!("{} ", plan.blocks)), "{digest}");
+}
+
+#[test]
+fn a_generated_chain_of_all_kinds_in_which_namespaces_expire_is_valid() {
+    let (folder, plan) = (tempfile::tempdir().expect("a folder"), plan(4_300, 3, 1));
+    let (files, book) = generate(&plan, folder.path());
+    assert_eq!(book.kinds.keys().copied().collect::<Vec<_>>(), ALL_KINDS);
+    assert_eq!(book.transactions, (plan.blocks - 1) * plan.transactions as u64);
+    for what in ["renewals", "renewalsAfterExpiry", "claims", "redefinitions", "linksEnded", "blocksByRemotes"] {
+        assert!(book.others.get(what).is_some_and(|count| *count > 0), "{what}: {:?}", book.others);
+    }
+    assert_is_taken_in(&plan, &files, folder.path());
+}
+
+#[test]
+fn a_generated_chain_of_plain_payments_by_proof_of_stake_is_valid() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = Plan { stake: true, plain: true, gzip: true, ..plan(400, 10, 1) };
+    let (files, book) = generate(&plan, folder.path());
+    assert_eq!(book.kinds.keys().copied().collect::<Vec<_>>(), ["transfer"]);
+    assert!(book.others["messages"] > 0);
+    assert_is_taken_in(&plan, &files, folder.path());
+}
+
+#[test]
+fn a_seed_gives_the_same_files_again_and_another_seed_others() {
+    let contents = |seed: u64| {
+        let folder = tempfile::tempdir().expect("a folder");
+        generate(&plan(100, 10, seed), folder.path());
+        let names = ["network.properties", "nemesis.bin", "blocks.bin", "summary.json"];
+        names.map(|name| fs::read(folder.path().join(name)).expect("a file"))
+    };
+    let (one, again, other) = (contents(1), contents(1), contents(2));
+    assert!(one == again);
+    assert!(one[1] != other[1] && one[2] != other[2]);
+}
+
+#[test]
+fn chains_that_cannot_be_made_are_refused_with_the_option_at_fault() {
+    let refused = |plan: Plan| plan.check().unwrap_err();
+    assert!(refused(plan(1, 3, 1)).starts_with("--blocks:"));
+    assert!(refused(plan(100, 10_001, 1)).starts_with("--transactions:"));
+    assert!(refused(plan(100, 100, 1)).starts_with("--accounts:"));
+    assert!(refused(Plan { accounts: 100_000, ..plan(100, 3, 1) }).starts_with("--accounts:"));
+    assert!(refused(Plan { target_time: Some(8_641), ..plan(100, 3, 1) }).starts_with("--target-time:"));
+    assert_eq!(plan(2, 3, 1).check(), Ok(()));
+}

@@ -1,0 +1,423 @@
+//! Importances against vectors of the reference implementation, bit for bit.
+//!
+//! They lie outside this repository, in `vectors-poi.json` under `../shared/data`, or under `data` in the folder
+//! that the environment variable `NISD_SHARED` names. Without them these tests say so and check nothing.
+//! `stateOrder` is about tables that this node does not have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nisd::chain::proof::effective_importance;
+use nisd::crypto::PublicKey;
+use nisd::importance::allowance::Allowance;
+use nisd::importance::clusters::{ClusterRole, Clusters};
+use nisd::importance::grouped::{Grouped, Groups};
+use nisd::importance::hash_order::{HashOrder, Visit, capacity, hash};
+use nisd::importance::score::{Parts, Scoring};
+use nisd::importance::structure::StructureBuilder;
+use nisd::importance::{
+    AccountOrder, CalculationProgress, Importance, Importances, Party, ProofOfImportance, ProofOfStake, Settings,
+    SparseMatrix, decay,
+};
+use nisd::model::{Address, Amount, Height, NetworkByte};
+use serde_json::Value;
+
+const BLOCKS_PER_DAY: u64 = 1440;
+const TOTAL: Amount = Amount::whole(9_000_000_000);
+
+/// One section of the vectors, with at least one row.
+fn section(name: &str) -> Option<Value> {
+    let text = std::fs::read_to_string(crate::common::shared("data/vectors-poi.json")?).expect("a readable file");
+    let mut all: Value = serde_json::from_str(&text).expect("JSON");
+    let section = all[name].take();
+    let rows = section.as_array().map_or_else(|| section.as_object().map_or(0, |rows| rows.len()), Vec::len);
+    assert!(rows > 0, "{name} is empty");
+    Some(section)
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("not a list: {value}"))
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("not a number: {value}"))
+}
+
+fn numbers(value: &Value) -> Vec<u64> {
+    list(value).iter().map(number).collect()
+}
+
+fn decimals(value: &Value) -> Vec<f64> {
+    list(value).iter().map(|value| value.as_f64().expect("a number")).collect()
+}
+
+fn bits(value: &Value) -> u64 {
+    u64::from_str_radix(value.as_str().expect("a text"), 16).expect("hexadecimal digits")
+}
+
+fn all_bits(value: &Value) -> Vec<u64> {
+    list(value).iter().map(bits).collect()
+}
+
+fn to_bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn address(value: &Value) -> Address {
+    let text = value.as_str().expect("a text");
+    let network = match text.as_bytes()[0] {
+        b'N' => NetworkByte::MAINNET,
+        b'M' => NetworkByte::MIJINNET,
+        _ => NetworkByte::TESTNET,
+    };
+    Address::parse(text, network).unwrap_or_else(|| panic!("not an address: {text}"))
+}
+
+fn addresses(value: &Value) -> Vec<Address> {
+    list(value).iter().map(address).collect()
+}
+
+/// Addresses that are in no vector.
+fn strangers(count: u8) -> Vec<Address> {
+    (0..count).map(|number| Address::from_public_key(&PublicKey([number; 32]), NetworkByte::TESTNET)).collect()
+}
+
+/// Accounts in order of enumeration: address and vested balance.
+type Accounts = Vec<(Address, u64)>;
+/// Height, sender, recipient and weight.
+type Links = Vec<(u64, Address, Address, u64)>;
+
+fn in_given_order(height: u64) -> Settings {
+    Settings { order: AccountOrder::Given, ..Settings::new(Height(height), BLOCKS_PER_DAY, 0) }
+}
+
+/// Numbers of accounts: those that are handed over in order of their addresses, then others.
+fn numbered(accounts: &Accounts, links: &Links) -> BTreeMap<Address, u32> {
+    let sorted: BTreeSet<Address> = accounts.iter().map(|account| account.0).collect();
+    let others: BTreeSet<Address> = links.iter().map(|link| link.2).filter(|other| !sorted.contains(other)).collect();
+    sorted.into_iter().chain(others).zip(0..).collect()
+}
+
+/// A finished calculation whose accounts are first of the height of their place.
+fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32) -> ProofOfImportance {
+    let mut calculation = ProofOfImportance::new(settings);
+    let numbers = numbered(accounts, links);
+    let places: BTreeMap<_, _> = accounts.iter().enumerate().map(|(place, account)| (account.0, place)).collect();
+    assert_eq!(places.len(), accounts.len());
+    for (address, place) in places {
+        let first_height = match settings.order {
+            AccountOrder::Given => place as u64,
+            AccountOrder::HashTables { .. } => 1,
+        };
+        let party = Party { number: numbers[&address], address };
+        calculation.add_account(party, Amount(accounts[place].1), Height(first_height));
+    }
+    for (height, sender, recipient, weight) in links {
+        let [from, to] = [sender, recipient].map(|party| numbers[party]);
+        let added: Result<(), ()> = calculation.add_outlink(Height(*height), from, to, *weight, || Ok(*recipient));
+        added.expect("an address");
+    }
+    while calculation.step(slice).expect("importances") == CalculationProgress::Working {}
+    calculation
+}
+
+fn by_address(results: Importances, accounts: &Accounts) -> BTreeMap<Address, Importance> {
+    assert!(results.accounts.is_sorted_by_key(|account| account.account));
+    let addresses: Vec<Address> = numbered(accounts, &Links::new()).into_keys().collect();
+    results.accounts.into_iter().map(|one| (addresses[one.account as usize], one)).collect()
+}
+
+/// Nodes of every cluster, hubs and outliers.
+fn partition(clusters: &Clusters) -> (BTreeSet<Vec<u64>>, Vec<u64>, Vec<u64>) {
+    let (mut blocks, mut hubs, mut outliers) = (BTreeMap::<u32, Vec<u64>>::new(), Vec::new(), Vec::new());
+    for (node, (block, role)) in clusters.block.iter().zip(&clusters.roles).enumerate() {
+        match role {
+            ClusterRole::Member => blocks.entry(*block).or_default().push(node as u64),
+            ClusterRole::Hub => hubs.push(node as u64),
+            ClusterRole::Outlier => outliers.push(node as u64),
+        }
+    }
+    (blocks.into_values().collect(), hubs, outliers)
+}
+
+fn expected_partition(expected: &Value) -> (BTreeSet<Vec<u64>>, Vec<u64>, Vec<u64>) {
+    let clusters = list(&expected["clusters"]).iter().map(numbers).collect();
+    (clusters, numbers(&expected["hubs"]), numbers(&expected["outliers"]))
+}
+
+/// Entries of a matrix: row, column and bits of the value.
+fn entries(matrix: &SparseMatrix) -> Vec<(u64, u64, u64)> {
+    let row = |row| matrix.group(row).iter().map(move |(column, m)| (row as u64, u64::from(*column), m.to_bits()));
+    (0..matrix.groups()).flat_map(row).collect()
+}
+
+fn expected_entries(expected: &Value) -> Vec<(u64, u64, u64)> {
+    list(expected).iter().map(|entry| (number(&entry[0]), number(&entry[1]), bits(&entry[2]))).collect()
+}
+
+/// The rows of a matrix, whatever their order.
+fn rows(entries: Vec<(u64, u64, u64)>) -> Vec<Vec<(u64, u64)>> {
+    let mut rows = BTreeMap::<u64, Vec<_>>::new();
+    entries.into_iter().for_each(|(row, column, bits)| rows.entry(row).or_default().push((column, bits)));
+    let mut rows: Vec<_> = rows.into_values().collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn heights_are_grouped() {
+    let Some(rows) = section("groupedHeight") else { return };
+    for row in list(&rows) {
+        assert_eq!(Height(number(&row[0])).grouped().0, number(&row[1]), "{row}");
+    }
+}
+
+#[test]
+fn outlinks_decay() {
+    let Some(rows) = section("decay") else { return };
+    let decays: Vec<_> = (0..31).map(|days| decay(days).expect("a day of the window")).collect();
+    assert_eq!(to_bits(&decays), all_bits(&rows));
+    assert_eq!(decay(31), None);
+}
+
+#[test]
+fn addresses_have_the_platforms_hashes() {
+    let Some(rows) = section("hashes") else { return };
+    for row in list(&rows) {
+        assert_eq!(u64::from(hash(&address(&row[0]))), number(&row[2]), "{row}");
+    }
+}
+
+#[test]
+fn keys_come_in_the_order_of_the_platforms_tables() {
+    let Some(rows) = section("hashOrder") else { return };
+    for row in list(&rows) {
+        let (mut table, mut first) = (HashOrder::new(300), BTreeMap::new());
+        let mut inserted = Vec::new();
+        for (index, key) in addresses(&row["keys"]).into_iter().enumerate() {
+            if first.insert(key, index).is_none() {
+                table.insert(hash(&key));
+                inserted.push(index as u64);
+            }
+        }
+        assert_eq!(u64::from(table.capacity()), number(&row["capacity"]), "{row}");
+        let mut order = Vec::new();
+        loop {
+            match table.visit() {
+                Visit::Nothing => {}
+                Visit::Key(key) => order.push(inserted[key]),
+                Visit::End => break,
+            }
+        }
+        assert_eq!(order, numbers(&row["order"]), "{row}");
+    }
+}
+
+#[test]
+fn graphs_have_the_clusters_and_the_proximity_of_the_reference() {
+    let Some(graphs) = section("clustering") else { return };
+    for graph in list(&graphs) {
+        let nodes = number(&graph["n"]) as usize;
+        let edges: BTreeSet<_> =
+            list(&graph["edges"]).iter().map(|edge| (number(&edge[0]), number(&edge[1]))).collect();
+        let mut matrix = Grouped::default();
+        for row in 0..nodes as u64 {
+            edges.range((row, 0)..(row + 1, 0)).for_each(|edge| matrix.push((edge.1 as u32, 1.0)));
+            matrix.close();
+        }
+        let threshold = graph["epsilon"].as_f64().expect("a number");
+        let mut builder = StructureBuilder::new(nodes, threshold);
+        while !builder.step(&matrix, &mut Allowance::new(1)) {}
+        let structure = builder.finish();
+        assert_eq!(partition(&structure.clusters), expected_partition(graph), "{graph}");
+        assert_eq!(rows(entries(&structure.proximity)), rows(expected_entries(&graph["R"])), "{graph}");
+    }
+}
+
+#[test]
+fn scores_are_combined_as_by_the_reference() {
+    let Some(inputs) = section("scorer") else { return };
+    for input in list(&inputs) {
+        let part = |name: &str| decimals(&input[name]);
+        let (outlinks, vested) = (part("outlinkScore"), part("vested"));
+        let (ranks, weights) = (part("pageRank"), part("graphWeight"));
+        let mut scoring = Scoring::new(ranks.len());
+        let parts = |index: usize| Parts {
+            outlinks: outlinks[index],
+            vested: vested[index],
+            rank: ranks[index],
+            weight: weights[index],
+        };
+        while !scoring.step(parts, &mut Allowance::new(1)) {}
+        assert_eq!(to_bits(&scoring.finish()), all_bits(&input["expected"]), "{input}");
+    }
+}
+
+/// Input of one calculation of the section `poi`.
+fn poi_input(case: &Value) -> (Settings, Accounts, Links) {
+    let known = addresses(&case["addresses"]);
+    let mut settings = in_given_order(number(&case["height"]));
+    if let Some(minimum) = case["options"]["minOutlinkWeight"].as_f64() {
+        settings.thresholds.min_flow = minimum;
+    }
+    if let Some(epsilon) = case["options"]["epsilon"].as_f64() {
+        settings.thresholds.similarity = epsilon;
+    }
+    let (mut accounts, mut links) = (Vec::new(), Vec::new());
+    for account in list(&case["accounts"]) {
+        let sender = known[number(&account[0]) as usize];
+        accounts.push((sender, number(&account[1])));
+        for link in list(&account[2]) {
+            links.push((number(&link[0]), sender, known[number(&link[1]) as usize], number(&link[2])));
+        }
+    }
+    (settings, accounts, links)
+}
+
+#[test]
+fn complete_calculations_equal_those_of_the_reference_in_every_bit() {
+    let Some(cases) = section("poi") else { return };
+    assert_eq!(list(&cases).len(), 24);
+    for case in list(&cases) {
+        let (settings, accounts, links) = poi_input(case);
+        let (name, expected) = (case["name"].as_str().expect("a name"), &case["expected"]);
+        let calculation = calculate(settings, &accounts, &links, u32::MAX);
+        assert_eq!(to_bits(calculation.outlink_scores()), all_bits(&expected["outlinkScore"]), "{name}");
+        let graph = calculation.graph();
+        let dangling: Vec<_> = graph.matrix.dangling.iter().map(|node| u64::from(*node)).collect();
+        assert_eq!(dangling, numbers(&expected["dangling"]), "{name}");
+        assert_eq!(partition(&graph.structure.clusters), expected_partition(expected), "{name}");
+        if expected["matrix"].is_array() {
+            assert_eq!(entries(&graph.matrix.rows), expected_entries(&expected["matrix"]), "{name}");
+            let proximity = rows(entries(&graph.structure.proximity));
+            assert_eq!(proximity, rows(expected_entries(&expected["R"])), "{name}");
+        }
+        let results = calculation.into_results();
+        assert_eq!(results.height, settings.height, "{name}");
+        assert_eq!(results.handed_over, accounts.len() as u64, "{name}");
+        assert_eq!(u64::from(results.iterations), number(&expected["iterations"]), "{name}");
+        let found = by_address(results, &accounts);
+        let eligible = numbers(&expected["eligible"]);
+        assert_eq!(found.len(), eligible.len(), "{name}");
+        let known = addresses(&case["addresses"]);
+        let found: Vec<_> = eligible.iter().map(|index| found[&known[*index as usize]]).collect();
+        let importances: Vec<_> = found.iter().map(|account| account.importance).collect();
+        let ranks: Vec<_> = found.iter().map(|account| account.page_rank).collect();
+        assert_eq!(to_bits(&ranks), all_bits(&expected["pageRank"]), "{name}");
+        assert_eq!(to_bits(&importances), all_bits(&expected["importance"]), "{name}");
+        let effective: Vec<_> = importances.iter().map(|one| effective_importance(*one, TOTAL)).collect();
+        assert_eq!(effective, numbers(&expected["effective"]), "{name}");
+    }
+}
+
+#[test]
+fn slices_of_any_size_give_the_same_bits() {
+    let Some(cases) = section("poi") else { return };
+    for case in list(&cases) {
+        let (settings, accounts, links) = poi_input(case);
+        let results = |slice| {
+            let results = calculate(settings, &accounts, &links, slice).into_results();
+            let bits = |one: &Importance| (one.account, one.importance.to_bits(), one.page_rank.to_bits());
+            results.accounts.iter().map(bits).collect::<Vec<_>>()
+        };
+        let whole = results(u32::MAX);
+        for slice in [1, 7, 1000] {
+            assert_eq!(results(slice), whole, "{}", case["name"]);
+        }
+    }
+}
+
+#[test]
+fn stakes_are_shared_as_by_the_reference() {
+    let Some(cases) = section("pos") else { return };
+    for case in list(&cases) {
+        let vested = numbers(&case["accounts"]);
+        let holders = strangers(vested.len() as u8);
+        let mut calculation = ProofOfStake::new(Height(number(&case["height"])));
+        let parties = (0..).zip(holders).map(|(number, address)| Party { number, address });
+        parties.zip(&vested).for_each(|(party, vested)| calculation.add_account(party, Amount(*vested)));
+        while calculation.step(3) == CalculationProgress::Working {}
+        let results = calculation.into_results();
+        assert_eq!(results.handed_over, vested.len() as u64);
+        let importances: Vec<_> = results.accounts.iter().map(|account| account.importance).collect();
+        assert_eq!(to_bits(&importances), all_bits(&case["expected"]), "{}", case["name"]);
+    }
+}
+
+/// Accounts of a recalculation, filled up to `all` with some that have nothing; and the expected page ranks
+/// and importances.
+fn recorded_accounts(
+    recorded: &Value,
+    address: impl Fn(&Value) -> Address,
+) -> (Accounts, BTreeMap<Address, (u64, u64)>) {
+    let mut accounts: Accounts = list(&recorded["accounts"]).iter().map(|a| (address(&a[0]), number(&a[1]))).collect();
+    let expected = list(&recorded["accounts"]).iter().map(|a| (address(&a[0]), (bits(&a[2]), bits(&a[3])))).collect();
+    let missing = number(&recorded["nAll"]) as usize - accounts.len();
+    accounts.extend(strangers(missing as u8).into_iter().map(|stranger| (stranger, 0)));
+    (accounts, expected)
+}
+
+fn assert_equal_bits(found: &BTreeMap<Address, Importance>, expected: &BTreeMap<Address, (u64, u64)>) {
+    let bits = |one: &Importance| (one.page_rank.to_bits(), one.importance.to_bits());
+    let found: BTreeMap<_, _> = found.iter().map(|(address, one)| (*address, bits(one))).collect();
+    assert_eq!(&found, expected);
+}
+
+fn assert_nearly_equal(found: &BTreeMap<Address, Importance>, expected: &BTreeMap<Address, (u64, u64)>) {
+    assert_eq!(found.len(), expected.len());
+    for (address, (rank, importance)) in expected {
+        for (found, expected) in [(found[address].page_rank, rank), (found[address].importance, importance)] {
+            let expected = f64::from_bits(*expected);
+            assert!((found - expected).abs() <= expected * 1e-14, "{address}: {found} is not {expected}");
+        }
+        let effective = effective_importance(f64::from_bits(*importance), TOTAL);
+        assert_eq!(effective_importance(found[address].importance, TOTAL), effective, "{address}");
+    }
+}
+
+#[test]
+fn the_nemesis_blocks_give_the_importances_of_the_reference() {
+    let Some(networks) = section("nemesis") else { return };
+    for (network, recorded) in networks.as_object().expect("networks") {
+        let (accounts, expected) = recorded_accounts(recorded, address);
+        let results = calculate(in_given_order(1), &accounts, &Links::new(), 1000).into_results();
+        assert_eq!(results.handed_over, number(&recorded["nAll"]), "{network}");
+        assert_eq!(u64::from(results.iterations), number(&recorded["iterations"]), "{network}");
+        assert_equal_bits(&by_address(results, &accounts), &expected);
+        let settings = Settings::new(Height::NEMESIS, BLOCKS_PER_DAY, 0);
+        let results = calculate(settings, &accounts, &Links::new(), 1000).into_results();
+        assert_nearly_equal(&by_address(results, &accounts), &expected);
+    }
+}
+
+#[test]
+fn the_nemesis_accounts_are_recorded_in_the_order_of_their_buckets() {
+    let Some(networks) = section("nemesis") else { return };
+    for (network, recorded) in networks.as_object().expect("networks") {
+        let buckets = capacity(number(&recorded["nAll"]) + 1);
+        let bucket = |account: &Value| hash(&address(&account[0])) & (buckets - 1);
+        assert!(list(&recorded["accounts"]).is_sorted_by_key(bucket), "{network}");
+    }
+}
+
+#[test]
+fn a_chain_gives_the_importances_of_the_reference_at_each_recalculation() {
+    let Some(chain) = section("chain") else { return };
+    let known = addresses(&chain["addresses"]);
+    let known = |index: &Value| known[number(index) as usize];
+    for recorded in list(&chain["recalculations"]) {
+        let (accounts, expected) = recorded_accounts(recorded, known);
+        let mut links = Links::new();
+        for account in list(&recorded["accounts"]) {
+            for link in list(&account[4]) {
+                links.push((number(&link[0]), known(&account[0]), known(&link[1]), number(&link[2])));
+            }
+        }
+        let height = number(&recorded["groupedHeight"]);
+        let results = calculate(in_given_order(height), &accounts, &links, 100).into_results();
+        assert_eq!(u64::from(results.iterations), number(&recorded["iterations"]), "{height}");
+        assert_equal_bits(&by_address(results, &accounts), &expected);
+        let settings = Settings::new(Height(height), BLOCKS_PER_DAY, number(&recorded["nAll"]) + 1);
+        let results = calculate(settings, &accounts, &links, 100).into_results();
+        assert_nearly_equal(&by_address(results, &accounts), &expected);
+    }
+}

@@ -1,0 +1,61 @@
+//! A short run of the generator of random signed transactions: the node must give each of them the verdict that the rules
+//! demand, and the state must follow.
+//!
+//! The same is tried each time; `NISD_SEED` has something else tried, `NISD_CASES=n` n times as many blocks' worth.
+
+use crate::common::{from_environment, loudly};
+use crate::generator::{Figures, Plan, UNREACHABLE, replay, run};
+
+/// Blocks' worth of cases if no more are asked for: those of six networks, one of each kind.
+const BLOCKS: u64 = 10_000;
+/// Cases at each height at which a network stops.
+const CASES: usize = 10;
+/// The seed if no other is asked for.
+const SEED: u64 = 1;
+/// A seed with which even a short run has something of all that is written.
+const WRITTEN_SEED: u64 = 3;
+
+fn tried(plan: &Plan) -> Figures {
+    let figures = run(plan, |_| {});
+    assert!(figures.differences.is_empty(), "NISD_SEED={}: {}", plan.seed, figures.differences.join("\n"));
+    figures
+}
+
+#[test]
+fn every_rule_refuses_what_breaks_it_with_its_own_result_and_valid_blocks_leave_the_state_that_follows() {
+    let blocks = BLOCKS * from_environment("NISD_CASES").unwrap_or(1);
+    let seed = from_environment("NISD_SEED");
+    let figures = tried(&Plan { cases: CASES, ..Plan::new(blocks, seed.unwrap_or(SEED)) });
+    loudly(&figures.to_string());
+    UNREACHABLE.iter().for_each(|(rule, why)| loudly(&format!("cannot be reached: {rule}: {why}")));
+    let never = figures.below(1);
+    // Chance may leave one out of a run that was not chosen.
+    assert!(never.is_empty() || seed.is_some(), "no case broke {never:?}");
+    let scarce = figures.scarce(1);
+    assert!(scarce.is_empty() || seed.is_some(), "no case had {scarce:?}");
+}
+
+#[test]
+fn what_is_written_is_the_same_each_time_is_taken_in_by_the_program_and_is_judged_alike_by_who_has_only_the_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str| {
+        let target = folder.path().join(name);
+        tried(&Plan { folder: Some(target.clone()), cases: 3, stops: 90, ..Plan::new(300, WRITTEN_SEED) });
+        let network = std::fs::read_dir(target).expect("a folder").next().expect("a network").expect("a folder");
+        network.path()
+    };
+    let (one, again) = (write("one"), write("again"));
+    let lines = ["refused", "announced", "undone", "states", "pools"].map(|name| format!("{name}.jsonl"));
+    for name in ["node.properties", "nemesis.bin", "blocks.bin"].into_iter().chain(lines.iter().map(String::as_str)) {
+        let [one, again] = [&one, &again].map(|folder| std::fs::read(folder.join(name)).expect("a file"));
+        assert!(!one.is_empty() && one == again, "{name}");
+    }
+    let text = |path: std::path::PathBuf| path.to_str().expect("a path").to_owned();
+    let (config, data, blocks) = (one.join("node.properties"), one.join("store"), one.join("blocks.bin"));
+    let [config, data, blocks] = [config, data, blocks].map(text);
+    crate::common::daemon::run(["import", "--config", &config, "--data", &data, &blocks]).expect_success();
+    let judged = replay(&one).unwrap_or_else(|text| panic!("{text}"));
+    loudly(&format!("{judged:?}"));
+    let counts = [judged.refused, judged.undone, judged.long, judged.replacements, judged.worse, judged.odd];
+    assert!(judged.blocks > 60 && !counts.contains(&0), "{judged:?}");
+}

@@ -1,0 +1,506 @@
+//! The rules against the published vectors.
+
+use std::path::Path;
+
+use crate::common::shared;
+use nisd::config::{self, Settings};
+use nisd::crypto::{PublicKey, Signature};
+use nisd::model::transaction::{
+    AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
+    ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
+    Transfer, wire_version,
+};
+use nisd::model::{
+    Address, Amount, Body, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId,
+    Network, NetworkByte, Timestamp, Transaction,
+};
+use nisd::rules::{
+    self, Case, Purpose, Refusal, ResultKind, ValidationResult, check_transaction, creation_fee, max_message_length,
+    may_not_harvest, may_sign_block, minimum_fee, rental_fee,
+};
+use nisd::state::{BlockContext, Effect, Ledger, StateView, effects};
+use nisd::store::{Batch, ChainIdentity, Options, Store};
+use serde_json::Value;
+
+/// Accounts of the tests.
+const ALICE: PublicKey = PublicKey([1; 32]);
+const BOB: PublicKey = PublicKey([2; 32]);
+
+/// A group of the vectors.
+fn vectors(group: &str) -> Option<Value> {
+    let file = shared("data/vectors-consensus.json")?;
+    let mut all: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let group = all[group].take();
+    assert!(!group.is_null());
+    Some(group)
+}
+
+fn cases(group: &Value) -> &[Value] {
+    let list = if group.is_array() { group } else { &group["cases"] };
+    assert!(list.as_array().is_some_and(|list| !list.is_empty()));
+    list.as_array().unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+fn mainnet() -> Network {
+    let flag = |key: &str, value: &str| config::Override {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+        flag: "--set",
+    };
+    let flags = vec![flag("nem.network", "mainnet"), flag("nem.network.nemesisFilePath", "unread")];
+    let Settings { network, .. } = config::load(None, flags, Some(Path::new("unused"))).unwrap();
+    assert_eq!(network.byte, NetworkByte::MAINNET);
+    network
+}
+
+/// Runs a test in the middle of a block of an otherwise empty mainnet, where Alice and Bob are rich.
+fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, Batch<'_>>)) {
+    let network = mainnet();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), &ChainIdentity::of(&network), Options::default()).unwrap();
+    let mut batch = store.begin().unwrap();
+    let mut block = BlockContext::new(Height(height), Timestamp(0));
+    let mut ledger = Ledger { batch: &mut batch, block: &mut block, network: &network };
+    ledger.seed().unwrap();
+    for key in [ALICE, BOB] {
+        let (from, amount) = (network.nemesis_signer, Amount::whole(1_000_000_000).0);
+        ledger.apply(&Effect::Transfer { from, to: address(&key), amount }).unwrap();
+    }
+    test(&mut ledger);
+}
+
+fn context<'a, 'l, 'e>(
+    ledger: &'a Ledger<'l, Batch<'e>>,
+    height: u64,
+    purpose: Purpose,
+) -> Case<'a, Ledger<'l, Batch<'e>>> {
+    Case { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), purpose }
+}
+
+fn address(key: &PublicKey) -> Address {
+    Address::from_public_key(key, NetworkByte::MAINNET)
+}
+
+/// A transaction with a fee that is always high enough.
+fn transaction(signer: PublicKey, body: Body) -> Transaction {
+    let version = if matches!(body, Body::Transfer(_) | Body::AggregateModification(_)) { 2 } else { 1 };
+    Transaction {
+        version: wire_version(NetworkByte::MAINNET, version),
+        timestamp: Timestamp(1000),
+        signer,
+        signature: Some(Signature([0; 64])),
+        fee: Amount::whole(1000),
+        deadline: Timestamp(2000),
+        body,
+    }
+}
+
+fn transfer(amount: u64, message: usize, mosaics: Vec<Mosaic>) -> Transaction {
+    let message = (message > 0).then(|| Message { kind: MessageKind::Plain, payload: vec![7; message] });
+    transaction(ALICE, Body::Transfer(Transfer { recipient: address(&BOB), amount: Amount(amount), message, mosaics }))
+}
+
+/// Defines a mosaic of Alice.
+fn define(
+    ledger: &mut Ledger<'_, Batch<'_>>,
+    name: &str,
+    supply: u64,
+    divisibility: u8,
+    levy: Option<Levy>,
+) -> MosaicId {
+    let namespace = NamespaceId::parse("alice").unwrap();
+    if ledger.leases("alice").unwrap().is_empty() {
+        ledger.apply(&Effect::Namespace { owner: address(&ALICE), name: namespace.clone() }).unwrap();
+    }
+    let id = MosaicId::new(namespace, name).unwrap();
+    let properties =
+        MosaicProperties { divisibility, initial_supply: supply, supply_mutable: true, transferable: true };
+    let definition =
+        MosaicDefinition { creator: ALICE, id: id.clone(), description: "a coin".to_owned(), properties, levy };
+    ledger.apply(&Effect::Definition(&definition)).unwrap();
+    id
+}
+
+/// A height of each era of fees.
+const ERAS: [u64; 3] = [874_999, 875_000, 1_250_000];
+
+#[test]
+fn transfers_cost_the_minimum_fees_of_all_three_eras() {
+    let Some(group) = vectors("transfer_minimum_fees") else { return };
+    at(500_000, |ledger| {
+        for (index, case) in cases(&group).iter().enumerate() {
+            let mut mosaics = Vec::new();
+            for (place, mosaic) in case["mosaics"].as_array().unwrap().iter().enumerate() {
+                let (supply, divisibility) = (number(&mosaic["supply"]), number(&mosaic["divisibility"]) as u8);
+                let id = match text(&case["name"]).starts_with("xem as mosaic") {
+                    true => MosaicId::xem(),
+                    false => define(ledger, &format!("m{index}_{place}"), supply, divisibility, None),
+                };
+                mosaics.push(Mosaic { id, quantity: number(&mosaic["quantity"]) });
+            }
+            let transfer = transfer(number(&case["amount_micro"]), number(&case["message_length"]) as usize, mosaics);
+            let names = ["min_fee_before_first_fork", "min_fee_after_first_fork", "min_fee_after_second_fork"];
+            for (height, name) in ERAS.into_iter().zip(names) {
+                let fee = minimum_fee(&transfer, &context(ledger, height, Purpose::Pool)).unwrap();
+                assert_eq!(fee.0, number(&case[name]), "{} at {height}", case["name"]);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_first_fee_of_a_value_rises_at_the_thresholds() {
+    let Some(group) = vectors("pre_first_fork_xem_fee_thresholds") else { return };
+    at(2, |ledger| {
+        let context = context(ledger, 2, Purpose::Pool);
+        let fee = |units: u64| minimum_fee(&transfer(Amount::whole(units).0, 0, Vec::new()), &context).unwrap();
+        for (index, threshold) in group["thresholds"].as_array().unwrap().iter().enumerate() {
+            let (threshold, above) = (number(threshold), number(&group["first_fee"]) + index as u64);
+            assert_eq!((fee(threshold - 1), fee(threshold)), (Amount::whole(above - 1), Amount::whole(above)));
+        }
+    });
+}
+
+#[test]
+fn scarce_mosaics_are_cheaper_from_the_thresholds_on() {
+    let Some(group) = vectors("supply_adjustment_thresholds") else { return };
+    at(900_000, |ledger| {
+        // Beyond 24 the lowest fee of 1 hides the adjustment.
+        for (adjustment, threshold) in group["thresholds"].as_array().unwrap().iter().enumerate().take(25).skip(1) {
+            let total = 9_000_000_000_000_000 / number(threshold);
+            let divisibility = if total > 10_000 { 0 } else { 1 };
+            for (more, expected) in [(0, adjustment), (1, adjustment - 1)] {
+                let supply = total / 10u64.pow(u32::from(divisibility)) + more;
+                let id = define(ledger, &format!("m{adjustment}_{more}"), supply, divisibility, None);
+                let transfer = transfer(1_000_000_000, 0, vec![Mosaic { id, quantity: supply }]);
+                let fee = minimum_fee(&transfer, &context(ledger, ERAS[1], Purpose::Pool)).unwrap();
+                assert_eq!(fee, Amount::whole(25 - expected as u64), "threshold {threshold}, {more} more");
+            }
+        }
+    });
+}
+
+fn modification(count: u64, change: bool) -> Body {
+    let one = |index| Modification { kind: ModificationKind::Add, cosignatory: PublicKey([index as u8 + 10; 32]) };
+    Body::AggregateModification(AggregateModification {
+        modifications: (0..count).map(one).collect(),
+        min_cosignatories_change: change.then_some(0),
+    })
+}
+
+fn provision(new_part: &str, parent: Option<&str>) -> Body {
+    Body::ProvisionNamespace(ProvisionNamespace {
+        rental_fee_sink: mainnet().namespace_sink(),
+        rental_fee: Amount::whole(100),
+        new_part: new_part.to_owned(),
+        parent: parent.map(|parent| NamespaceId::parse(parent).unwrap()),
+    })
+}
+
+fn cosignature(signer: PublicKey, inner: &Transaction) -> Transaction {
+    let other_account = address(&inner.signer);
+    transaction(signer, Body::Cosignature(Cosignature { other_hash: inner.hash().into(), other_account }))
+}
+
+fn multisig(initiator: PublicKey, inner: Transaction, cosigners: &[PublicKey]) -> Transaction {
+    let cosignatures = cosigners.iter().map(|cosigner| cosignature(*cosigner, &inner)).collect();
+    let inner = Transaction { signature: None, ..inner };
+    transaction(initiator, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
+}
+
+/// A transaction of the kind that the vectors call so.
+fn of_kind(name: &str) -> Transaction {
+    let inner = || transfer(0, 0, Vec::new());
+    let id = MosaicId::parse("alice:coin").unwrap();
+    let body = match name {
+        "IMPORTANCE_TRANSFER" => Body::ImportanceTransfer(ImportanceTransfer { mode: LinkMode::Activate, remote: BOB }),
+        "MULTISIG" => return multisig(ALICE, inner(), &[]),
+        "MULTISIG_SIGNATURE" => return cosignature(ALICE, &inner()),
+        "PROVISION_NAMESPACE" => provision("alice", None),
+        "MOSAIC_DEFINITION_CREATION" => Body::MosaicDefinitionCreation(Box::new(MosaicDefinitionCreation {
+            definition: MosaicDefinition { id, creator: ALICE, ..MosaicDefinition::xem() },
+            creation_fee_sink: mainnet().mosaic_sink(),
+            creation_fee: Amount::ZERO,
+        })),
+        "MOSAIC_SUPPLY_CHANGE" => {
+            Body::MosaicSupplyChange(MosaicSupplyChange { mosaic: id, kind: SupplyChangeKind::Create, delta: 1 })
+        }
+        other => panic!("{other}"),
+    };
+    transaction(ALICE, body)
+}
+
+#[test]
+fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
+    let Some(group) = vectors("other_minimum_fees") else { return };
+    at(2, |ledger| {
+        for (height, era) in ERAS.into_iter().zip(["before_first_fork", "after_first_fork", "after_second_fork"]) {
+            let context = context(ledger, height, Purpose::Pool);
+            for (name, expected) in group[era].as_object().unwrap() {
+                if name != "MULTISIG_AGGREGATE_MODIFICATION" {
+                    assert_eq!(minimum_fee(&of_kind(name), &context).unwrap().0, number(expected), "{era} {name}");
+                    continue;
+                }
+                for case in cases(expected) {
+                    let change = case["min_cosignatories_present"].as_bool().unwrap();
+                    let one = transaction(ALICE, modification(number(&case["modifications"]), change));
+                    assert_eq!(minimum_fee(&one, &context).unwrap().0, number(&case["fee"]), "{era} {case}");
+                }
+            }
+        }
+        let upper = number(&group["signature_fee_upper_bound"]);
+        let context = context(ledger, ERAS[2], Purpose::Pool);
+        let pay = |fee| {
+            let one = Transaction { fee: Amount(fee), ..cosignature(BOB, &transfer(0, 0, Vec::new())) };
+            result(check_transaction(&one, &context).map(drop))
+        };
+        assert_eq!(pay(upper), ValidationResult::Success);
+        assert_eq!(pay(upper + 1), ValidationResult::FailureInsufficientFee);
+    });
+}
+
+#[test]
+fn rents_and_creation_fees_are_those_of_the_era() {
+    let Some(group) = vectors("rental_and_creation_fees") else { return };
+    at(2, |ledger| {
+        let (root, sub) = (NamespaceId::parse("a").unwrap(), NamespaceId::parse("a.b").unwrap());
+        for (era, height) in ERAS.into_iter().enumerate() {
+            let context = context(ledger, height, Purpose::Pool);
+            assert_eq!(rental_fee(&root, &context).0, number(&group["root"][era]));
+            assert_eq!(rental_fee(&sub, &context).0, number(&group["sub"][era]));
+            assert_eq!(creation_fee(&context).0, number(&group["mosaic_creation"][era]));
+        }
+    });
+}
+
+/// The movements of mosaics of a transfer, or the text of the exception.
+fn moved(ledger: &Ledger<'_, Batch<'_>>, transfer: &Transaction) -> Result<Vec<u64>, String> {
+    let mut list = Vec::new();
+    effects(transfer, ledger, NetworkByte::MAINNET, &mut list).map_err(|error| error.to_string())?;
+    let quantity = |effect: &Effect<'_>| match effect {
+        Effect::MosaicTransfer { quantity, .. } => Some(*quantity),
+        _ => None,
+    };
+    Ok(list.iter().filter_map(quantity).collect())
+}
+
+#[test]
+fn the_amount_multiplies_quantities() {
+    let Some(group) = vectors("raw_quantity") else { return };
+    at(500_000, |ledger| {
+        let id = define(ledger, "coin", 1, 0, None);
+        for case in cases(&group) {
+            let mosaic = Mosaic { id: id.clone(), quantity: number(&case["bag_quantity"]) };
+            let found = moved(ledger, &transfer(number(&case["amount_micro"]), 0, vec![mosaic]));
+            match text(&case["transferred"]).starts_with("error") {
+                true => assert_eq!(found, Err("BigInteger out of long range".to_owned()), "{case}"),
+                false => assert_eq!(found, Ok(vec![number(&case["transferred"])]), "{case}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn percentile_levies_wrap_at_64_bits() {
+    let Some(group) = vectors("percentile_levy") else { return };
+    at(500_000, |ledger| {
+        for (index, case) in cases(&group).iter().enumerate() {
+            let (quantity, fee) = (number(&case["quantity"]), number(&case["fee"]));
+            let mosaic = MosaicId::parse(&format!("alice:m{index}")).unwrap();
+            let levy = Levy { kind: LevyKind::Percentile, recipient: address(&BOB), mosaic, fee };
+            let id = define(ledger, &format!("m{index}"), 1, 0, Some(levy));
+            let found = moved(ledger, &transfer(1_000_000, 0, vec![Mosaic { id, quantity }]));
+            let expected = match text(&case["levy"]).strip_prefix("error: ") {
+                Some(exception) => Err(exception.to_owned()),
+                None => Ok([quantity, number(&case["levy"])].into_iter().filter(|quantity| *quantity > 0).collect()),
+            };
+            assert_eq!(found, expected, "{case}");
+        }
+    });
+}
+
+#[test]
+fn messages_may_be_longer_after_each_fork() {
+    let Some(group) = vectors("max_message_length_mainnet") else { return };
+    at(2, |ledger| {
+        for case in cases(&group) {
+            let context = context(ledger, number(&case["height"]), Purpose::Pool);
+            assert_eq!(max_message_length(&context) as u64, number(&case["max"]), "{case}");
+        }
+    });
+}
+
+/// The result of a check; it must not be an exception.
+fn result(outcome: rules::Verdict) -> ValidationResult {
+    match outcome {
+        Ok(()) => ValidationResult::Success,
+        Err(Refusal::Result(result)) => result,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn namespaces_are_renewed_in_time() {
+    let Some(group) = vectors("namespace_renewal") else { return };
+    at(number(&group["root_height"]), |ledger| {
+        let name = NamespaceId::parse("rented").unwrap();
+        ledger.apply(&Effect::Namespace { owner: address(&ALICE), name: name.clone() }).unwrap();
+        let chain = &ledger.network.chain;
+        assert_eq!(chain.blocks_per_month(), number(&group["blocks_per_month"]));
+        assert_eq!(chain.blocks_per_year(), number(&group["blocks_per_year"]));
+        for case in cases(&group) {
+            let height = number(&case["height"]);
+            let active = ledger.is_namespace_active(&name, Height(height), chain.blocks_per_year()).unwrap();
+            assert_eq!(case["active"], active, "{case}");
+            for (signer, member) in [(ALICE, "owner"), (BOB, "other_account")] {
+                let one = transaction(signer, provision("rented", None));
+                let found = result(check_transaction(&one, &context(ledger, height, Purpose::Pool)).map(drop));
+                assert_eq!(case[member], found.name(), "{case}");
+            }
+        }
+    });
+}
+
+#[test]
+fn names_of_namespaces_are_valid_and_claimable() {
+    let Some(group) = vectors("namespace_ids") else { return };
+    at(500_000, |ledger| {
+        let context = context(ledger, ERAS[2], Purpose::Pool);
+        for case in cases(&group) {
+            let id = text(&case["id"]);
+            assert_eq!(case["valid"], NamespaceId::parse(id).is_ok(), "{id}");
+            let Some(claimable) = case["claimable"].as_bool() else { continue };
+            let (parent, part) = id.rsplit_once('.').map_or((None, id), |(parent, part)| (Some(parent), part));
+            let one = transaction(ALICE, provision(part, parent));
+            let found = result(check_transaction(&one, &context).map(drop));
+            assert_eq!(found != ValidationResult::FailureNamespaceNotClaimable, claimable, "{id}: {found}");
+        }
+    });
+}
+
+#[test]
+fn names_of_mosaics_are_valid() {
+    let Some(group) = vectors("mosaic_names") else { return };
+    for case in cases(&group) {
+        let id = MosaicId::new(NamespaceId::parse("a").unwrap(), text(&case["name"]));
+        assert_eq!(case["valid"], id.is_ok(), "{case}");
+    }
+}
+
+#[test]
+fn deadlines_are_within_a_day_of_the_time_stamp() {
+    let Some(group) = vectors("deadline") else { return };
+    at(2, |ledger| {
+        for case in cases(&group) {
+            let mut one = transfer(1, 0, Vec::new());
+            one.timestamp = Timestamp(number(&case["timestamp"]) as i32);
+            one.deadline = Timestamp(number(&case["deadline"]) as i32);
+            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::ChainPart)).map(drop));
+            assert_eq!(case["result"], found.name(), "{case}");
+        }
+    });
+}
+
+#[test]
+fn owners_and_remotes_may_sign_blocks_at_their_times() {
+    let Some(group) = vectors("remote_status") else { return };
+    at(1000, |ledger| {
+        let (owner, remote) = (address(&ALICE), address(&BOB));
+        for case in cases(&group) {
+            let mode = if case["mode"] == "Activate" { LinkMode::Activate } else { LinkMode::Deactivate };
+            let account = if case["side"] == "owner" { owner } else { remote };
+            ledger.apply(&Effect::Link { owner, remote, mode }).unwrap();
+            let height = Height(1000 + number(&case["blocks_since_link"]));
+            let state = StateView::account(ledger, &account).unwrap();
+            let limit = ledger.network.chain.rewrite_limit;
+            assert_eq!(case["may_sign_block"], may_sign_block(state.remote_status(height, limit)), "{case}");
+            let credited = if state.forwarded(height, limit).is_some() { "owner" } else { "self" };
+            assert_eq!(case["block_credited_to"], credited, "{case}");
+        }
+    });
+}
+
+#[test]
+fn multisig_transactions_need_the_right_signatures() {
+    let Some(group) = vectors("multisig_signatures_present") else { return };
+    let key = |name: &Value| match text(name).strip_prefix('c') {
+        Some(number) => PublicKey([100 + number.parse::<u8>().unwrap(); 32]),
+        None => PublicKey([200; 32]),
+    };
+    let keys = |list: &Value| list.as_array().unwrap().iter().map(key).collect::<Vec<_>>();
+    for case in cases(&group) {
+        at(500_000, |ledger| {
+            let account = address(&ALICE);
+            for cosignatory in keys(&case["cosignatories"]) {
+                let modification = Modification { kind: ModificationKind::Add, cosignatory };
+                ledger.apply(&Effect::Cosignatory { account, modification: &modification }).unwrap();
+            }
+            let change = number(&case["min_cosignatories"]) as i32;
+            ledger.apply(&Effect::MinCosignatories { account, change }).unwrap();
+            let remove = |cosignatory| Modification { kind: ModificationKind::Delete, cosignatory };
+            let modifications: Vec<_> = keys(&case["removed"]).into_iter().map(remove).collect();
+            let inner = match modifications.is_empty() {
+                true => transfer(1, 0, Vec::new()),
+                false => {
+                    let min_cosignatories_change = (change > 0).then_some(-1);
+                    let body = AggregateModification { modifications, min_cosignatories_change };
+                    transaction(ALICE, Body::AggregateModification(body))
+                }
+            };
+            let signers = keys(&case["signers"]);
+            // The rule does not care who among the signers began, but an earlier one wants a cosignatory.
+            let one = multisig(signers[0], inner, &signers[1..]);
+            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::ChainPart)).map(drop));
+            assert_eq!(case["result"], found.name(), "{case}");
+        });
+    }
+}
+
+#[test]
+fn results_have_their_numbers_names_and_kinds() {
+    let Some(group) = vectors("validation_results") else { return };
+    assert_eq!(cases(&group).len(), ValidationResult::ALL.len());
+    for (case, result) in cases(&group).iter().zip(ValidationResult::ALL) {
+        assert_eq!(case["code"], result.code());
+        assert_eq!(case["name"], result.name());
+        assert_eq!(ValidationResult::from_code(result.code()), Some(*result));
+        let kind = match result.kind() {
+            ResultKind::Neutral => "neutral",
+            ResultKind::Success => "success",
+            ResultKind::Failure => "failure",
+        };
+        assert_eq!(case["kind"], kind);
+    }
+    assert_eq!(ValidationResult::from_code(23), None);
+}
+
+#[test]
+fn the_blocked_keys_may_not_harvest() {
+    let Some(group) = vectors("blocked_harvester_public_keys") else { return };
+    assert_eq!(cases(&group).len(), 110);
+    for case in cases(&group) {
+        let key = PublicKey::from_hex(text(&case["public_key"])).unwrap();
+        assert!(may_not_harvest(&key), "{case}");
+        assert_eq!(case["mainnet_address"], address(&key).as_str());
+    }
+}
+
+#[test]
+fn fees_go_to_the_sinks() {
+    let Some(group) = vectors("fee_sinks") else { return };
+    for (name, byte) in
+        [("mainnet", NetworkByte::MAINNET), ("testnet", NetworkByte::TESTNET), ("mijinnet", NetworkByte::MIJINNET)]
+    {
+        let network = Network { byte, ..mainnet() };
+        assert_eq!(group["namespace_rental"][name], network.namespace_sink().as_str());
+        assert_eq!(group["mosaic_creation"][name], network.mosaic_sink().as_str());
+    }
+}

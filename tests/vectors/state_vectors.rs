@@ -1,0 +1,808 @@
+//! The state against the published vectors: its functions one by one, the nemesis blocks of
+//! the public networks, and two chains of unsigned transactions with all that they leave behind.
+
+mod accounts;
+mod checkpoint;
+mod scenario;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::common::{loudly, shared};
+use crate::recorded_chain::{Chain, tip_of};
+use accounts::mosaic_id;
+use checkpoint::{checkpoint, interface_status};
+use nisd::chain::{due_after, nemesis_block};
+use nisd::config::{self, Settings};
+use nisd::crypto::{PublicKey, Signature};
+use nisd::importance::hash_order::{capacity, hash};
+use nisd::model::network::ChainParameters;
+use nisd::model::transaction::{LinkMode, ProvisionNamespace, SupplyChangeKind, Transfer, wire_version};
+use nisd::model::{
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
+    MosaicProperties, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
+};
+use nisd::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
+use nisd::state::{
+    self, BlockContext, Effect, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, StateView,
+    VestedBalance, digest, dump,
+};
+use nisd::store::{Batch, ChainIdentity, Options, Read, Store, StoredBlock, Table, block_key};
+use scenario::{Run, Scenario};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+const ALICE: PublicKey = PublicKey([1; 32]);
+const BOB: PublicKey = PublicKey([2; 32]);
+
+/// A group of the vectors.
+fn vectors(group: &str) -> Option<Value> {
+    let file = shared("data/vectors-state.json")?;
+    let mut all: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let group = all[group].take();
+    assert!(!group.is_null());
+    Some(group)
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+/// A list that is not empty.
+fn cases(value: &Value) -> &[Value] {
+    assert!(!list(value).is_empty());
+    list(value)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+fn height(value: &Value) -> Height {
+    Height(number(value))
+}
+
+/// A public network with further settings.
+fn network_with(name: &str, settings: &[(&str, String)]) -> Settings {
+    let name = ("nem.network", name.to_owned());
+    let unread = ("nem.network.nemesisFilePath", "unread".to_owned());
+    let settings = [name, unread].into_iter().chain(settings.iter().cloned());
+    let flags =
+        settings.map(|(key, value)| config::Override { key: key.to_owned(), value: value.into(), flag: "--set" });
+    config::load(None, flags.collect(), Some(Path::new("unused"))).unwrap()
+}
+
+fn testnet() -> Network {
+    network_with("testnet", &[]).network
+}
+
+fn address(key: &PublicKey) -> Address {
+    Address::from_public_key(key, testnet().byte)
+}
+
+/// Runs a test on a batch of an empty store.
+fn on_empty(network: &Network, test: impl FnOnce(&mut Batch<'_>)) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), &ChainIdentity::of(network), Options::default()).unwrap();
+    test(&mut store.begin().unwrap());
+}
+
+/// Does something in the middle of a block at a height.
+fn within<T>(
+    batch: &mut Batch<'_>,
+    network: &Network,
+    height: Height,
+    act: impl FnOnce(&mut Ledger<'_, Batch<'_>>) -> T,
+) -> T {
+    let mut block = BlockContext::new(height, Timestamp(0));
+    let mut ledger = Ledger { batch, block: &mut block, network };
+    let result = act(&mut ledger);
+    ledger.finish().unwrap();
+    result
+}
+
+/// Credits a block without fees, and forgets what is old.
+fn harvest(batch: &mut Batch<'_>, network: &Network, height: Height, timestamp: Timestamp) {
+    let mut block = BlockContext::new(height, timestamp);
+    let mut ledger = Ledger { batch, block: &mut block, network };
+    ledger.harvest(&address(&BOB), Amount::ZERO).unwrap();
+    let mut expiry = ledger.expiry().unwrap();
+    while expiry.step(&mut ledger).unwrap() {}
+    let mut pruning = Pruning::due(height, timestamp, &network.chain);
+    while pruning.as_mut().is_some_and(|pruning| pruning.step(batch).unwrap()) {}
+}
+
+fn namespace(name: &str) -> NamespaceId {
+    NamespaceId::parse(name).unwrap()
+}
+
+/// The state as it is dumped, before it is committed.
+fn dump_of(state: &impl Read, network: &Network, tip: &StoredBlock) -> Value {
+    let mut text = Vec::new();
+    dump(state, network, tip, &mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+#[test]
+fn heights_are_grouped_by_359() {
+    let Some(group) = vectors("groupedHeight") else { return };
+    for case in cases(&group) {
+        assert_eq!(case["grouped"], height(&case["height"]).grouped().0, "{case}");
+    }
+}
+
+#[test]
+fn importances_are_due_after_the_nemesis_block_and_after_every_block_that_ends_a_group() {
+    let Some(group) = vectors("recalculationTrigger") else { return };
+    for case in cases(&group["execute"]) {
+        let executed = height(&case["blockHeight"]);
+        assert_eq!(case["effectiveHeight"], executed.next().0, "{case}");
+        assert_eq!(case["grouped"], executed.next().grouped().0, "{case}");
+        let in_force = (executed > Height::NEMESIS).then_some(executed.grouped().0);
+        let expected = Some(number(&case["grouped"])).filter(|grouped| Some(*grouped) != in_force);
+        assert_eq!(due_after(executed).map(|due| due.0), expected, "{case}");
+    }
+}
+
+/// The protocol recalculates when it undoes a block that ended a group; here the list that was in force before is in
+/// force again.
+#[test]
+fn after_an_undone_block_the_importances_before_it_are_in_force() {
+    let Some(group) = vectors("recalculationTrigger") else { return };
+    let Some(scenarios) = vectors("scenarios") else { return };
+    let scenario = Scenario::new(&scenarios[0], testnet());
+    running(&scenario, |run| {
+        let in_force = |run: &Run<'_, '_>| state::last_recalculation(&run.batch).unwrap().unwrap().height;
+        for case in cases(&group["undo"]) {
+            let undone = height(&case["blockHeight"]);
+            run.run_to(undone.0);
+            assert_eq!(in_force(run), undone.next().grouped(), "{case}");
+            run.undo_to(undone.0 - 1);
+            assert_eq!(case["effectiveHeight"], undone.0);
+            assert_eq!(case["grouped"], in_force(run).0, "{case}");
+        }
+    });
+}
+
+/// The cut of the weighted balances has no counterpart: balances keep no history here.
+#[test]
+fn outlinks_and_leases_are_forgotten_below_the_cuts_in_every_360th_block() {
+    let Some(group) = vectors("pruneHeights") else { return };
+    loudly("pruneHeights: weightedBalances is not compared, as balances keep no history");
+    let network = testnet();
+    for case in cases(&group) {
+        let (outlinks, leases) = (number(&case["outlinks"]), number(&case["namespaces"]));
+        let around = |cut: u64| [cut - 1, cut].into_iter().filter(|height| *height > 0).collect::<Vec<_>>();
+        on_empty(&network, |batch| {
+            within(batch, &network, Height::NEMESIS, |ledger| ledger.seed().unwrap());
+            for height in around(leases) {
+                let rent = Effect::Namespace { owner: address(&ALICE), name: namespace(&format!("at{height}")) };
+                within(batch, &network, Height(height), |ledger| ledger.apply(&rent).unwrap());
+            }
+            for height in around(outlinks) {
+                let pay = Effect::Transfer { from: network.nemesis_signer, to: address(&BOB), amount: 1 };
+                within(batch, &network, Height(height), |ledger| ledger.apply(&pay).unwrap());
+            }
+            let all = (around(outlinks), around(leases));
+            let block = height(&case["blockHeight"]);
+            // The block after it would forget as much, but is none that forgets.
+            harvest(batch, &network, block.next(), Timestamp(0));
+            assert_eq!(kept(batch), all, "{case}");
+            harvest(batch, &network, block, Timestamp(0));
+            let expected = if case["prunes"] == true { (vec![outlinks], vec![leases]) } else { all };
+            assert_eq!(kept(batch), expected, "{case}");
+        });
+    }
+}
+
+/// Heights of the outlinks and of the leases in a state.
+fn kept(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
+    let height = |key: &Vec<u8>| u64::from_be_bytes(*key.first_chunk().unwrap());
+    let heights = |table| state.keys(table, &[]).unwrap().iter().map(height).collect::<Vec<_>>();
+    let roots = state.keys(Table::Namespaces, &[]).unwrap();
+    let leases = roots.iter().flat_map(|root| state.leases(std::str::from_utf8(root).unwrap()).unwrap());
+    let mut leases: Vec<u64> = leases.map(|lease| lease.height.0).collect();
+    leases.sort();
+    (heights(Table::Outlinks), leases)
+}
+
+#[test]
+fn transaction_hashes_are_forgotten_after_the_configured_time_but_never_before_36_hours() {
+    let Some(group) = vectors("transactionHashPrune") else { return };
+    for case in cases(&group) {
+        let hours = ("nis.transactionHashRetentionTime", case["retentionHours"].to_string());
+        let network = network_with("testnet", &[hours]).network;
+        let effective = network.chain.hash_retention_hours.map_or(-1, i64::from);
+        assert_eq!(case["effectiveHours"], effective, "{case}");
+        let limit = case["removeHashesWithTimeStampBelow"].as_i64().unwrap_or(0);
+        let times = [0, limit - 1, limit, limit + 1].into_iter().filter(|time| *time >= 0).map(|time| time as i32);
+        on_empty(&network, |batch| {
+            let times: Vec<i32> = times.collect();
+            let hashes = put_block(batch, &times);
+            harvest(batch, &network, Height(361), Timestamp(number(&case["blockTimeStamp"]) as i32));
+            for (time, hash) in times.iter().zip(&hashes) {
+                let kept = state::hash_entry(batch, hash).unwrap().map(|entry| entry.timestamp.0);
+                assert_eq!(kept, (i64::from(*time) >= limit).then_some(*time), "{case}: {time}");
+                // Whoever asks for a transaction finds it all the same.
+                assert!(state::find_hash(batch, hash).unwrap().is_some_and(|entry| entry.timestamp.0 == *time));
+            }
+        });
+    }
+}
+
+/// Stores a block at height 1 with transactions of these time stamps; their hashes.
+fn put_block(batch: &mut Batch<'_>, times: &[i32]) -> Vec<Hash256> {
+    let signature = Some(Signature([1; 64]));
+    let transfer = |time: &i32| Transaction {
+        version: wire_version(NetworkByte::TESTNET, 1),
+        timestamp: Timestamp(*time),
+        signer: PublicKey([1; 32]),
+        signature,
+        fee: Amount::ZERO,
+        deadline: Timestamp(time + 3600),
+        body: Body::Transfer(Transfer {
+            recipient: address(&BOB),
+            amount: Amount::ZERO,
+            message: None,
+            mosaics: Vec::new(),
+        }),
+    };
+    let block = Block {
+        kind: BlockKind::Regular,
+        version: wire_version(NetworkByte::TESTNET, 1),
+        timestamp: Timestamp(1),
+        signer: PublicKey([1; 32]),
+        signature,
+        previous_hash: Hash256::default().into(),
+        height: Height(1),
+        transactions: times.iter().map(transfer).collect(),
+    };
+    let stored = StoredBlock {
+        height: block.height,
+        hash: block.hash(),
+        generation_hash: Hash256::default(),
+        timestamp: block.timestamp,
+        difficulty: 1,
+        score: 0,
+        total_fee: Amount::ZERO,
+        lessor: None,
+        ids: (1, 1),
+    };
+    batch.put_unjournaled(Table::Blocks, &block_key(block.height), &stored.to_bytes(&block)).unwrap();
+    let hashes: Vec<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
+    for (index, hash) in (0..).zip(&hashes) {
+        state::insert_hashes(batch, 0, block.height, index, std::iter::once(hash)).unwrap();
+    }
+    hashes
+}
+
+/// The history of a weighted balance as the store keeps it: the balance after every operation, for undoing. The steps
+/// of a day in the lists of the vectors are not kept but computed.
+struct History {
+    balances: Vec<VestedBalance>,
+    chain: ChainParameters,
+}
+
+impl History {
+    fn last(&self) -> VestedBalance {
+        self.balances.last().copied().unwrap_or_default()
+    }
+
+    /// The balance as of a height: that of the last operation up to it, vested since.
+    fn at(&self, height: Height) -> VestedBalance {
+        let last = self.balances.iter().rev().find(|balance| balance.height <= height.0);
+        last.map_or(VestedBalance::default(), |balance| balance.at(height, &self.chain))
+    }
+
+    fn push(&mut self, change: impl FnOnce(&mut VestedBalance, &ChainParameters)) {
+        let mut balance = self.last();
+        change(&mut balance, &self.chain);
+        self.balances.push(balance);
+    }
+
+    /// Takes back the last operation, which was one of an amount at a height.
+    fn undo(&mut self, height: Height, amount: u64) {
+        let undone = self.balances.pop().unwrap();
+        assert_eq!((undone.height, undone.total().abs_diff(self.last().total())), (height.0, amount));
+    }
+
+    fn step(&mut self, step: &Value) {
+        let height = step.get("height").map_or(Height::NEMESIS, height);
+        let amount = step.get("amount").map_or(0, number);
+        match text(&step["op"]) {
+            "receive" => self.push(|balance, chain| balance.receive(height, amount, chain).unwrap()),
+            "send" => self.push(|balance, chain| balance.send(height, amount, chain).unwrap()),
+            "addFullyVested" => self.push(|balance, chain| {
+                assert_eq!(*balance, VestedBalance::default());
+                balance.receive(height, amount, chain).unwrap();
+                balance.vest();
+            }),
+            "convertToFullyVested" => self.balances.last_mut().unwrap().vest(),
+            "undoSend" | "undoReceive" => self.undo(height, amount),
+            // Blocks above were undone one by one; there is nothing else to take back.
+            "undoChain" => assert!(self.last().height <= height.0),
+            "prune" => {
+                let first = VestedBalance { height: height.0, ..self.at(height) };
+                self.balances.retain(|balance| balance.height > height.0);
+                self.balances.insert(0, first);
+            }
+            "query" => {
+                let found = self.at(height);
+                assert_eq!(json!([found.vested, found.unvested]), json!([step["vested"], step["unvested"]]), "{step}");
+            }
+            other => panic!("an operation {other}"),
+        }
+    }
+
+    /// Compares with the list of the vectors: of several entries of a height the last one counts.
+    fn assert_is(&self, entries: &[Value], context: &str) {
+        for (place, entry) in entries.iter().enumerate() {
+            if entries.get(place + 1).is_some_and(|next| next[0] == entry[0]) {
+                continue;
+            }
+            let found = self.at(height(&entry[0]));
+            let found = json!([found.total(), found.unvested, found.vested]);
+            assert_eq!(found, json!([entry[2], entry[3], entry[4]]), "{context}: {entry}");
+        }
+        assert_eq!(entries.is_empty(), self.balances.is_empty(), "{context}");
+    }
+}
+
+#[test]
+fn balances_vest_and_are_sent_and_undone_as_listed() {
+    let Some(group) = vectors("weightedBalances") else { return };
+    assert_eq!(group["entryFields"], json!(["height", "amount", "balance", "unvested", "vested"]));
+    for case in cases(&group["cases"]) {
+        let mut history = History { balances: Vec::new(), chain: testnet().chain };
+        assert_eq!(group["blocksPerDay"], history.chain.blocks_per_day());
+        for step in cases(&case["steps"]) {
+            history.step(step);
+            history.assert_is(list(&step["entries"]), &format!("{}, {}", case["name"], step["op"]));
+        }
+    }
+}
+
+#[test]
+fn outlinks_weigh_the_vested_share_of_what_the_sender_has_left() {
+    let Some(group) = vectors("outlinkWeight") else { return };
+    for case in cases(&group) {
+        let (unvested, vested) = (number(&case["unvestedAfterSend"]), number(&case["vestedAfterSend"]));
+        let left = VestedBalance { height: 1, unvested, vested };
+        assert_eq!(case["weight"], Outlink::weigh(number(&case["amount"]), &left), "{case}");
+    }
+}
+
+fn transaction(signer: PublicKey, version: i32, body: Body) -> Transaction {
+    Transaction {
+        version: wire_version(testnet().byte, version),
+        timestamp: Timestamp(0),
+        signer,
+        signature: Some(Signature([0; 64])),
+        fee: Amount::whole(1000),
+        deadline: Timestamp(3600),
+        body,
+    }
+}
+
+/// Who receives how much when Alice sends Bob a transfer with one mosaic.
+fn mosaics_moved(
+    state: &impl StateView,
+    amount: u64,
+    id: &MosaicId,
+    quantity: u64,
+) -> Result<Vec<(Address, u64)>, StateError> {
+    let mosaics = vec![Mosaic { id: id.clone(), quantity }];
+    let body = Transfer { recipient: address(&BOB), amount: Amount(amount), message: None, mosaics };
+    let one = transaction(ALICE, 2, Body::Transfer(body));
+    let mut effects = Vec::new();
+    state::effects(&one, state, testnet().byte, &mut effects)?;
+    let moved = effects.iter().filter_map(|effect| match effect {
+        Effect::MosaicTransfer { from, to, mosaic, quantity } => {
+            assert_eq!((from, mosaic.as_ref()), (&address(&ALICE), id));
+            Some((*to, *quantity))
+        }
+        _ => None,
+    });
+    Ok(moved.collect())
+}
+
+#[test]
+fn the_amount_of_a_transfer_multiplies_the_quantities_of_its_mosaics() {
+    let Some(group) = vectors("mosaicQuantity") else { return };
+    on_empty(&testnet(), |batch| {
+        for case in cases(&group) {
+            let (amount, quantity) = (number(&case["transferAmount"]), number(&case["attachedQuantity"]));
+            let moved = mosaics_moved(batch, amount, &mosaic_id(&"a:b".into()), quantity).unwrap();
+            assert_eq!(moved, [(address(&BOB), number(&case["transferredQuantity"]))], "{case}");
+        }
+    });
+}
+
+/// Lets Alice rent a namespace and define a mosaic in it.
+fn define(ledger: &mut Ledger<'_, Batch<'_>>, divisibility: u8, initial_supply: u64, levy: Option<Levy>) -> MosaicId {
+    let id = mosaic_id(&"acme:coin".into());
+    let rent = Effect::Namespace { owner: address(&ALICE), name: id.namespace.clone() };
+    ledger.apply(&rent).unwrap();
+    let properties = MosaicProperties { divisibility, initial_supply, supply_mutable: true, transferable: true };
+    let definition = MosaicDefinition { creator: ALICE, id: id.clone(), description: String::new(), properties, levy };
+    ledger.apply(&Effect::Definition(&definition)).unwrap();
+    id
+}
+
+#[test]
+fn levies_are_computed_with_the_arithmetic_of_64_bits() {
+    let Some(group) = vectors("levy") else { return };
+    let network = testnet();
+    let recipient = network.mosaic_sink();
+    for case in cases(&group) {
+        let levy = Levy {
+            kind: LevyKind::from_code(number(&case["type"]) as i32).unwrap(),
+            recipient,
+            mosaic: mosaic_id(&"acme:coin".into()),
+            fee: number(&case["fee"]),
+        };
+        let quantity = number(&case["transferredQuantity"]);
+        on_empty(&network, |batch| {
+            let id = within(batch, &network, Height(2), |ledger| define(ledger, 0, 1, Some(levy)));
+            let moved = mosaics_moved(batch, Amount::whole(1).0, &id, quantity);
+            if case["levy"] == "error" {
+                assert!(matches!(moved, Err(StateError::Argument(_))), "{case}: {moved:?}");
+                return;
+            }
+            let paid = case["levy"].as_u64().map(|levy| (recipient, levy));
+            let expected: Vec<(Address, u64)> = [(address(&BOB), quantity)].into_iter().chain(paid).collect();
+            assert_eq!(moved.unwrap(), expected, "{case}");
+        });
+    }
+}
+
+#[test]
+fn a_supply_gives_its_creator_the_quantity_and_grows_up_to_the_most_there_may_be() {
+    let Some(group) = vectors("supply") else { return };
+    let network = testnet();
+    for case in cases(&group) {
+        let (most, supply) = (number(&case["maxSupply"]), number(&case["supply"]));
+        on_empty(&network, |batch| {
+            within(batch, &network, Height(2), |ledger| {
+                let id = define(ledger, number(&case["divisibility"]) as u8, supply, None);
+                assert_eq!(case["quantity"], ledger.mosaic_balance(&id, &address(&ALICE)).unwrap(), "{case}");
+                let mut more = |delta| {
+                    let (supplier, kind) = (address(&ALICE), SupplyChangeKind::Create);
+                    ledger.apply(&Effect::Supply { supplier, mosaic: &id, delta, kind })
+                };
+                more(most - supply).unwrap();
+                assert!(more(1).is_err(), "{case}");
+                assert_eq!(ledger.mosaic(&id).unwrap().unwrap().supply, most, "{case}");
+            });
+        });
+    }
+}
+
+/// The result of the rules for renting a namespace at a height.
+fn renting(ledger: &Ledger<'_, Batch<'_>>, signer: PublicKey, height: u64) -> ValidationResult {
+    let network = ledger.network;
+    let body = ProvisionNamespace {
+        rental_fee_sink: network.namespace_sink(),
+        rental_fee: Amount::whole(100),
+        new_part: "acme".to_owned(),
+        parent: None,
+    };
+    let one = transaction(signer, 1, Body::ProvisionNamespace(body));
+    let context =
+        Case { state: ledger, network, height: Height(height), now: Timestamp(0), purpose: Purpose::ChainPart };
+    match check_transaction(&one, &context) {
+        Ok(_) => ValidationResult::Success,
+        Err(Refusal::Result(result)) => result,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_lease_is_active_renewed_taken_over_and_forgotten_at_the_listed_heights() {
+    let Some(case) = vectors("namespaceLease") else { return };
+    let network = testnet();
+    let term = network.chain.blocks_per_year();
+    assert_eq!(case["blocksPerYear"], term);
+    assert_eq!(case["blocksPerMonth"], network.chain.blocks_per_month());
+    let first = number(&case["registeredAt"]);
+    let name = namespace("acme");
+    on_empty(&network, |batch| {
+        within(batch, &network, Height(first), |ledger| {
+            for key in [ALICE, BOB] {
+                let balance = VestedBalance { height: first, unvested: 0, vested: Amount::whole(1_000_000).0 };
+                ledger.account(&address(&key)).unwrap().balance = balance;
+            }
+            ledger.apply(&Effect::Namespace { owner: address(&ALICE), name: name.clone() }).unwrap();
+            for (signer, member) in [(ALICE, "earliestRenewalHeight"), (BOB, "firstHeightForOtherOwner")] {
+                let earliest = number(&case[member]);
+                let too_early = ValidationResult::FailureNamespaceProvisionTooEarly;
+                assert_eq!(renting(ledger, signer, earliest - 1), too_early, "{member}");
+                assert_eq!(renting(ledger, signer, earliest), ValidationResult::Success, "{member}");
+            }
+        });
+        let is_active = |height| batch.is_namespace_active(&name, Height(height), term).unwrap();
+        let end = number(&case["firstInactiveHeight"]);
+        let activity = [first - 1, first, end - 1, end].map(is_active);
+        assert_eq!(activity, [false, true, true, false]);
+        let pruned = number(&case["prunedAtBlock"]);
+        for (height, left) in [(pruned - 360, 1), (pruned - 1, 1), (pruned, 0)] {
+            harvest(batch, &network, Height(height), Timestamp(0));
+            assert_eq!(batch.leases("acme").unwrap().len(), left, "{height}");
+        }
+    });
+}
+
+/// A status as the vectors write it.
+fn status_text(status: RemoteStatus) -> String {
+    let phase = |phase: LinkPhase| format!("{phase:?}").to_lowercase();
+    match status {
+        RemoteStatus::NotSet => "not-set".to_owned(),
+        RemoteStatus::Owner(of) => format!("owner-{}", phase(of)),
+        RemoteStatus::Remote(of) => format!("remote-{}", phase(of)),
+    }
+}
+
+#[test]
+fn links_take_effect_and_end_as_listed() {
+    let Some(group) = vectors("remoteLinkTimeline") else { return };
+    let network = testnet();
+    let (limit, bob, rem) = (network.chain.rewrite_limit, address(&BOB), address(&ALICE));
+    for case in cases(&group) {
+        on_empty(&network, |batch| {
+            for (member, mode) in [("activatedAt", LinkMode::Activate), ("deactivatedAt", LinkMode::Deactivate)] {
+                let link = Effect::Link { owner: bob, remote: rem, mode };
+                within(batch, &network, height(&case[member]), |ledger| ledger.apply(&link).unwrap());
+            }
+            let (own, other) = if case["account"] == "bob" { (bob, "rem") } else { (rem, "bob") };
+            let account = state::account(batch, &own).unwrap();
+            let status = status_text(account.remote_status(height(&case["height"]), limit));
+            assert_eq!(case["internalStatus"], status, "{case}");
+            assert_eq!(case["remoteStatus"], interface_status(&status), "{case}");
+            let forwarded = account.forwarded(height(&case["height"]), limit);
+            let expected = Some(if own == bob { rem } else { bob }).filter(|_| case["forwardedTo"] == other);
+            assert_eq!(forwarded, expected, "{case}");
+        });
+    }
+}
+
+/// Runs a test on a scenario from its beginning.
+fn running(scenario: &Scenario, test: impl FnOnce(&mut Run<'_, '_>)) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), &ChainIdentity::of(&scenario.network), Options::default()).unwrap();
+    test(&mut Run { scenario, batch: store.begin().unwrap() });
+}
+
+#[test]
+fn blocks_do_what_the_vectors_list_in_their_order() {
+    let Some(group) = vectors("notifications") else { return };
+    let Some(scenarios) = vectors("scenarios") else { return };
+    let scenario = Scenario::new(&scenarios[0], testnet());
+    let listed = group["blocks"].as_object().unwrap();
+    let last = listed.keys().map(|height| height.parse().unwrap()).max().unwrap();
+    let mut compared = 0;
+    running(&scenario, |run| {
+        for height in 1..=last {
+            let mut found = run.execute();
+            let Some(expected) = listed.get(&height.to_string()) else { continue };
+            found.extend(rewards(run));
+            assert_eq!(expected, &Value::Array(found), "height {height}");
+            compared += 1;
+        }
+    });
+    assert_eq!(compared, listed.len());
+}
+
+/// What the last block did after its transactions. Here it has no name of its own: the fees and the harvested block are
+/// credited in one, to whom the stored block names, and the hashes are in the state.
+fn rewards(run: &Run<'_, '_>) -> [Value; 3] {
+    let tip = run.tip().unwrap();
+    let signer = run.signer(tip.height.0);
+    let beneficiary = run.scenario.accounts.name(&tip.lessor.unwrap_or(signer)).to_owned();
+    let mut hashes = 0;
+    run.batch
+        .each(Table::Hashes, &[], |key, _| {
+            // Era, first bytes of the hash, height, index.
+            hashes += u64::from(key[12..16] == (tip.height.0 as u32).to_be_bytes());
+            Ok(true)
+        })
+        .unwrap();
+    [json!(["N3", beneficiary, tip.total_fee.0]), json!(["N12", beneficiary, tip.total_fee.0]), json!(["N13", hashes])]
+}
+
+/// Asserts that two values are equal, and says where they are not.
+fn assert_same(path: &str, expected: &Value, found: &Value) {
+    match (expected, found) {
+        (Value::Object(a), Value::Object(b)) => {
+            for key in a.keys().chain(b.keys()) {
+                let member = |object: &serde_json::Map<String, Value>| object.get(key).cloned();
+                let (a, b) = (member(a), member(b));
+                assert_eq!(a.is_some(), b.is_some(), "{path}/{key}: expected {a:?}, found {b:?}");
+                assert_same(&format!("{path}/{key}"), &a.unwrap_or_default(), &b.unwrap_or_default());
+            }
+        }
+        _ => assert_eq!(expected, found, "{path}"),
+    }
+}
+
+/// Brings the log of expired mosaics into the order of the recorded chains: within a height by mosaic id. The
+/// protocol leaves it open.
+fn sort_log(log: &mut Value) {
+    for entries in log.as_object_mut().unwrap().values_mut() {
+        entries.as_array_mut().unwrap().sort_by_cached_key(|entry| text(&entry["id"]).to_owned());
+    }
+}
+
+/// Every checkpoint is compared when it is reached, and again after as many blocks as may be undone were added and
+/// undone.
+fn every_checkpoint_is_reached_and_come_back_to(place: usize) {
+    let Some(scenarios) = vectors("scenarios") else { return };
+    assert_eq!(cases(&scenarios).len(), 2);
+    let scenario = Scenario::new(&scenarios[place], testnet());
+    running(&scenario, |run| {
+        for mut expected in scenario.checkpoints.clone() {
+            sort_log(&mut expected["expiredMosaics"]);
+            let height = number(&expected["height"]);
+            let names = expected["activeAt"].as_object().unwrap();
+            run.run_to(height);
+            assert_same(&format!("height {height}"), &expected, &checkpoint(run, names));
+            let before = digest(&run.batch).unwrap();
+            run.run_to((height + scenario.network.chain.rewrite_limit).min(scenario.last));
+            if run.height() > height {
+                assert_ne!(digest(&run.batch).unwrap(), before, "height {height}");
+                run.undo_to(height);
+            }
+            assert_same(&format!("height {height}, undone"), &expected, &checkpoint(run, names));
+            assert_eq!(digest(&run.batch).unwrap(), before, "height {height}");
+        }
+        assert_eq!(run.height(), scenario.last);
+    });
+}
+
+#[test]
+fn all_kinds_of_transactions_leave_the_state_of_every_checkpoint() {
+    every_checkpoint_is_reached_and_come_back_to(0);
+}
+
+#[test]
+fn leases_and_redefinitions_leave_the_state_of_every_checkpoint() {
+    every_checkpoint_is_reached_and_come_back_to(1);
+}
+
+#[test]
+fn importances_are_recalculated_at_the_listed_heights_for_as_many_accounts() {
+    let Some(scenarios) = vectors("scenarios") else { return };
+    for value in cases(&scenarios) {
+        let scenario = Scenario::new(value, testnet());
+        let mut found: Vec<Value> = Vec::new();
+        running(&scenario, |run| {
+            while run.height() < scenario.last {
+                run.execute();
+                let last = state::last_recalculation(&run.batch).unwrap().unwrap();
+                let last = json!({ "groupedHeight": last.height.0, "accounts": last.handed_over });
+                if found.last() != Some(&last) {
+                    found.push(last);
+                }
+            }
+        });
+        assert_eq!(found, scenario.recalculations);
+    }
+}
+
+/// The state after the nemesis block of a public network. All accounts are compared by the digest of one line per
+/// account, whose format is described in the file of vectors.
+fn the_nemesis_block_gives_the_state_of_the_vectors(name: &str, file: &str) {
+    let Some(group) = vectors("nemesis") else { return };
+    let expected = &group[name];
+    let data = shared("data").unwrap();
+    let network = network_with(name, &[]).network;
+    let chain = Chain { nemesis: std::fs::read(data.join(file)).unwrap(), folder: data, network };
+    let folder = tempfile::tempdir().unwrap();
+    let store = chain.store(folder.path());
+    chain.take_in(&store, Vec::new(), None).unwrap();
+    let dump = dump_of(&store.snapshot().unwrap(), &chain.network, &tip_of(&store));
+    let block = nemesis_block(&chain.nemesis, &chain.network).unwrap();
+    assert_summary(&chain.network, &block, &dump, expected);
+    let accounts = list(&dump["accounts"]);
+    let lines: Vec<String> = accounts.iter().map(nemesis_line).collect();
+    let samples = cases(&expected["sampleLines"]);
+    assert!(samples.iter().all(|sample| lines.iter().any(|line| sample == line)), "{samples:?}");
+    assert_eq!(expected["stateDigest"], hex::encode(Sha256::digest(lines.join("\n"))), "{}", lines[0]);
+    assert_nemesis_account(&expected["nemesisAccount"], account_of(accounts, &expected["nemesisAddress"]));
+    for (address, multisig) in expected["multisigAccounts"].as_object().unwrap() {
+        let account = account_of(accounts, &address.as_str().into());
+        for (member, value) in multisig.as_object().unwrap() {
+            assert_eq!(value, &account[member], "{address}: {member}");
+        }
+    }
+    let multisig = accounts.iter().filter(|account| !list(&account["cosignatories"]).is_empty()).count();
+    assert_eq!(multisig, expected["multisigAccounts"].as_object().unwrap().len());
+    assert_order(&chain.network, &block, &expected["hashMapOrder"]);
+}
+
+fn assert_summary(network: &Network, block: &Block, dump: &Value, expected: &Value) {
+    assert_eq!(expected["seedAmount"], network.total_amount.0);
+    assert_eq!(expected["nemesisAddress"], network.nemesis_signer.as_str());
+    assert_eq!(expected["transactions"], block.transactions.len());
+    assert_eq!(expected["totalFee"], block.total_fee().0);
+    assert_eq!(expected["accountStates"], list(&dump["accounts"]).len());
+    assert_eq!(expected["sumOfBalances"], dump["sumOfBalances"]);
+    assert_eq!(expected["importanceVectorSize"], dump["accountsHandedOver"]);
+    assert_eq!(expected["recalculatedAt"], dump["lastRecalculationHeight"]);
+}
+
+fn account_of<'a>(accounts: &'a [Value], address: &Value) -> &'a Value {
+    accounts.iter().find(|account| account["address"] == *address).unwrap()
+}
+
+fn assert_nemesis_account(expected: &Value, account: &Value) {
+    let outlinks = list(&account["outlinks"]);
+    let weighty = outlinks.iter().filter(|link| link[1] != 0).map(|link| json!([link[1], link[2]]));
+    assert_eq!(expected["nonZeroOutlinks"], weighty.collect::<Value>());
+    assert_eq!(expected["outlinks"], outlinks.len());
+    for member in ["balance", "vested", "unvested", "harvestedBlocks", "referenceCount"] {
+        assert_eq!(expected[member], account[member], "{member}");
+    }
+}
+
+/// The accounts in the order of the protocol's hash table, which decides how rounding goes when importances are
+/// computed: by their buckets, and in each in the order in which the block names them.
+fn assert_order(network: &Network, block: &Block, expected: &Value) {
+    let mut addresses = vec![network.nemesis_signer];
+    for transaction in &block.transactions {
+        let named = match &transaction.body {
+            Body::Transfer(body) => vec![body.recipient],
+            Body::AggregateModification(body) => {
+                let keys = body.modifications.iter().map(|modification| modification.cosignatory);
+                keys.map(|key| Address::from_public_key(&key, network.byte)).collect()
+            }
+            other => panic!("a transaction of the kind {}", other.kind()),
+        };
+        addresses.extend(named);
+    }
+    let mut seen = BTreeSet::new();
+    addresses.retain(|address| seen.insert(*address));
+    let mask = capacity(addresses.len() as u64) - 1;
+    addresses.sort_by_key(|address| hash(address) & mask);
+    let texts: Vec<&str> = addresses.iter().map(Address::as_str).collect();
+    assert!(cases(&expected["first"]).iter().eq(&texts[..5]), "{:?}", &texts[..5]);
+    assert_eq!(expected["sha256"], hex::encode(Sha256::digest(texts.join("\n"))));
+}
+
+fn nemesis_line(account: &Value) -> String {
+    let addresses = |key: &str| {
+        let addresses: Vec<&str> = list(&account[key]).iter().map(text).collect();
+        addresses.join(";")
+    };
+    let height = account["firstHeight"].as_u64().map_or(String::new(), |height| height.to_string());
+    format!(
+        "{},{},{},{},{},{},{height},{},{},{}",
+        text(&account["address"]),
+        account["balance"],
+        account["vested"],
+        account["unvested"],
+        account["harvestedBlocks"],
+        account["referenceCount"],
+        addresses("cosignatories"),
+        addresses("cosignatoryOf"),
+        account["minCosignatories"],
+    )
+}
+
+#[test]
+fn the_nemesis_block_of_mainnet_gives_the_state_of_the_vectors() {
+    the_nemesis_block_gives_the_state_of_the_vectors("mainnet", "nemesis.bin");
+}
+
+#[test]
+fn the_nemesis_block_of_testnet_gives_the_state_of_the_vectors() {
+    the_nemesis_block_gives_the_state_of_the_vectors("testnet", "nemesis-testnet.bin");
+}
+
+#[test]
+fn the_nemesis_block_of_mijinnet_gives_the_state_of_the_vectors() {
+    the_nemesis_block_gives_the_state_of_the_vectors("mijinnet", "nemesis-mijinnet.bin");
+}

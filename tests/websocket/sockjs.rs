@@ -1,0 +1,442 @@
+//! SockJS on a running node, transport by transport, as a client sees it on the wire.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::common::daemon::Node;
+use crate::common::http_client::{Answer, Client, PATIENCE};
+use crate::common::private_network::{self, Genesis, address, key_pair, now};
+use crate::common::websocket::{BINARY, Socket, Stomp, UPGRADE};
+use nisd::model::Amount;
+use tempfile::TempDir;
+
+const CONNECT: &str = r#"["CONNECT\naccept-version:1.1,1.0\n\n\u0000"]"#;
+const CONNECTED: &str = "CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0";
+const SUBSCRIBE: &str = r#"["SUBSCRIBE\nid:s\ndestination:/blocks/new\n\n\u0000"]"#;
+/// `SUBSCRIBE` to blocks as a whole.
+const SUBSCRIBE_BLOCKS: &str = r#"["SUBSCRIBE\nid:b\ndestination:/blocks\n\n\u0000"]"#;
+const DISCONNECT: &str = r#"["DISCONNECT\n\n\u0000"]"#;
+const CALLBACK: &str = "_jp.abc";
+
+/// A node of a network that makes a block every second.
+fn node() -> (Node, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let harvester = private_network::private_key(1).printed();
+    let funded = [(address(&key_pair(1)), Amount::whole(8_000_000_000))];
+    let config = Genesis::new(now(), &funded).write_hasty(folder.path(), &harvester, &[]);
+    (Node::start(&["--config", config.to_str().expect("a path")]), folder)
+}
+
+/// A way to fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Xhr,
+    Jsonp,
+    XhrStreaming,
+    EventSource,
+    HtmlFile,
+}
+
+use Way::{EventSource, HtmlFile, Jsonp, Xhr, XhrStreaming};
+
+const WAYS: [Way; 5] = [Xhr, Jsonp, XhrStreaming, EventSource, HtmlFile];
+
+impl Way {
+    fn request(self, session: &str) -> String {
+        let (method, name) = match self {
+            Xhr => ("POST", "xhr".to_owned()),
+            XhrStreaming => ("POST", "xhr_streaming".to_owned()),
+            EventSource => ("GET", "eventsource".to_owned()),
+            HtmlFile => ("GET", format!("htmlfile?c={CALLBACK}")),
+            Jsonp => ("GET", format!("jsonp?c={CALLBACK}")),
+        };
+        let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
+        format!("{method} /w/messages/000/{session}/{name} HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\n{length}\r\n")
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Xhr | XhrStreaming | Jsonp => "application/javascript;charset=UTF-8",
+            EventSource => "text/event-stream;charset=UTF-8",
+            HtmlFile => "text/html;charset=utf-8",
+        }
+    }
+
+    /// The whole frames in a body so far.
+    fn frames(self, body: &str) -> Vec<String> {
+        let script = |text: &str| serde_json::from_str::<String>(&text.replace("\\'", "'")).expect("a string");
+        let whole: Vec<&str> =
+            body.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(str::trim_end).collect();
+        let frames = whole.into_iter().filter(|line| !line.is_empty());
+        match self {
+            Xhr => frames.map(str::to_owned).collect(),
+            // The first line is there to be ignored.
+            XhrStreaming => frames.skip(1).map(str::to_owned).collect(),
+            EventSource => frames.map(|line| line.strip_prefix("data: ").expect("an event").to_owned()).collect(),
+            HtmlFile => frames.filter_map(|line| line.strip_prefix("p(")?.strip_suffix(");")).map(script).collect(),
+            Jsonp => {
+                let call = format!("/**/{CALLBACK}(");
+                let text =
+                    |line: &str| script(line.strip_prefix(&call).expect("a call").strip_suffix(");").expect("its end"));
+                frames.map(text).collect()
+            }
+        }
+    }
+
+    fn is_streaming(self) -> bool {
+        !matches!(self, Xhr | Jsonp)
+    }
+}
+
+/// The client of one session, with a connection to fetch and another to send.
+struct Session {
+    address: SocketAddr,
+    name: String,
+    way: Way,
+    receiver: Client,
+    /// The answer in hand, if it goes on.
+    answer: Option<Answer>,
+    /// How many of its frames have been seen.
+    seen: usize,
+    sender: Client,
+}
+
+impl Session {
+    /// Opens a session.
+    #[track_caller]
+    fn open(address: SocketAddr, name: &str, way: Way) -> Session {
+        let (receiver, sender) = (Client::connect(address), Client::connect(address));
+        let mut session = Session { address, name: name.to_owned(), way, receiver, answer: None, seen: 0, sender };
+        assert_eq!(session.next(), "o", "{way:?}");
+        session
+    }
+
+    /// Sends a message; its status.
+    #[track_caller]
+    fn send(&mut self, message: &str) -> u16 {
+        let (name, kind, body) = match self.way {
+            Jsonp => ("jsonp_send", "application/x-www-form-urlencoded", format!("d={}", percent(message))),
+            _ => ("xhr_send", "text/plain", message.to_owned()),
+        };
+        let (session, length) = (&self.name, body.len());
+        self.sender.send(format!(
+            "POST /w/messages/000/{session}/{name} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        ));
+        self.sender.answer().status
+    }
+
+    /// The next frame, fetched as often as need be.
+    #[track_caller]
+    fn next(&mut self) -> String {
+        loop {
+            if let Some(frame) = self.buffered() {
+                return frame;
+            }
+            self.ask();
+        }
+    }
+
+    fn buffered(&mut self) -> Option<String> {
+        let frames = self.way.frames(self.answer.as_ref()?.text());
+        let frame = frames.get(self.seen).cloned();
+        self.seen += usize::from(frame.is_some());
+        frame
+    }
+
+    /// Reads more of the answer, or asks again when it is over.
+    #[track_caller]
+    fn ask(&mut self) {
+        match &mut self.answer {
+            Some(answer) if answer.header("Transfer-Encoding").is_some() => {
+                if !self.receiver.chunk(answer) {
+                    self.answer = None;
+                }
+            }
+            _ => {
+                self.receiver.send(self.way.request(&self.name));
+                let answer = if self.way.is_streaming() { self.receiver.head() } else { self.receiver.answer() };
+                assert_eq!(answer.status, 200);
+                assert_eq!(answer.header("Content-Type"), Some(self.way.content_type()));
+                assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("http://b"));
+                assert_eq!(answer.header("Access-Control-Allow-Credentials"), Some("true"));
+                let cache = "no-store, no-cache, must-revalidate, max-age=0";
+                assert_eq!(answer.header("Cache-Control"), Some(cache));
+                assert_eq!(answer.header("Set-Cookie"), None);
+                assert_eq!(answer.header("Transfer-Encoding").is_some(), self.way.is_streaming());
+                (self.answer, self.seen) = (Some(answer), 0);
+            }
+        }
+    }
+
+    /// The frames of STOMP in the next frame that is not a heart-beat.
+    #[track_caller]
+    fn stomp(&mut self) -> Vec<String> {
+        let frame = self.next();
+        serde_json::from_str(frame.strip_prefix('a').unwrap_or_else(|| panic!("{frame}"))).expect("an array of strings")
+    }
+
+    /// What another client gets that fetches from the same session.
+    #[track_caller]
+    fn other(&self) -> String {
+        let mut client = Client::connect(self.address);
+        client.send(self.way.request(&self.name));
+        let answer = client.answer();
+        assert_eq!(answer.status, 200);
+        self.way.frames(answer.text()).concat()
+    }
+}
+
+fn percent(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// An answer to a request of its own connection.
+fn ask(address: SocketAddr, request: &str) -> Answer {
+    let mut client = Client::connect(address);
+    client.send(request);
+    client.answer()
+}
+
+#[test]
+fn every_transport_opens_sends_and_is_told() {
+    let (node, _folder) = node();
+    for (number, way) in WAYS.into_iter().enumerate() {
+        let name = format!("session{number}");
+        let mut session = Session::open(node.websocket, &name, way);
+        let accepted = if way == Jsonp { 200 } else { 204 };
+        assert_eq!(session.send(CONNECT), accepted);
+        assert_eq!(session.stomp(), [CONNECTED], "{way:?}");
+        assert_eq!(session.send(SUBSCRIBE), accepted);
+        let mut heights = Vec::new();
+        while heights.len() < 2 {
+            for frame in session.stomp() {
+                let frame = Stomp::parse(&frame);
+                assert_eq!((frame.command.as_str(), frame.header("destination")), ("MESSAGE", "/blocks/new"));
+                assert!(frame.header("message-id").starts_with(&format!("{name}-")), "{frame:?}");
+                let body: serde_json::Value = serde_json::from_str(&frame.body).expect("JSON");
+                heights.push(body["height"].as_u64().expect("a height"));
+            }
+        }
+        assert!(heights.is_sorted() && heights[0] < heights[1], "{way:?}: {heights:?}");
+    }
+}
+
+#[test]
+fn a_session_ends_with_the_frame_that_says_how() {
+    let (node, _folder) = node();
+    for (number, way) in WAYS.into_iter().enumerate() {
+        let mut session = Session::open(node.websocket, &format!("ending{number}"), way);
+        session.send(DISCONNECT);
+        assert!(session.stomp()[0].starts_with("ERROR\nmessage:Session closed."), "{way:?}");
+        assert_eq!(session.next(), r#"c[1002,"null"]"#, "{way:?}");
+        assert_eq!(session.other(), r#"c[3000,"Go away!"]"#, "{way:?}");
+        assert_eq!(session.send(CONNECT), 500);
+    }
+}
+
+#[test]
+fn a_session_has_one_receiver_and_ends_when_that_breaks() {
+    let (node, _folder) = node();
+    for (number, way) in WAYS.into_iter().enumerate() {
+        let mut session = Session::open(node.websocket, &format!("single{number}"), way);
+        if !way.is_streaming() {
+            session.receiver.send(way.request(&session.name));
+            wait_until("the request is held", || session.other().starts_with("c[2010"));
+        }
+        assert_eq!(session.other(), r#"c[2010,"Another connection still open"]"#, "{way:?}");
+        session.receiver = Client::connect(node.websocket);
+        // The node sees the end of the connection a moment later.
+        let mut told = String::new();
+        wait_until("the other is gone", || {
+            told = session.other();
+            !told.starts_with("c[2010")
+        });
+        assert_eq!(told, r#"c[1002,"Connection interrupted"]"#, "{way:?}");
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_404_and_what_is_bad_is_refused() {
+    let (node, _folder) = node();
+    let send = |path: &str, body: &str| {
+        let length = body.len();
+        let answer = ask(
+            node.websocket,
+            &format!("POST /w/messages/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"),
+        );
+        (answer.status, answer.text().to_owned())
+    };
+    assert_eq!(send("0/unknown/xhr_send", "[\"x\"]"), (404, String::new()));
+    assert_eq!(send("0/unknown/jsonp_send", "[\"x\"]"), (404, String::new()));
+    let mut session = Session::open(node.websocket, "known", Xhr);
+    assert_eq!(send("0/known/xhr_streaming", ""), (404, String::new()));
+    for name in ["xhr_send", "jsonp_send"] {
+        assert_eq!(send(&format!("0/known/{name}"), ""), (500, "Payload expected.".to_owned()));
+        assert_eq!(send(&format!("0/known/{name}"), "[\"x"), (500, "Broken JSON encoding.".to_owned()));
+    }
+    let long = format!("[\"{}\"]", "x".repeat(65_536 - 4));
+    assert_eq!(long.len(), 65_536);
+    assert_eq!(send("0/known/xhr_send", &format!("{long} ")).0, 413);
+    assert_eq!(session.send(CONNECT), 204, "the session goes on");
+    assert_eq!(session.stomp(), [CONNECTED]);
+    for query in ["", "?c=", "?c=a(1)", "?c=%3Cscript%3E"] {
+        for name in ["jsonp", "htmlfile"] {
+            let answer =
+                ask(node.websocket, &format!("GET /w/messages/0/new/{name}{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert_eq!((answer.status, answer.text()), (500, "\"callback\" parameter required"), "{name}{query}");
+        }
+    }
+}
+
+#[test]
+fn answers_that_go_on_begin_with_what_browsers_keep_back_and_end_after_128_kib() {
+    let (node, _folder) = node();
+    for way in [XhrStreaming, EventSource, HtmlFile] {
+        let mut session = Session::open(node.websocket, &format!("long{way:?}"), way);
+        let begin = session.answer.as_ref().expect("an answer").text().to_owned();
+        match way {
+            XhrStreaming => assert!(begin.starts_with(&format!("{}\no\n", "h".repeat(2048)))),
+            EventSource => assert!(begin.starts_with("\r\ndata: o\r\n\r\n")),
+            _ => {
+                assert!(begin.starts_with("<!doctype html>\n") && begin.contains("var c = parent._jp.abc;\n"));
+                assert!(begin.find("<script>\np(").expect("a frame") >= 1024);
+            }
+        }
+        // Receipts, which come at once, of 2,000 bytes each.
+        let receipt = "r".repeat(2_000);
+        let asked = format!(r#"["SEND\ndestination:/x\nreceipt:{receipt}\n\n\u0000"]"#);
+        let (mut received, mut asked_count, mut ended_at) = (0, 0, None);
+        while ended_at.is_none() {
+            assert_eq!(session.send(&asked), 204);
+            asked_count += 1;
+            assert!(asked_count < 100, "{way:?}: the answer does not end");
+            let before = session.answer.as_ref().map(|answer| answer.body.len());
+            assert!(session.stomp()[0].contains(&receipt));
+            received += 1;
+            if session.answer.as_ref().map(|answer| answer.body.len()) < before {
+                ended_at = Some(received - 1);
+            }
+        }
+        // A frame has 2,024 bytes with its line end, so that the 65th goes beyond the limit.
+        assert_eq!(ended_at, Some(65), "{way:?}");
+    }
+}
+
+#[test]
+fn a_session_from_which_nobody_fetches_is_forgotten_after_a_while() {
+    let (node, _folder) = node();
+    let mut session = Session::open(node.websocket, "left", Xhr);
+    let left = Instant::now();
+    wait_until("the session is forgotten", || session.send(CONNECT) == 404);
+    assert!((Duration::from_secs(4)..Duration::from_secs(15)).contains(&left.elapsed()), "{:?}", left.elapsed());
+    assert_eq!(session.other(), "o", "the name is free again");
+}
+
+#[test]
+fn who_is_told_nothing_hears_a_heart_beat_after_25_seconds() {
+    let (node, _folder) = node();
+    let begin = Instant::now();
+    let mut poll = Session::open(node.websocket, "poll", Xhr);
+    let mut stream = Session::open(node.websocket, "stream", XhrStreaming);
+    let mut socket = websocket(node.websocket, "socket");
+    assert_eq!(socket.next_text(), "o");
+    poll.receiver.send(Xhr.request("poll"));
+    stream.receiver = with_patience(stream.receiver);
+    poll.receiver = with_patience(poll.receiver);
+    assert_eq!(poll.receiver.answer().text(), "h\n");
+    assert!((25..29).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    assert_eq!(stream.next(), "h");
+    assert_eq!(socket.next_text(), "h");
+    assert!((25..29).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+}
+
+/// The same connection with time for a heart-beat.
+fn with_patience(client: Client) -> Client {
+    let (stream, buffer) = client.into_parts();
+    assert!(buffer.is_empty());
+    let client = Client::from_stream(stream.try_clone().expect("the same connection"));
+    stream.set_read_timeout(Some(Duration::from_secs(40))).expect("a time limit");
+    client
+}
+
+fn websocket(address: SocketAddr, session: &str) -> Socket {
+    let mut client = Client::connect(address);
+    client.send(format!("GET /w/messages/000/{session}/websocket HTTP/1.1\r\nHost: a\r\n{UPGRADE}\r\n"));
+    assert_eq!(client.head().status, 101);
+    Socket::from_parts(client.into_parts())
+}
+
+#[test]
+fn a_websocket_carries_frames_of_sockjs() {
+    let (node, _folder) = node();
+    let mut socket = websocket(node.websocket, "abcdefgh");
+    assert_eq!(socket.next_text(), "o");
+    socket.text(CONNECT);
+    assert_eq!(socket.next_text(), r#"a["CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\u0000"]"#);
+    socket.text(SUBSCRIBE);
+    let message = socket.next_text();
+    let begin = r#"a["MESSAGE\ndestination:\/blocks\/new\nsubscription:s\nmessage-id:abcdefgh-"#;
+    assert!(message.starts_with(begin) && message.ends_with("}\\r\\n\\u0000\"]"), "{message}");
+    let mut other = websocket(node.websocket, "abcdefgh");
+    assert_eq!(other.next_text(), "o", "every websocket is a session of its own");
+    other.text("{}");
+    assert_eq!(other.next_text(), r#"c[1007,"null"]"#);
+    other.expect_close(1007);
+    let mut binary = websocket(node.websocket, "binary");
+    assert_eq!(binary.next_text(), "o");
+    binary.frame(true, BINARY, CONNECT.as_bytes());
+    assert_eq!(binary.expect_close(1003), "Binary messages not supported");
+}
+
+#[test]
+fn a_reader_that_does_not_read_loses_its_session_and_costs_no_more() {
+    let (node, _folder) = node();
+    let mut session = Session::open(node.websocket, "slow", XhrStreaming);
+    assert_eq!(session.send(SUBSCRIBE_BLOCKS), 204);
+    // Receipts by the thousand, and nobody reads them: the sockets fill up, then the session.
+    let receipt = "r".repeat(10_000);
+    let asked = format!(r#"["SEND\ndestination:/x\nreceipt:{receipt}\n\n\u0000"]"#);
+    let sent = (0..5_000).take_while(|_| session.send(&asked) == 204).count();
+    assert!((50..4_000).contains(&sent), "{sent} messages were taken");
+    // Others are served all the same.
+    let mut other = Session::open(node.websocket, "other", Xhr);
+    assert_eq!(other.send(CONNECT), 204);
+    assert_eq!(other.stomp(), [CONNECTED]);
+}
+
+#[test]
+fn a_client_of_http_1_0_reads_a_stream_up_to_the_end_of_the_connection() {
+    let (node, _folder) = node();
+    let mut client = Client::connect(node.websocket);
+    client.send("POST /w/messages/000/old/xhr_streaming HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
+    let answer = client.head();
+    assert_eq!((answer.status, answer.header("Transfer-Encoding")), (200, None));
+    let (mut stream, mut body) = client.into_parts();
+    let mut chunk = [0; 4096];
+    while !body.ends_with(b"\no\n") {
+        let count = stream.read(&mut chunk).expect("bytes in time");
+        assert!(count > 0, "the stream ends early");
+        body.extend_from_slice(&chunk[..count]);
+    }
+    let mut sender = Client::connect(node.websocket);
+    sender.send(format!(
+        "POST /w/messages/000/old/xhr_send HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{DISCONNECT}",
+        DISCONNECT.len()
+    ));
+    assert_eq!(sender.answer().status, 204);
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("the end in time");
+    assert!(rest.ends_with("c[1002,\"null\"]\n"), "{rest}");
+    let _ = stream.write_all(b"\r\n");
+}

@@ -1,0 +1,368 @@
+//! Has recorded conversations with NIS1 again, frame by frame, with the program itself.
+//!
+//! The recordings lie outside this repository (see `crate::common::shared`); their README has the rules of comparison. What may
+//! differ is listed in [`DIFFERENCES`] with its reason, and what is not replayed is counted and named.
+
+mod live;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::common::conversation::{
+    Conversation, Line, PATIENCE, Said, Step, Wire, check_frame, conversations, difference, read_file,
+};
+use crate::common::daemon::Node;
+use crate::common::{loudly, shared};
+use tempfile::TempDir;
+
+/// The key of the account that harvests, which everybody knows.
+const HARVESTER: &str = "3e6ca1f28ad3ba79fd697d7182cd94b8e2e26c34a7fccd4a9c60470bcdb482a3";
+/// A moment of the network shortly before the recording of what does not depend on it.
+const CLOCK: &str = "367738300";
+
+/// Of longer times in which a client does nothing so much is kept.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// How what this program says differs from what was recorded.
+enum Change {
+    /// In this step of a conversation this is said, and nothing else.
+    Says(&'static str, u64, &'static [&'static str]),
+    /// In this step of a conversation this is said after what was recorded.
+    Adds(&'static str, u64, &'static [&'static str]),
+    /// In this step of a conversation the message comes for these subscriptions in this order.
+    For(&'static str, u64, &'static [&'static str]),
+    /// In this step of a conversation so many more frames of SockJS are said, of which only the form is checked.
+    Frames(&'static str, u64, usize),
+    /// A message of an error that begins so reads like that.
+    Reads(&'static str, &'static str),
+    /// The answer to a request with an `Origin` names it.
+    NamesOrigin,
+}
+
+use Change::{Adds, For, Frames, NamesOrigin, Reads, Says};
+
+/// All that may differ from the recordings, and why.
+const DIFFERENCES: [(Change, &str); 19] = [
+    (Frames("sockjs-websocket", 7, 1), "all strings of a message count, and not only the first"),
+    (NamesOrigin, "browsers want their origin by name to send credentials, as newer versions of SockJS do"),
+    (Says("connect-v10", 1, &["CONNECTED\nversion:1.0\nheart-beat:0,0\n\n"]), "forgiving: 1.0 alone is answered"),
+    (
+        Says("connect-v11-blank-v12", 1, &["CONNECTED\nversion:1.2\nheart-beat:0,0\n\n"]),
+        "forgiving: blanks around values do not count",
+    ),
+    (
+        Says(
+            "connect-v13",
+            1,
+            &[
+                "ERROR\nmessage:Supported protocol versions are 1.0, 1.1, 1.2\ncontent-length:0\n\n",
+                "close 1002",
+                "end",
+            ],
+        ),
+        "a client that speaks no common version is told, instead of waiting for ever",
+    ),
+    (
+        Says("malformed-stray-nul", 2, &["CONNECTED\nheart-beat:0,0\n\n"]),
+        "forgiving: a NUL between frames is no part of the next command",
+    ),
+    (
+        Adds("big-stomp-over-messages", 2, &["close 1002", "end"]),
+        "a session whose buffer is full cannot be used any more, and is closed instead of left open",
+    ),
+    (
+        Says(
+            "big-content-length-70000",
+            1,
+            &[
+                "ERROR\nmessage:STOMP 'content-length' header value 70000  exceeds configured buffer size limit 65536\n\
+                 content-length:0\n\n",
+                "close 1002",
+                "end",
+            ],
+        ),
+        "a frame that cannot fit is refused at once, and the session is closed instead of left unusable",
+    ),
+    (Says("subscribe-all", 72, &[]), "nobody but the node publishes: what clients send to topics is dropped"),
+    (
+        For("subscription-semantics", 13, &["a", PATTERN]),
+        "subscriptions are served in the order in which they were made",
+    ),
+    (For("subscription-semantics", 19, &["a", PATTERN, "sel"]), "no client uses selectors, and they are ignored"),
+    (
+        For("subscription-semantics", 21, &["a", PATTERN, "sel", "ackc"]),
+        "no client uses selectors, and they are ignored",
+    ),
+    (Says("other-session", 3, &[]), "answers go to the session that asked"),
+    (Reads("Could not resolve method parameter", "unexpected data: null"), "the text names classes of the platform"),
+    (Reads("class java.lang.Integer", WRONG_TYPE), "the text names classes of the platform"),
+    (Reads("class java.lang.Boolean", WRONG_TYPE), "the text names classes of the platform"),
+    (Reads("class java.lang.Double", WRONG_TYPE), "the text names classes of the platform"),
+    (Reads("class net.minidev.json.JSONArray", WRONG_TYPE), "the text names classes of the platform"),
+    (Reads("class net.minidev.json.JSONObject", WRONG_TYPE), "the text names classes of the platform"),
+];
+
+/// The id of a subscription to `/node/*`.
+const PATTERN: &str = "c\\cd\\nx\\\\";
+const WRONG_TYPE: &str = "property account has an incompatible value";
+/// Within this a session of SockJS hears a heart-beat.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// Texts that the recording cut, by conversation, and what was behind the repeated last character.
+const ENDS: [(&str, &str); 4] =
+    [("big-65536", "\0"), ("big-65537", "\0"), ("big-65537-binary", "\0"), ("big-header-60000", "\n\n\0")];
+/// Texts that were no UTF-8: each character stands for a byte.
+const BYTES: [&str; 1] = ["ws-bad-utf8"];
+
+/// What the client of a line sent.
+fn bytes(line: &Line) -> Vec<u8> {
+    if line.op == "close" || BYTES.contains(&line.conversation.as_str()) {
+        return line.data.chars().map(|character| u8::try_from(u32::from(character)).expect("a byte")).collect();
+    }
+    let Some((shown, count)) = line.data.strip_suffix(" bytes)").and_then(|text| text.rsplit_once("...(")) else {
+        return line.data.clone().into_bytes();
+    };
+    let end = ENDS.iter().find(|(name, _)| *name == line.conversation).map_or("", |(_, end)| end);
+    let (mut whole, count) = (shown.as_bytes().to_vec(), count.parse::<usize>().expect("a number"));
+    whole.resize(count - end.len(), *whole.last().expect("a text"));
+    [&whole, end.as_bytes()].concat()
+}
+
+/// What is to be said in a step, all differences considered.
+fn expected(conversation: &str, step: &Step) -> Vec<Said> {
+    let mut all: Vec<Said> = step.heard.iter().map(Said::from_line).collect();
+    let short = |texts: &[&str]| texts.iter().map(|text| Said::from_short(text)).collect::<Vec<_>>();
+    for (change, _) in &DIFFERENCES {
+        match change {
+            // The client's close and what follows are a step of the same number, which stays.
+            Says(name, number, texts) if (*name, *number) == (conversation, step.number) && !is_last(step) => {
+                all = short(texts);
+            }
+            Adds(name, number, texts) if (*name, *number) == (conversation, step.number) => {
+                all.append(&mut short(texts))
+            }
+            For(name, number, subscriptions) if (*name, *number) == (conversation, step.number) => {
+                all = for_subscriptions(&all, subscriptions);
+            }
+            Reads(recorded, ours) => all.iter_mut().for_each(|said| reword(said, recorded, ours)),
+            NamesOrigin => name_origin(&mut all, step),
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The first message for each of these subscriptions.
+fn for_subscriptions(all: &[Said], subscriptions: &[&str]) -> Vec<Said> {
+    let Some(Said::Stomp(first)) = all.first() else { panic!("no message") };
+    let message = |subscription: &&str| {
+        let mut message = first.clone();
+        let header = message.headers.iter_mut().find(|(name, _)| name == "subscription");
+        header.expect("the header").1 = (*subscription).to_owned();
+        Said::Stomp(message)
+    };
+    subscriptions.iter().map(message).collect()
+}
+
+fn is_last(step: &Step) -> bool {
+    step.sent.iter().any(|line| line.op == "close")
+}
+
+/// Replaces the message of an error that begins like `recorded`.
+fn reword(said: &mut Said, recorded: &str, ours: &str) {
+    let (Said::Stomp(frame) | Said::Sockjs(frame)) = said else { return };
+    let Some(place) = frame.body.find(&format!("\"message\":\"{recorded}")) else { return };
+    let start = place + "\"message\":\"".len();
+    let end = start + frame.body[start..].find('"').expect("the end of a text");
+    frame.body.replace_range(start..end, ours);
+}
+
+fn name_origin(all: &mut [Said], step: &Step) {
+    let origin = step.sent.iter().flat_map(|line| line.data.lines()).find_map(|line| line.strip_prefix("Origin: "));
+    for said in all {
+        if let (Said::Answer(answer), Some(origin)) = (said, origin) {
+            let allowed = answer.headers.iter_mut().find(|(name, _)| name == "Access-Control-Allow-Origin");
+            allowed.expect("the header").1 = origin.to_owned();
+            answer.headers.push(("Access-Control-Allow-Credentials".to_owned(), "true".to_owned()));
+            answer.headers.push(("Vary".to_owned(), "Origin".to_owned()));
+        }
+    }
+}
+
+/// What came of some conversations.
+#[derive(Default)]
+struct Report {
+    had: usize,
+    frames: usize,
+    skipped: BTreeMap<String, usize>,
+    differences: BTreeMap<String, Vec<String>>,
+}
+
+impl Report {
+    /// Notes how what was said differs from what was to be said.
+    fn compare(&mut self, place: &str, expected: &[Said], got: &[Said]) {
+        self.frames += got.len();
+        let mut found = Vec::new();
+        for place in 0..expected.len().max(got.len()) {
+            match (expected.get(place), got.get(place)) {
+                (Some(expected), Some(got)) => found.extend(difference(expected, got)),
+                (Some(expected), None) => found.push(format!("missing  {expected}")),
+                (None, Some(got)) => found.push(format!("too much {got}")),
+                (None, None) => {}
+            }
+        }
+        self.note(place, found);
+    }
+
+    fn note(&mut self, place: &str, found: Vec<String>) {
+        if !found.is_empty() {
+            self.differences.entry(place.to_owned()).or_default().extend(found);
+        }
+    }
+
+    fn skip(&mut self, reason: String) {
+        *self.skipped.entry(reason).or_default() += 1;
+    }
+
+    /// Says aloud what was done, and fails if there is a difference that must not be.
+    fn conclude(self, name: &str) {
+        let mut text = format!("{name}: {} conversations, {} frames compared", self.had, self.frames);
+        for (reason, count) in &self.skipped {
+            text.push_str(&format!("\n  skipped {count}: {reason}"));
+        }
+        for (place, found) in &self.differences {
+            text.push_str(&format!("\n  {place}\n    {}", found.join("\n    ")));
+        }
+        loudly(&text);
+        assert!(self.had > 0, "{name}: no conversation");
+        assert!(self.differences.is_empty(), "{name}: {} steps differ (see above)", self.differences.len());
+    }
+}
+
+/// A conversation that is being had.
+struct Session {
+    name: String,
+    wire: Wire,
+    ids: BTreeSet<String>,
+}
+
+impl Session {
+    fn new(name: &str, address: SocketAddr) -> Session {
+        Session { name: name.to_owned(), wire: Wire::connect(address), ids: BTreeSet::new() }
+    }
+
+    /// Does what the client did in a step, and compares what is said.
+    fn replay(&mut self, step: &Step, patience: Duration, report: &mut Report) {
+        for (line, before) in step.sent.iter().zip(std::iter::once(None).chain(step.sent.iter().map(Some))) {
+            // A client that waited between two lines waited for something to happen elsewhere.
+            let has_waited = before.is_some_and(|before| line.time - before.time > PAUSE.as_secs_f64());
+            if has_waited {
+                std::thread::sleep(PAUSE);
+            }
+            self.wire.send(line, &bytes(line));
+        }
+        let place = format!("{} step {}", self.name, step.number);
+        let expected = expected(&self.name, step);
+        let more = self.more_frames(step);
+        let patience = if beats(step) { HEARTBEAT } else { patience };
+        let mut got = self.wire.hear_all(expected.len() + more, patience, is_last(step));
+        self.check(&place, &got, report);
+        let frames = got.iter().rev().take_while(|said| matches!(said, Said::Sockjs(_))).count();
+        got.truncate(got.len() - more.min(frames));
+        report.compare(&place, &expected, &got);
+    }
+
+    /// Frames of SockJS that are said in a step beyond what was recorded.
+    fn more_frames(&self, step: &Step) -> usize {
+        let meant = |change: &Change| match change {
+            Frames(name, number, count) if (*name, *number) == (self.name.as_str(), step.number) => *count,
+            _ => 0,
+        };
+        DIFFERENCES.iter().map(|(change, _)| meant(change)).sum()
+    }
+
+    /// Checks what holds for every frame.
+    fn check(&mut self, place: &str, got: &[Said], report: &mut Report) {
+        let frames = got.iter().filter_map(Said::frame);
+        report.note(place, frames.filter_map(|frame| check_frame(frame, &mut self.ids)).collect());
+    }
+}
+
+/// Whether a heart-beat of SockJS was recorded in a step.
+fn beats(step: &Step) -> bool {
+    step.heard.iter().any(|line| line.op == "text" && line.data == "h")
+}
+
+/// Has whole conversations one after the other, but for one that happens while another one waits.
+fn replay(all: &[Conversation], address: SocketAddr, patience: Duration, report: &mut Report) {
+    const WAITING: (&str, &str) = ("other-session", "other-session-sender");
+    let during = all.iter().find(|conversation| conversation.name == WAITING.1);
+    for conversation in all.iter().filter(|conversation| conversation.name != WAITING.1) {
+        let during = during.filter(|_| conversation.name == WAITING.0);
+        have(conversation, during, address, patience, report);
+    }
+}
+
+/// Has a conversation, and another one when this one waits for something that nobody asked for in it.
+fn have(
+    conversation: &Conversation,
+    during: Option<&Conversation>,
+    address: SocketAddr,
+    patience: Duration,
+    report: &mut Report,
+) {
+    report.had += 1;
+    let mut session = Session::new(&conversation.name, address);
+    for step in &conversation.steps {
+        if let (true, Some(other)) = (step.sent.is_empty(), during) {
+            have(other, None, address, patience, report);
+            std::thread::sleep(PAUSE);
+        }
+        session.replay(step, patience, report);
+        if session.wire.has_ended() {
+            break;
+        }
+    }
+}
+
+/// A node on the network of the recording.
+fn start(clock: &str, more: &[&str]) -> Option<(Node, TempDir)> {
+    let config = shared("data/websocket/devnet/config-user.properties")?;
+    let store = tempfile::tempdir().expect("a folder for the store");
+    let key = format!("nis.bootKey={HARVESTER}");
+    let settings = [&key, "nis.bootName=devnet-nis1", "nisd.blocksNewBody=object"];
+    let (config, folder) = (config.to_str().expect("a text"), store.path().to_str().expect("a text"));
+    let mut arguments = vec!["--config", config, "--data", folder, "--clock", clock];
+    settings.iter().chain(more).for_each(|setting| arguments.extend(["--set", setting]));
+    Some((Node::start(&arguments), store))
+}
+
+fn replay_file(name: &str, patience: Duration, more: &[&str]) {
+    let Some(path) = shared(&format!("data/websocket/{name}")) else { return };
+    let Some((node, _store)) = start(CLOCK, more) else { return };
+    let mut report = Report::default();
+    replay(&conversations(&read_file(&path)), node.websocket, patience, &mut report);
+    report.conclude(name);
+}
+
+#[test]
+fn handshakes_and_frames_good_and_bad_are_answered_as_recorded() {
+    replay_file("frames.jsonl", PATIENCE, &[]);
+}
+
+#[test]
+fn topics_and_requests_are_answered_as_recorded() {
+    replay_file("topics.jsonl", PATIENCE, &[]);
+}
+
+#[test]
+fn plain_http_is_answered_as_recorded() {
+    replay_file("http.jsonl", PATIENCE, &[]);
+}
+
+/// The recording waits for 300 seconds, this test for the least that can be set.
+#[test]
+fn sessions_that_say_nothing_are_closed_as_recorded() {
+    replay_file("idle.jsonl", Duration::from_secs(20), &["nisd.websocketIdleTimeout=10"]);
+}
