@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::chains::{Book, Files, Plan, Progress};
 use crate::common::daemon::run;
-use crate::generator::{Book, Files, Plan, Progress};
 
 const ALL_KINDS: [&str; 9] = [
     "aggregateModification",
@@ -24,7 +24,7 @@ fn plan(blocks: u64, transactions: usize, seed: u64) -> Plan {
 
 fn generate(plan: &Plan, folder: &Path) -> (Files, Book) {
     let mut told = None;
-    let made = crate::generator::generate(plan, folder, |progress| told = Some(progress));
+    let made = crate::chains::generate(plan, folder, |progress| told = Some(progress));
     let (files, book) = made.expect("such a chain can be made");
     let Progress { height, transactions, rates } = told.expect("the end is told");
     assert_eq!((height, transactions), (plan.blocks, book.transactions));

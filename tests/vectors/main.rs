@@ -1,14 +1,14 @@
 //! The rules, the state and the codecs against vectors, and against random transactions.
 
 mod chain_properties;
+#[path = "../bench/chains/mod.rs"]
+mod chains;
 #[path = "../common/mod.rs"]
 mod common;
 mod consensus_vectors;
 mod crypto_vectors;
 mod encoding_vectors;
 mod generated_chains;
-#[path = "../bench/chains/mod.rs"]
-mod generator;
 #[path = "../common/invariants.rs"]
 mod invariants;
 #[path = "../common/mutation.rs"]
@@ -16,6 +16,8 @@ mod mutation;
 mod peer_trust_vectors;
 mod peer_wire_vectors;
 mod poi_vectors;
+#[path = "../bench/random/mod.rs"]
+mod random;
 mod random_transactions;
 #[path = "../common/recorded_chain.rs"]
 mod recorded_chain;

@@ -4,7 +4,7 @@
 //! The same is tried each time; `NISD_SEED` has something else tried, `NISD_CASES=n` n times as many blocks' worth.
 
 use crate::common::{from_environment, loudly};
-use crate::generator::{Figures, Plan, UNREACHABLE, replay, run};
+use crate::random::{Figures, Plan, UNREACHABLE, replay, run};
 
 /// Blocks' worth of cases if no more are asked for: those of six networks, one of each kind.
 const BLOCKS: u64 = 10_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use log::{LevelFilter, Log, Metadata, Record};
 
-use super::common::loudly;
+use crate::common::loudly;
 
 thread_local! {
     /// Virtual time, and the member that does something.

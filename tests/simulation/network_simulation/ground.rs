@@ -16,9 +16,9 @@ use nisd::peer::wire::{Endpoint, Identity, MetaData, NodeInfo, Version};
 use nisd::store::{ChainIdentity, Options, Store};
 use tempfile::TempDir;
 
-use super::common::Random;
-use super::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, private_key};
 use super::plan::{MemberPlan, Plan};
+use crate::common::Random;
+use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, private_key};
 
 /// Network time when the simulation begins.
 pub const START: Timestamp = Timestamp(300_000_000);

@@ -14,11 +14,11 @@ use nisd::peer::wire::{
 };
 use nisd::store::{Store, StoredBlock, stored_block, stored_header, tip};
 
-use super::common::Random;
-use super::common::private_network::{address, block, key_pair, transfer};
 use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON};
 use super::ground::{Ground, PORT, liar_keys, member_key, member_name, node_info, person, stranger};
 use super::plan::LiarPlan;
+use crate::common::Random;
+use crate::common::private_network::{address, block, key_pair, transfer};
 
 /// By how much a liar says that its chain is better.
 const BETTER: i128 = 1 << 50;

@@ -14,12 +14,12 @@ use nisd::peer::wire::NodeInfo;
 use nisd::store::Store;
 use serde_json::Value;
 
-use super::common::Random;
 use super::ground::{Ground, PORT, START, member_key, member_name, node_info};
 use super::network::Asking;
 use super::plan::{MemberPlan, TURN};
-use super::simulation::{SimulatedNode, WallClock};
 use super::watch::View;
+use crate::common::Random;
+use crate::simulation::{SimulatedNode, WallClock};
 
 /// Requests that an address may make in a second.
 const MOST_REQUESTS: usize = 50;

@@ -11,8 +11,6 @@ use nisd::model::{Amount, Hash256, Timestamp, Transaction};
 use nisd::net::fetch::{Answer, Endpoint, Fetch, FetchError, FetchId, Method, RequestHead, Response};
 use nisd::node::KnownPeer;
 
-use super::common::Random;
-use super::common::private_network::{address, transfer};
 use super::diary;
 use super::fault::{Fault, OF_PUSHES, Tally};
 use super::ground::{Ground, LIARS, PEOPLE, PORT, START, person};
@@ -21,6 +19,8 @@ use super::member::Member;
 use super::plan::{Act, Known, LiarPlan, Plan, TURN};
 use super::rumours::{Rumour, relayed, rumours};
 use super::watch::Watch;
+use crate::common::Random;
+use crate::common::private_network::{address, transfer};
 
 /// After so long without a connection, or without an answer, a request is given up.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use nisd::config::IpDetection;
 
-use super::common::Random;
 use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_QUESTIONS, OF_RELAYS};
 use super::ground::IP_DETECTION;
+use crate::common::Random;
 
 /// Seconds between blocks that settings allow at least.
 const LEAST_TARGET_TIME: u32 = 10;

@@ -5,10 +5,10 @@ use nisd::crypto::{KeyPair, Signature};
 use nisd::model::{Amount, Block, Timestamp, Transaction};
 use nisd::peer::wire::{Identity, List, NodeInfo, SecureEntity};
 
-use super::common::private_network::{address, block, transfer};
 use super::fault::Fault;
 use super::ground::{person, stranger};
 use super::liar::{Liar, Scene};
+use crate::common::private_network::{address, block, transfer};
 
 /// Most bytes of a request that liars claim to send.
 const OVERSIZED: usize = 1 << 30;

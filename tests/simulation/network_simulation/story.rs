@@ -7,15 +7,15 @@ use nisd::model::{Address, Height, Transaction};
 use nisd::state;
 use nisd::store::{Store, block_row, stored_block, tip};
 
-use super::books::Books;
-use super::common::private_network::{NETWORK, address, key_pair};
 use super::fault::{Fault, Tally};
 use super::ground::{Ground, member_key};
-use super::invariants;
 use super::network::Network;
 use super::plan::{Act, ForkPlan, Plan, TURN};
 use super::takeover::Takeover;
 use super::watch::Fullest;
+use crate::books::Books;
+use crate::common::private_network::{NETWORK, address, key_pair};
+use crate::invariants;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds that a transaction may be ahead of a clock.

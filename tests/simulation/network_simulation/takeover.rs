@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use nisd::crypto::KeyPair;
 
-use super::common::private_network::address;
 use super::ground::member_key;
 use super::network::{Network, Party};
+use crate::common::private_network::address;
 
 /// A member that could be asked for so long where it is known is known there still. Who is asked may take 15 s to fail.
 const ANSWERS: Duration = Duration::from_secs(35);

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::common::conversation::{Conversation, Line, Said, Step, body_of, conversations, read_file};
-use super::common::daemon::Node;
-use super::common::http_client::{Client, post};
-use super::common::json_text::Json;
-use super::common::shared;
-use super::common::websocket::Stomp;
 use super::{Report, Session, start};
+use crate::common::conversation::{Conversation, Line, Said, Step, body_of, conversations, read_file};
+use crate::common::daemon::Node;
+use crate::common::http_client::{Client, post};
+use crate::common::json_text::Json;
+use crate::common::shared;
+use crate::common::websocket::Stomp;
 
 /// A moment after the last transaction was made, none of which has run out.
 const CLOCK: &str = "367738600+";
