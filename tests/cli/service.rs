@@ -1,6 +1,7 @@
 //! The node as a service: what systemd is told, and settings that are read anew while the node answers.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,13 @@ impl Systemd {
 
     fn next(&self) -> String {
         let mut bytes = [0; 1024];
-        let length = self.socket.recv(&mut bytes).expect("something is told");
+        let length = loop {
+            match self.socket.recv(&mut bytes) {
+                // Another test of this program may try signals.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                length => break length.expect("something is told"),
+            }
+        };
         String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
     }
 

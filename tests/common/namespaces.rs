@@ -37,7 +37,10 @@ pub fn is_inside(test: &str) -> bool {
     let myself = std::env::current_exe().expect("the program of the test");
     let mut again = unshare();
     again.arg(format!("{mount} && exec \"$0\" \"$@\"")).arg(myself).args(["--exact", test, "--nocapture"]);
-    assert!(again.env(INSIDE, "1").status().expect("it starts").success(), "it failed inside");
+    let ended = again.env(INSIDE, "1").stderr(Stdio::inherit()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    loudly(&said);
+    assert!(ended.status.success() && said.contains("1 passed"), "{test} failed inside, or is not known by that name");
     false
 }
 

@@ -160,7 +160,7 @@ fn check(ledger: &Ledger, run: &Run, place: usize) {
 #[test]
 fn a_network_that_was_cut_in_two_has_one_chain_again_and_wallets_hear_everything_once() {
     if !crate::namespaces::is_inside(
-        "a_network_that_was_cut_in_two_has_one_chain_again_and_wallets_hear_everything_once",
+        "partition::a_network_that_was_cut_in_two_has_one_chain_again_and_wallets_hear_everything_once",
     ) {
         return;
     }

@@ -224,7 +224,7 @@ fn a_store_that_a_disk_has_damaged_gives_no_wrong_answer_and_no_wrong_dump() {
     let (mut next, mut ends, mut wrong) = (first, BTreeMap::<String, u64>::new(), Vec::new());
     while next < first + count {
         let mut worker = Command::new(std::env::current_exe().expect("this program"))
-            .args(["worker", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["mutated_stores::worker", "--exact", "--nocapture", "--test-threads=1"])
             .env(WORKER, format!("{next} {}", first + count))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

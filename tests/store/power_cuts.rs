@@ -189,7 +189,7 @@ impl Recorded {
 
     fn run(&self, disk: &SlowDisk, part: &str) {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["writer", "--exact", "--test-threads=1"]).env(FOLDER, self.store()).env(PART, part);
+        command.args(["power_cuts::writer", "--exact", "--test-threads=1"]).env(FOLDER, self.store()).env(PART, part);
         disk.telling(&mut command, &self.store(), &self.log);
         let ended = command.output().expect("a process");
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
