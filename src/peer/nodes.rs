@@ -388,10 +388,11 @@ impl<T> Nodes<T> {
         self.nodes.get(node).is_some_and(|node| !node.is_pre_trusted && node.fails_since.is_some_and(is_gone))
     }
 
-    /// Nothing answered where a node is known, which has failed for it.
+    /// Nothing answered where a node is known. It has been out of reach since then if it was not before, whoever told of it.
     pub fn unreached(&mut self, node: &Address, now: Duration) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.unreached = Some(now);
+            node.fails_since = node.fails_since.or(Some(now));
         }
     }
 

@@ -82,6 +82,18 @@ fn only_a_node_that_was_out_of_reach_for_a_minute_may_move_and_it_is_a_stranger_
 }
 
 #[test]
+fn a_node_that_others_tell_of_and_that_does_not_answer_where_it_is_known_may_move_a_minute_later() {
+    let mut nodes = table();
+    nodes.answered(address(1), ip("8.8.8.8"), "here", seconds(0)).expect("room");
+    nodes.unreached(&address(1), seconds(100));
+    nodes.unreached(&address(1), seconds(130));
+    assert_eq!(state(&nodes, 1), Some(State::Active), "only a contact of this node's own decides on that");
+    assert!(!nodes.may_move(&address(1), seconds(159)) && nodes.may_move(&address(1), seconds(160)));
+    nodes.answered(address(1), ip("8.8.8.8"), "here", seconds(161)).expect("room");
+    assert!(!nodes.may_move(&address(1), seconds(1_000)));
+}
+
+#[test]
 fn a_node_moves_only_where_there_is_room() {
     let mut nodes = table();
     let per_address = Limits::default().per_address;
