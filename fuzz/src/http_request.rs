@@ -19,7 +19,7 @@ struct Seen {
     body: Vec<u8>,
     keep_alive: bool,
     is_http_10: bool,
-    headers: Vec<(String, Vec<u8>)>,
+    headers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Seen {

@@ -354,11 +354,11 @@ impl<'g> Scene<'g> {
             ["localhost", "127.", "::", "0:"].into_iter().any(|name| value.contains(name))
                 || names.into_iter().any(|name| value.contains(&name))
         };
-        let names_another = |(name, value): (&str, &[u8])| {
-            ["Host", "Origin", "Referer"].iter().any(|other| name.eq_ignore_ascii_case(other)) && !own(value)
+        let names_another = |(name, value): (&[u8], &[u8])| {
+            ["Host", "Origin", "Referer"].iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) && !own(value)
         };
-        let is_of_a_page = |(name, value): (&str, &[u8])| {
-            name.eq_ignore_ascii_case("Sec-Fetch-Site") && value != b"same-origin" && value != b"none"
+        let is_of_a_page = |(name, value): (&[u8], &[u8])| {
+            name.eq_ignore_ascii_case(b"Sec-Fetch-Site") && value != b"same-origin" && value != b"none"
         };
         let is_led_here = request.headers().any(|header| names_another(header) || is_of_a_page(header));
         caller.is_forwarded || !caller.address.is_loopback() || is_led_here

@@ -163,8 +163,8 @@ impl Service {
 
     fn check_caller(&self, id: ConnectionId, caller: Caller, request: &Request<'_>) {
         let peer = self.peers[&(id.0 >> 32)];
-        let names = ["x-forwarded-for", "forwarded"];
-        let says_so = request.headers().any(|(name, _)| names.contains(&name.to_ascii_lowercase().as_str()));
+        let names: [&[u8]; 2] = [b"x-forwarded-for", b"forwarded"];
+        let says_so = request.headers().any(|(name, _)| names.contains(&name.to_ascii_lowercase().as_slice()));
         assert_eq!(caller.is_forwarded, says_so);
         assert!(caller.address == peer || (says_so && (self.is_trusted)(peer)), "only a trusted proxy names callers");
     }
