@@ -1,10 +1,10 @@
 //! What strangers and liars send of their own accord, as fast as they may and faster.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nisd::codec::{Format, Writable};
 use nisd::crypto::{KeyPair, Signature};
@@ -31,13 +31,22 @@ fn connect(scene: &Scene, source: u8) -> TcpStream {
     from(Ipv4Addr::new(127, scene.number, u8::from(source > 1), source), scene.node.http)
 }
 
+/// A client that owes the node too much is reset as it connects, and comes again until it is let in.
 fn from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of this machine");
-    socket.connect(&to.into()).expect("the node takes connections");
-    let stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
-    stream
+    let begun = Instant::now();
+    loop {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of this machine");
+        match socket.connect(&to.into()) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset && begun.elapsed() < TIME => thread::sleep(PAUSE),
+            result => {
+                result.expect("the node takes connections");
+                let stream: TcpStream = socket.into();
+                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+                return stream;
+            }
+        }
+    }
 }
 
 fn post(path: &str, entity: &impl Writable) -> Vec<u8> {
