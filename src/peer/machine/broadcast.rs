@@ -9,16 +9,12 @@ use super::calls::{Purpose, Request};
 use super::round::Round;
 use super::{PeerSettings, Peers};
 use crate::model::{Block, Hash256, Transaction};
-use crate::peer::nodes::State;
 use crate::peer::outside::{Now, Outside};
-use crate::peer::random::RandomSource;
 use crate::peer::schedule::Task;
-use crate::peer::wire::{Endpoint, List, Message, NodeInfo, Outgoing, SecureEntity, limits};
+use crate::peer::wire::{Endpoint, List, Message, Outgoing, SecureEntity, limits};
 
 /// Most transactions that wait for the next list.
 pub const MAX_BUFFERED: usize = 2_000;
-/// Signs of life are given to so many nodes, if there are more active ones than are drawn as partners.
-pub const MAX_SIGNS: usize = 20;
 /// Bytes that a transaction takes in a list besides its own, at most.
 const LISTED: usize = 4;
 
@@ -95,17 +91,10 @@ impl Peers {
         }
     }
 
-    /// Tells partners that this node is there, and other active nodes by chance, whatever they are trusted: a node that knows
-    /// this one at another place hears nowhere else that it has moved.
+    /// Tells partners that this node is there.
     pub(super) fn give_signs_of_life(&mut self, now: Now, outside: &mut impl Outside) {
         let request = Message::SignOfLife(&self.local).request(self.settings.format);
-        let mut partners = self.draw_partners(outside);
-        let active = self.nodes.in_state(State::Active).map(|(_, node)| node.about.info.clone());
-        let mut others: Vec<NodeInfo> = active.filter(|node| !partners.contains(node)).collect();
-        let more = MAX_SIGNS.saturating_sub(partners.len());
-        let mut random = || outside.random();
-        random.choose(&mut others, more);
-        partners.extend(others.into_iter().take(more));
+        let partners = self.draw_partners(outside);
         let told =
             partners.iter().filter(|node| self.tell(&node.endpoint, request.clone(), Purpose::SignOfLife)).count();
         self.signs = Round::new(told);
