@@ -145,7 +145,7 @@ impl<S: Socket> Server<S> {
     }
 
     /// Lets a connection in, for which another may have to give way, or has it told that there is no room for it. Its
-    /// slot; `None` if it was closed at once, as its client had caused too much work or has gone already.
+    /// slot; `None` if it was closed at once, as its client had caused too much work.
     pub fn admit(&mut self, mut socket: S, id: ListenerId, peer: IpAddr) -> Option<usize> {
         let connections = &mut self.connections;
         let (peer, now) = (peer.to_canonical(), connections.moment.running);
@@ -155,9 +155,6 @@ impl<S: Socket> Server<S> {
             // Nothing is read or said, and the system has nothing to remember.
             socket.discard_unsent();
             connections.stats.declined += 1;
-            return None;
-        }
-        if socket.has_ended() {
             return None;
         }
         let is_local = Caller::itself(id, peer).is_local();

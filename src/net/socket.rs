@@ -32,11 +32,6 @@ pub trait Socket: Read + Write {
     /// Tells the other end that nothing more will be written.
     fn end_writing(&mut self) -> io::Result<()>;
 
-    /// Whether the other end has gone already and left nothing to be read.
-    fn has_ended(&self) -> bool {
-        false
-    }
-
     /// Has the system forget what it has not sent when the socket is closed, and tell the other end of the end at once.
     fn discard_unsent(&mut self) {}
 
@@ -57,10 +52,6 @@ pub trait Socket: Read + Write {
 impl Socket for TcpStream {
     fn end_writing(&mut self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
-    }
-
-    fn has_ended(&self) -> bool {
-        matches!(self.peek(&mut [0]), Ok(0))
     }
 
     fn discard_unsent(&mut self) {

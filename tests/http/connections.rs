@@ -39,8 +39,6 @@ struct Wire {
     looks: Rc<Cell<u64>>,
     /// The system was told to forget what it keeps.
     is_cut: Rc<Cell<bool>>,
-    /// The other end has gone.
-    has_ended: Rc<Cell<bool>>,
 }
 
 impl Wire {
@@ -77,10 +75,6 @@ impl Socket for Wire {
     fn end_writing(&mut self) -> io::Result<()> {
         self.is_over.set(true);
         Ok(())
-    }
-
-    fn has_ended(&self) -> bool {
-        self.has_ended.get()
     }
 
     fn discard_unsent(&mut self) {
@@ -846,18 +840,6 @@ fn whoever_connects_without_end_is_let_in_as_often_as_it_can_pay_and_others_alwa
     // In a second, a quarter of it and what can be owed for half of one.
     assert!((5_000..=16_000).contains(&let_in), "{let_in} of 40,000");
     assert_eq!(u64::from(40_000u32 - let_in), world.server.stats().declined);
-}
-
-#[test]
-fn whoever_has_gone_before_it_is_let_in_takes_no_place_and_pays_like_others() {
-    let mut world = World::new(Limits::default());
-    let wire = Wire::default();
-    wire.has_ended.set(true);
-    for _ in 0..40_000 {
-        assert!(world.server.admit(wire.clone(), LISTENER, [10, 1, 0, 0].into()).is_none());
-    }
-    assert_eq!((world.server.stats().accepted, world.server.stats().connections), (0, 0));
-    assert!(world.server.stats().declined > 20_000, "{}", world.server.stats().declined);
 }
 
 #[test]
