@@ -180,8 +180,7 @@ pub fn connect_and_close(binary: &str) -> Outcome {
         format!("{:.1} us each, {answered} of {asked} newcomers answered", share / rate * 1e6),
     ];
     let bars = [
-        // How many come is up to the attackers: nobody is known before the system has accepted.
-        Bar::Is("<= 20 us each", share / rate * 1e6 <= 20.0),
+        Bar::Is("<= 0.30 of a processor", share <= 0.30),
         Bar::Is("each newcomer is answered", answered == asked),
         Bar::Others(20.0),
     ];
