@@ -38,6 +38,11 @@ pub const BETWEEN_SIGNS: Duration = Duration::from_secs(60);
 pub const BETWEEN_SIGNS_ELSEWHERE: Duration = Duration::from_secs(10);
 /// How long a node has been out of reach before it may be elsewhere.
 pub const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
+/// How long after it last said who it is an active node is asked again, if it is not drawn meanwhile: nobody draws one
+/// without trust, which would stay active wherever it has gone, and would never be asked whom it knows.
+pub const BEFORE_A_LOOK: Duration = Duration::from_secs(5 * 60);
+/// How long after a sign of life, or after it became known, an active node is given one, if it is not drawn meanwhile.
+pub const BETWEEN_OWN_SIGNS: Duration = Duration::from_secs(4 * 60);
 /// Most nodes that were dropped and are still told of.
 pub const MAX_DROPPED: usize = 50;
 /// Most characters of a reason that are kept.
@@ -119,6 +124,10 @@ pub struct Node<T> {
     pub is_pre_trusted: bool,
     /// When it last answered, since the start of this node.
     pub last_contact: Option<Duration>,
+    /// When it last said where it is known who it is, since the start of this node.
+    introduced: Option<Duration>,
+    /// When it was last told that this node is there, or else when it became known.
+    told: Duration,
     /// Its last failure, whatever has been since.
     pub last_trouble: Option<LastTrouble>,
     /// Failures since it last answered.
@@ -140,6 +149,12 @@ pub struct Node<T> {
 }
 
 impl<T> Node<T> {
+    /// One that was not known where it has just said who it is.
+    fn introduced(about: T, ip: IpAddr, now: Duration) -> Node<T> {
+        let (last_contact, introduced) = (Some(now), Some(now));
+        Node { ip: Some(ip), last_contact, introduced, told: now, ..Node::new(about, State::Active) }
+    }
+
     fn new(about: T, state: State) -> Node<T> {
         Node {
             about,
@@ -147,6 +162,8 @@ impl<T> Node<T> {
             state,
             is_pre_trusted: false,
             last_contact: None,
+            introduced: None,
+            told: Duration::ZERO,
             last_trouble: None,
             failures: 0,
             fails_since: None,
@@ -162,6 +179,15 @@ impl<T> Node<T> {
     /// When one that has failed is looked at again of its own accord.
     pub fn asked_again(&self) -> Option<Duration> {
         (!matches!(self.state, State::Untried | State::Active)).then_some(self.look_again)
+    }
+
+    /// When it is looked at again whether it is drawn or not; `None` if it was never tried.
+    fn next_look(&self) -> Option<Duration> {
+        match self.state {
+            State::Untried => None,
+            State::Active => self.introduced.map(|last| last + BEFORE_A_LOOK),
+            State::Busy | State::Inactive | State::Failure => Some(self.look_again),
+        }
     }
 
     fn has_answered(&mut self, now: Duration) {
@@ -357,14 +383,12 @@ impl<T> Nodes<T> {
         self.candidates.remove(&node);
         if let Some(known) = self.nodes.get_mut(&node) {
             known.has_answered(now);
+            known.introduced = Some(now);
         }
         self.settle(node, ip, now)?;
         match self.nodes.get_mut(&node) {
             Some(known) => (known.about, known.ip) = (about, Some(ip)),
-            None => {
-                let new = Node { ip: Some(ip), last_contact: Some(now), ..Node::new(about, State::Active) };
-                self.nodes.insert(node, new);
-            }
+            None => drop(self.nodes.insert(node, Node::introduced(about, ip, now))),
         }
         Ok(())
     }
@@ -374,8 +398,7 @@ impl<T> Nodes<T> {
         let ip = ip.to_canonical();
         self.settle(node, ip, now)?;
         self.candidates.remove(&node);
-        let new = Node { ip: Some(ip), last_contact: Some(now), ..Node::new(about, State::Active) };
-        if let Some(former) = self.nodes.insert(node, new) {
+        if let Some(former) = self.nodes.insert(node, Node::introduced(about, ip, now)) {
             self.note_dropped(Dropped { address: node, node: former, at: now, why: Why::Moved });
         }
         Ok(())
@@ -461,19 +484,16 @@ impl<T> Nodes<T> {
             && self.nodes.get(node).is_none_or(|node| !node.state.is_shunned() || node.look_again <= now)
     }
 
-    /// Nodes that have failed and are to be looked at again, at most `most`, those that have waited longest first: of the
-    /// operator's list before others, and as long as there are nodes of other networks at most `share` of one. Looks through
-    /// the whole table.
+    /// Nodes that are to be looked at again, since they have failed or have not said who they are for [`BEFORE_A_LOOK`]: at
+    /// most `most`, those that have waited longest first: of the operator's list before others, and as long as there are
+    /// nodes of other networks at most `share` of one. Looks through the whole table.
     pub fn to_look_at_again(&self, now: Duration, most: usize, share: usize) -> Vec<Address> {
-        let is_waiting =
-            |node: &Node<T>| !matches!(node.state, State::Untried | State::Active) && node.look_again <= now;
-        let waiting = self.nodes.iter().filter(|(_, node)| is_waiting(node));
-        let mut waiting: Vec<_> = waiting
-            .map(|(address, node)| {
-                let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
-                (!node.is_pre_trusted, node.look_again, *address, ip.map(site))
-            })
-            .collect();
+        let waiting = self.nodes.iter().filter_map(|(address, node)| {
+            let next_look = node.next_look().filter(|next_look| *next_look <= now)?;
+            let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
+            Some((!node.is_pre_trusted, next_look, *address, ip.map(site)))
+        });
+        let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_unstable();
         let mut counts = BTreeMap::<IpAddr, usize>::new();
         let (mut first, beyond): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(.., network)| {
@@ -486,6 +506,21 @@ impl<T> Nodes<T> {
         first.extend(beyond);
         first.truncate(most);
         first.into_iter().map(|(_, _, address, _)| address).collect()
+    }
+
+    /// Partners are told that this node is there. Which other active nodes are told too, as they were not for
+    /// [`BETWEEN_OWN_SIGNS`]: at most `most`, those that have waited longest. Looks through the whole table.
+    pub fn tell(&mut self, partners: &[Address], most: usize, now: Duration) -> Vec<Address> {
+        let is_waiting = |node: &Node<T>| node.told + BETWEEN_OWN_SIGNS <= now;
+        let others = self.in_state(State::Active).filter(|(address, _)| !partners.contains(address));
+        let mut waiting: Vec<_> =
+            others.filter(|(_, node)| is_waiting(node)).map(|(address, node)| (node.told, *address)).collect();
+        waiting.sort_unstable();
+        let others: Vec<_> = waiting.into_iter().take(most).map(|(_, address)| address).collect();
+        for address in partners.iter().chain(&others) {
+            self.nodes.get_mut(address).into_iter().for_each(|node| node.told = now);
+        }
+        others
     }
 
     /// Whether a sign of life of this node leads to a look at it, although it may be left alone otherwise, which then counts

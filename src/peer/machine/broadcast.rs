@@ -15,6 +15,8 @@ use crate::peer::wire::{Endpoint, List, Message, Outgoing, SecureEntity, limits}
 
 /// Most transactions that wait for the next list.
 pub const MAX_BUFFERED: usize = 2_000;
+/// Signs of life are given to so many nodes at once, if there are more active ones than are drawn as partners.
+pub const MAX_SIGNS: usize = 20;
 /// Bytes that a transaction takes in a list besides its own, at most.
 const LISTED: usize = 4;
 
@@ -91,12 +93,16 @@ impl Peers {
         }
     }
 
-    /// Tells partners that this node is there.
+    /// Tells partners that this node is there, and active nodes that were long not told: one that nobody draws may know this
+    /// one at another place, and hears nowhere else that it has moved.
     pub(super) fn give_signs_of_life(&mut self, now: Now, outside: &mut impl Outside) {
         let request = Message::SignOfLife(&self.local).request(self.settings.format);
-        let partners = self.draw_partners(outside);
-        let told =
-            partners.iter().filter(|node| self.tell(&node.endpoint, request.clone(), Purpose::SignOfLife)).count();
+        let mut others = self.draw_partners(outside);
+        let partners: Vec<_> = others.iter().map(|node| self.address_of(node)).collect();
+        let more = MAX_SIGNS.saturating_sub(partners.len());
+        let untold = self.nodes.tell(&partners, more, now.running);
+        others.extend(self.infos(untold));
+        let told = others.iter().filter(|node| self.tell(&node.endpoint, request.clone(), Purpose::SignOfLife)).count();
         self.signs = Round::new(told);
         if self.signs.is_over() {
             self.end_task(Task::Broadcast, true, now);

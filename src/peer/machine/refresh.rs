@@ -26,7 +26,7 @@ pub const MAX_OF_LIST: usize = 16;
 pub const MAX_LOOKED_AT: usize = 128;
 /// Most nodes that are contacted by hearsay in a refresh.
 pub const MAX_HEARSAY: usize = 100;
-/// Most nodes that have failed before and are looked at again in a refresh.
+/// Most nodes that are looked at in a refresh without being drawn: those that have failed, or were long not asked.
 pub const MAX_LOOKS: usize = 8;
 /// Most of them of one network, as long as there are others.
 pub const MAX_LOOKS_PER_NETWORK: usize = 2;

@@ -153,6 +153,36 @@ fn busy_nodes_may_be_contacted_at_any_time_and_are_looked_at_again() {
 }
 
 #[test]
+fn an_active_node_is_asked_again_five_minutes_after_it_last_said_who_it_is() {
+    let mut nodes = table();
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(10)).expect("room");
+    // What it gives otherwise says nothing about whom it knows, and somebody else may pass it on.
+    nodes.is_alive(&address(1), seconds(300));
+    assert_eq!(nodes.to_look_at_again(seconds(309), 9, 9), []);
+    assert_eq!(nodes.to_look_at_again(seconds(310), 9, 9), [address(1)]);
+    nodes.answered(address(1), ip("8.8.8.8"), "", seconds(310)).expect("room");
+    assert_eq!(nodes.to_look_at_again(seconds(609), 9, 9), []);
+    nodes.moved(address(1), ip("9.9.9.9"), "", seconds(400)).expect("room");
+    assert_eq!(nodes.to_look_at_again(seconds(699), 9, 9), []);
+    assert_eq!(nodes.to_look_at_again(seconds(700), 9, 9), [address(1)]);
+}
+
+#[test]
+fn active_nodes_that_are_not_drawn_are_told_of_this_node_when_they_were_not_for_four_minutes() {
+    let mut nodes = table();
+    for node in 0..5 {
+        nodes.answered(address(node), elsewhere(node), "", seconds(node as u64)).expect("room");
+    }
+    nodes.failed(&address(4), Trouble::Inactive, "", seconds(9));
+    assert_eq!(nodes.tell(&[], 9, seconds(239)), []);
+    assert_eq!(nodes.tell(&[address(1)], 9, seconds(240)), [address(0)]);
+    // The first two were told just now, and the last one cannot be.
+    assert_eq!(nodes.tell(&[], 1, seconds(400)), [address(2)]);
+    assert_eq!(nodes.tell(&[], 9, seconds(401)), [address(3)]);
+    assert_eq!(nodes.tell(&[], 9, seconds(480)), [address(0), address(1)]);
+}
+
+#[test]
 fn those_that_have_waited_longest_are_looked_at_first() {
     let mut nodes = table();
     for node in 0..5 {
