@@ -59,3 +59,35 @@ impl HashChain {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block in its verifiable form, as far as what links it to others goes.
+    fn block(height: u64, previous_hash: [u8; 32]) -> (Hash256, Vec<u8>) {
+        let mut bytes = vec![0; 12 + 36];
+        bytes.extend_from_slice(&64u32.to_le_bytes());
+        bytes.resize(bytes.len() + 64, 0);
+        bytes.extend_from_slice(&36u32.to_le_bytes());
+        bytes.extend_from_slice(&32u32.to_le_bytes());
+        bytes.extend_from_slice(&previous_hash);
+        bytes.extend_from_slice(&height.to_le_bytes());
+        (block_links(&bytes).expect("links").hash, bytes)
+    }
+
+    #[test]
+    fn each_block_has_its_height_its_hash_and_the_hash_of_the_one_before() {
+        let (first_hash, first) = block(7, [1; 32]);
+        let (second_hash, second) = block(8, first_hash.0);
+        let mut chain = HashChain::new(Height(7), Some(Hash256([1; 32])));
+        assert_eq!(chain.follow(&second_hash, &second), Err(BrokenChain::OtherBlock(Height(7))), "its height");
+        assert_eq!(chain.follow(&second_hash, &first), Err(BrokenChain::OtherBlock(Height(7))), "its hash");
+        assert_eq!(chain.follow(&first_hash, &first), Ok(()));
+        let (other_hash, other) = block(8, [1; 32]);
+        assert_eq!(chain.follow(&other_hash, &other), Err(BrokenChain::Parent(Height(8))));
+        assert_eq!(chain.follow(&second_hash, &second), Ok(()));
+        // Whose parent is not known may follow anything.
+        assert_eq!(HashChain::new(Height(8), None).follow(&other_hash, &other), Ok(()));
+    }
+}

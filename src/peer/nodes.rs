@@ -41,7 +41,8 @@ pub const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
 /// How long after it last said who it is an active node is asked again, if it is not drawn meanwhile: nobody draws one
 /// without trust, which would stay active wherever it has gone, and would never be asked whom it knows.
 pub const BEFORE_A_LOOK: Duration = Duration::from_secs(5 * 60);
-/// How long after a sign of life, or after it became known, an active node is given one, if it is not drawn meanwhile.
+/// How long after a sign of life an active node is given another one, if it is not drawn meanwhile; one that was never given
+/// any counts as if it were at the start.
 pub const BETWEEN_OWN_SIGNS: Duration = Duration::from_secs(4 * 60);
 /// Most nodes that were dropped and are still told of.
 pub const MAX_DROPPED: usize = 50;
@@ -126,7 +127,7 @@ pub struct Node<T> {
     pub last_contact: Option<Duration>,
     /// When it last said where it is known who it is, since the start of this node.
     introduced: Option<Duration>,
-    /// When it was last told that this node is there, or else when it became known.
+    /// When it was last told that this node is there, or else the start of this node.
     told: Duration,
     /// Its last failure, whatever has been since.
     pub last_trouble: Option<LastTrouble>,
@@ -152,7 +153,7 @@ impl<T> Node<T> {
     /// One that was not known where it has just said who it is.
     fn introduced(about: T, ip: IpAddr, now: Duration) -> Node<T> {
         let (last_contact, introduced) = (Some(now), Some(now));
-        Node { ip: Some(ip), last_contact, introduced, told: now, ..Node::new(about, State::Active) }
+        Node { ip: Some(ip), last_contact, introduced, ..Node::new(about, State::Active) }
     }
 
     fn new(about: T, state: State) -> Node<T> {

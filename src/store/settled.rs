@@ -575,6 +575,35 @@ mod tests {
         hash.finalize().to_vec()
     }
 
+    #[test]
+    fn a_record_has_its_own_place_and_makes_room_for_the_other_one() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(ONE, folder.path()));
+        let record = Record::read(folder.path()).unwrap().expect("a record");
+        let path = folder.path().join("records");
+        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        let numbered = |number| Record { number, ..record.clone() };
+        let whole = (PLACE as usize) + RECORD_BYTES;
+        // Of what is in a file only the length matters.
+        for length in [0, RECORD_BYTES as u64, PLACE, PLACE + RECORD_BYTES as u64 - 1] {
+            file.set_len(0).unwrap();
+            file.set_len(length).unwrap();
+            numbered(4).write(&file, folder.path(), true).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            assert_eq!(bytes.len(), whole, "{length}");
+            assert_eq!(bytes[..RECORD_BYTES], numbered(4).to_bytes());
+            assert!(bytes[RECORD_BYTES..].iter().all(|byte| *byte == 0));
+        }
+        for (number, place, other) in [(5, PLACE as usize, 4), (7, PLACE as usize, 4), (8, 0, 7)] {
+            numbered(number).write(&file, folder.path(), true).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            assert_eq!(bytes.len(), whole);
+            assert_eq!(bytes[place..place + RECORD_BYTES], numbered(number).to_bytes());
+            let elsewhere = PLACE as usize - place;
+            assert_eq!(bytes[elsewhere..elsewhere + RECORD_BYTES], numbered(other).to_bytes(), "it stays as it was");
+        }
+    }
+
     fn files(folder: &Path) -> (Vec<u8>, Vec<u8>) {
         (std::fs::read(folder.join(data_file::NAME)).unwrap(), std::fs::read(folder.join(FILE)).unwrap())
     }

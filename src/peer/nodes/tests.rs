@@ -175,11 +175,13 @@ fn active_nodes_that_are_not_drawn_are_told_of_this_node_when_they_were_not_for_
     }
     nodes.failed(&address(4), Trouble::Inactive, "", seconds(9));
     assert_eq!(nodes.tell(&[], 9, seconds(239)), []);
-    assert_eq!(nodes.tell(&[address(1)], 9, seconds(240)), [address(0)]);
-    // The first two were told just now, and the last one cannot be.
-    assert_eq!(nodes.tell(&[], 1, seconds(400)), [address(2)]);
-    assert_eq!(nodes.tell(&[], 9, seconds(401)), [address(3)]);
-    assert_eq!(nodes.tell(&[], 9, seconds(480)), [address(0), address(1)]);
+    // The last one cannot be told.
+    assert_eq!(nodes.tell(&[address(1)], 2, seconds(240)), [address(0), address(2)]);
+    assert_eq!(nodes.tell(&[], 9, seconds(300)), [address(3)]);
+    nodes.moved(address(1), ip("9.9.9.9"), "", seconds(310)).expect("room");
+    assert_eq!(nodes.tell(&[], 9, seconds(311)), [address(1)], "where it has moved to it was not told yet");
+    assert_eq!(nodes.tell(&[], 9, seconds(479)), []);
+    assert_eq!(nodes.tell(&[], 9, seconds(540)), [address(0), address(2), address(3)]);
 }
 
 #[test]
