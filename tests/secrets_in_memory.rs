@@ -210,11 +210,12 @@ fn no_core_dump_is_written_of_a_node_nor_of_its_helper_unless_that_is_asked_for(
         let processes = [process, helper.trim().parse().expect("a helper")];
         for process in processes {
             let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("its limits");
-            let owner = fs::metadata(format!("/proc/{process}/environ")).expect("its files").uid();
-            match is_asked_for {
-                true => assert_eq!((core_limits(&limits), owner), (core_limits(&own), user)),
-                false => assert_eq!((core_limits(&limits), owner), (["0", "0"], 0)),
-            }
+            let owner = || fs::metadata(format!("/proc/{process}/environ")).expect("its files").uid();
+            let expected = if is_asked_for { (core_limits(&own), user) } else { (["0", "0"], 0) };
+            // The node answers before its helper has begun, which holds nothing by then.
+            let is_begun = || owner() == expected.1;
+            (0..100).take_while(|_| !is_begun()).for_each(|_| std::thread::sleep(Duration::from_millis(20)));
+            assert_eq!((core_limits(&limits), owner()), expected);
         }
         // What it tells of itself does not suffer.
         let mut client = Client::connect(node.http);

@@ -174,14 +174,22 @@ fn active_nodes_that_are_not_drawn_are_told_of_this_node_when_they_were_not_for_
         nodes.answered(address(node), elsewhere(node), "", seconds(node as u64)).expect("room");
     }
     nodes.failed(&address(4), Trouble::Inactive, "", seconds(9));
-    assert_eq!(nodes.tell(&[], 9, seconds(239)), []);
+    let told = |nodes: &mut Nodes<_>, partners: &[usize], most, now| {
+        let partners: Vec<_> = partners.iter().map(|node| address(*node)).collect();
+        let told = nodes.tell(&partners, most, seconds(now));
+        (0..5).filter(|node| told.contains(&address(*node))).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut nodes, &[], 9, 239), []);
     // The last one cannot be told.
-    assert_eq!(nodes.tell(&[address(1)], 2, seconds(240)), [address(0), address(2)]);
-    assert_eq!(nodes.tell(&[], 9, seconds(300)), [address(3)]);
+    assert_eq!(told(&mut nodes, &[1, 2], 1, 240).len(), 1, "of two");
+    assert_eq!(told(&mut nodes, &[], 9, 300).len(), 1, "the other one");
+    assert_eq!(told(&mut nodes, &[], 9, 301), []);
     nodes.moved(address(1), ip("9.9.9.9"), "", seconds(310)).expect("room");
-    assert_eq!(nodes.tell(&[], 9, seconds(311)), [address(1)], "where it has moved to it was not told yet");
-    assert_eq!(nodes.tell(&[], 9, seconds(479)), []);
-    assert_eq!(nodes.tell(&[], 9, seconds(540)), [address(0), address(2), address(3)]);
+    assert_eq!(told(&mut nodes, &[], 9, 311), [1], "where it has moved to it was not told yet");
+    assert_eq!(told(&mut nodes, &[], 9, 479), []);
+    assert_eq!(told(&mut nodes, &[], 9, 480).len(), 2, "those of the first time");
+    assert_eq!(told(&mut nodes, &[], 1, 551).len(), 1, "the one that has waited longer");
+    assert_eq!(told(&mut nodes, &[], 9, 551), [1]);
 }
 
 #[test]
