@@ -41,8 +41,7 @@ pub const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
 /// How long after it last said who it is an active node is asked again, if it is not drawn meanwhile: nobody draws one
 /// without trust, which would stay active wherever it has gone, and would never be asked whom it knows.
 pub const BEFORE_A_LOOK: Duration = Duration::from_secs(5 * 60);
-/// How long after a sign of life an active node is given another one, if it is not drawn meanwhile; one that was never given
-/// any counts as if it were at the start.
+/// How long after a sign of life, or after the start, an active node is given the next one, if it is not drawn meanwhile.
 pub const BETWEEN_OWN_SIGNS: Duration = Duration::from_secs(4 * 60);
 /// Most nodes that were dropped and are still told of.
 pub const MAX_DROPPED: usize = 50;
@@ -127,8 +126,8 @@ pub struct Node<T> {
     pub last_contact: Option<Duration>,
     /// When it last said where it is known who it is, since the start of this node.
     introduced: Option<Duration>,
-    /// When it was last told that this node is there, or else the start of this node.
-    told: Duration,
+    /// When it was last given a sign of life, since the start of this node; zero if it never was.
+    given_sign: Duration,
     /// Its last failure, whatever has been since.
     pub last_trouble: Option<LastTrouble>,
     /// Failures since it last answered.
@@ -164,7 +163,7 @@ impl<T> Node<T> {
             is_pre_trusted: false,
             last_contact: None,
             introduced: None,
-            told: Duration::ZERO,
+            given_sign: Duration::ZERO,
             last_trouble: None,
             failures: 0,
             fails_since: None,
@@ -485,14 +484,40 @@ impl<T> Nodes<T> {
             && self.nodes.get(node).is_none_or(|node| !node.state.is_shunned() || node.look_again <= now)
     }
 
-    /// Nodes that are to be looked at again, since they have failed or have not said who they are for [`BEFORE_A_LOOK`]: at
-    /// most `most`, those that have waited longest first: of the operator's list before others, and as long as there are
-    /// nodes of other networks at most `share` of one. Looks through the whole table.
+    /// Nodes that are to be looked at again, at most `most`: those that have failed, then those that have not said who they
+    /// are for [`BEFORE_A_LOOK`]. See [`Nodes::in_turn`].
     pub fn to_look_at_again(&self, now: Duration, most: usize, share: usize) -> Vec<Address> {
-        let waiting = self.nodes.iter().filter_map(|(address, node)| {
+        let due = |node: &Node<T>| {
             let next_look = node.next_look().filter(|next_look| *next_look <= now)?;
+            Some((node.state == State::Active, next_look))
+        };
+        self.in_turn(due, most, share)
+    }
+
+    /// Active nodes besides those that are `drawn` that are to be given a sign of life, at most `most`: they were given none
+    /// for [`BETWEEN_OWN_SIGNS`]. See [`Nodes::in_turn`].
+    pub fn to_give_sign(&self, drawn: &[Address], now: Duration, most: usize, share: usize) -> Vec<Address> {
+        let due = |node: &Node<T>| {
+            let is_due = node.state == State::Active && node.given_sign + BETWEEN_OWN_SIGNS <= now;
+            is_due.then_some(node.given_sign)
+        };
+        let mut nodes = self.in_turn(due, most.saturating_add(drawn.len()), share);
+        nodes.retain(|node| !drawn.contains(node));
+        nodes.truncate(most);
+        nodes
+    }
+
+    /// A node is given a sign of life.
+    pub fn sign_given(&mut self, node: &Address, now: Duration) {
+        self.nodes.get_mut(node).into_iter().for_each(|node| node.given_sign = now);
+    }
+
+    /// The nodes for which `due` tells a place in a queue, at most `most`, those of the operator's list before others, and
+    /// as long as there are nodes of other networks at most `share` of one. Looks through the whole table.
+    fn in_turn<D: Ord>(&self, due: impl Fn(&Node<T>) -> Option<D>, most: usize, share: usize) -> Vec<Address> {
+        let waiting = self.nodes.iter().filter_map(|(address, node)| {
             let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
-            Some((!node.is_pre_trusted, next_look, *address, ip.map(site)))
+            Some((!node.is_pre_trusted, due(node)?, *address, ip.map(site)))
         });
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_unstable();
@@ -507,21 +532,6 @@ impl<T> Nodes<T> {
         first.extend(beyond);
         first.truncate(most);
         first.into_iter().map(|(_, _, address, _)| address).collect()
-    }
-
-    /// Partners are told that this node is there. Which other active nodes are told too, as they were not for
-    /// [`BETWEEN_OWN_SIGNS`]: at most `most`, those that have waited longest. Looks through the whole table.
-    pub fn tell(&mut self, partners: &[Address], most: usize, now: Duration) -> Vec<Address> {
-        let is_waiting = |node: &Node<T>| node.told + BETWEEN_OWN_SIGNS <= now;
-        let others = self.in_state(State::Active).filter(|(address, _)| !partners.contains(address));
-        let mut waiting: Vec<_> =
-            others.filter(|(_, node)| is_waiting(node)).map(|(address, node)| (node.told, *address)).collect();
-        waiting.sort_unstable();
-        let others: Vec<_> = waiting.into_iter().take(most).map(|(_, address)| address).collect();
-        for address in partners.iter().chain(&others) {
-            self.nodes.get_mut(address).into_iter().for_each(|node| node.told = now);
-        }
-        others
     }
 
     /// Whether a sign of life of this node leads to a look at it, although it may be left alone otherwise, which then counts

@@ -15,8 +15,10 @@ use crate::peer::wire::{Endpoint, List, Message, Outgoing, SecureEntity, limits}
 
 /// Most transactions that wait for the next list.
 pub const MAX_BUFFERED: usize = 2_000;
-/// Signs of life are given to so many nodes at once, if there are more active ones than are drawn as partners.
+/// Most nodes that are given a sign of life at once, unless more are drawn as partners.
 pub const MAX_SIGNS: usize = 20;
+/// Most of one network among those that are not drawn, as long as there are others.
+pub const MAX_SIGNS_PER_NETWORK: usize = 2;
 /// Bytes that a transaction takes in a list besides its own, at most.
 const LISTED: usize = 4;
 
@@ -93,16 +95,21 @@ impl Peers {
         }
     }
 
-    /// Tells partners that this node is there, and active nodes that were long not told: one that nobody draws may know this
-    /// one at another place, and hears nowhere else that it has moved.
+    /// Tells partners that this node is there, and active nodes that are not drawn and were long not told: one without trust,
+    /// which nobody draws, may know this node at another place, and hears nowhere else that it has moved.
     pub(super) fn give_signs_of_life(&mut self, now: Now, outside: &mut impl Outside) {
         let request = Message::SignOfLife(&self.local).request(self.settings.format);
-        let mut others = self.draw_partners(outside);
-        let partners: Vec<_> = others.iter().map(|node| self.address_of(node)).collect();
-        let more = MAX_SIGNS.saturating_sub(partners.len());
-        let untold = self.nodes.tell(&partners, more, now.running);
-        others.extend(self.infos(untold));
-        let told = others.iter().filter(|node| self.tell(&node.endpoint, request.clone(), Purpose::SignOfLife)).count();
+        let mut receivers = self.draw_partners(outside);
+        let drawn: Vec<_> = receivers.iter().map(|node| self.address_of(node)).collect();
+        let more = MAX_SIGNS.saturating_sub(drawn.len());
+        receivers.extend(self.infos(self.nodes.to_give_sign(&drawn, now.running, more, MAX_SIGNS_PER_NETWORK)));
+        let mut told = 0;
+        for node in receivers {
+            if self.tell(&node.endpoint, request.clone(), Purpose::SignOfLife) {
+                self.nodes.sign_given(&self.address_of(&node), now.running);
+                told += 1;
+            }
+        }
         self.signs = Round::new(told);
         if self.signs.is_over() {
             self.end_task(Task::Broadcast, true, now);

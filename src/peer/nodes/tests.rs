@@ -168,28 +168,51 @@ fn an_active_node_is_asked_again_five_minutes_after_it_last_said_who_it_is() {
 }
 
 #[test]
-fn active_nodes_that_are_not_drawn_are_told_of_this_node_when_they_were_not_for_four_minutes() {
+fn failed_nodes_are_looked_at_before_active_ones_however_many_these_are() {
     let mut nodes = table();
-    for node in 0..5 {
+    for node in 0..20 {
+        nodes.answered(address(node), elsewhere(node), "", seconds(0)).expect("room");
+    }
+    nodes.failed(&address(7), Trouble::Inactive, "", seconds(500));
+    let looked_at = nodes.to_look_at_again(seconds(560), 8, 2);
+    assert_eq!((looked_at.len(), looked_at[0]), (8, address(7)));
+}
+
+#[test]
+fn active_nodes_that_are_not_drawn_are_given_a_sign_of_life_when_they_had_none_for_four_minutes() {
+    let mut nodes = table();
+    for node in 0..4 {
         nodes.answered(address(node), elsewhere(node), "", seconds(node as u64)).expect("room");
     }
-    nodes.failed(&address(4), Trouble::Inactive, "", seconds(9));
-    let told = |nodes: &mut Nodes<_>, partners: &[usize], most, now| {
-        let partners: Vec<_> = partners.iter().map(|node| address(*node)).collect();
-        let told = nodes.tell(&partners, most, seconds(now));
-        (0..5).filter(|node| told.contains(&address(*node))).collect::<Vec<_>>()
-    };
-    assert!(told(&mut nodes, &[], 9, 239).is_empty());
-    // The last one cannot be told.
-    assert_eq!(told(&mut nodes, &[1, 2], 1, 240).len(), 1, "of two");
-    assert_eq!(told(&mut nodes, &[], 9, 300).len(), 1, "the other one");
-    assert!(told(&mut nodes, &[], 9, 301).is_empty());
+    nodes.failed(&address(3), Trouble::Inactive, "", seconds(9));
+    assert_eq!(nodes.to_give_sign(&[], seconds(239), 9, 2), []);
+    let mut due = nodes.to_give_sign(&[address(1)], seconds(240), 9, 2);
+    due.sort_unstable();
+    let mut others = [address(0), address(2)];
+    others.sort_unstable();
+    assert_eq!(due, others, "one is drawn, and one is not active");
+    assert_eq!(nodes.to_give_sign(&[address(1)], seconds(240), 1, 2).len(), 1);
+    nodes.sign_given(&address(0), seconds(240));
+    nodes.sign_given(&address(1), seconds(250));
+    assert_eq!(nodes.to_give_sign(&[], seconds(251), 9, 2), [address(2)], "the only one that had none");
+    nodes.sign_given(&address(2), seconds(251));
     nodes.moved(address(1), ip("9.9.9.9"), "", seconds(310)).expect("room");
-    assert_eq!(told(&mut nodes, &[], 9, 311), [1], "where it has moved to it was not told yet");
-    assert!(told(&mut nodes, &[], 9, 479).is_empty());
-    assert_eq!(told(&mut nodes, &[], 9, 480).len(), 2, "those of the first time");
-    assert_eq!(told(&mut nodes, &[], 1, 551).len(), 1, "the one that has waited longer");
-    assert_eq!(told(&mut nodes, &[], 9, 551), [1]);
+    assert_eq!(nodes.to_give_sign(&[], seconds(311), 9, 2), [address(1)], "it had none where it is now");
+    nodes.sign_given(&address(1), seconds(311));
+    assert_eq!(nodes.to_give_sign(&[], seconds(479), 9, 2), []);
+    let in_turn = [address(0), address(2), address(1)];
+    assert_eq!(nodes.to_give_sign(&[], seconds(551), 9, 2), in_turn, "who has waited longest first");
+}
+
+#[test]
+fn one_network_does_not_keep_nodes_of_others_from_a_sign_of_life() {
+    let mut nodes = table();
+    for node in 0..6 {
+        nodes.answered(address(node), ip(&format!("66.1.1.{node}")), "", seconds(0)).expect("room");
+    }
+    nodes.answered(address(7), ip("77.1.1.1"), "", seconds(0)).expect("room");
+    nodes.sign_given(&address(7), seconds(10));
+    assert_eq!(nodes.to_give_sign(&[], seconds(300), 3, 2)[2], address(7));
 }
 
 #[test]
