@@ -485,7 +485,7 @@ impl<T> Nodes<T> {
     }
 
     /// Nodes that are to be looked at again, at most `most`: those that have failed, then those that have not said who they
-    /// are for [`BEFORE_A_LOOK`]. See [`Nodes::in_turn`].
+    /// are for [`BEFORE_A_LOOK`], each kind in turn.
     pub fn to_look_at_again(&self, now: Duration, most: usize, share: usize) -> Vec<Address> {
         let due = |node: &Node<T>| {
             let next_look = node.next_look().filter(|next_look| *next_look <= now)?;
@@ -495,7 +495,7 @@ impl<T> Nodes<T> {
     }
 
     /// Active nodes besides those that are `drawn` that are to be given a sign of life, at most `most`: they were given none
-    /// for [`BETWEEN_OWN_SIGNS`]. See [`Nodes::in_turn`].
+    /// for [`BETWEEN_OWN_SIGNS`].
     pub fn to_give_sign(&self, drawn: &[Address], now: Duration, most: usize, share: usize) -> Vec<Address> {
         let due = |node: &Node<T>| {
             let is_due = node.state == State::Active && node.given_sign + BETWEEN_OWN_SIGNS <= now;
