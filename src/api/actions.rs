@@ -36,7 +36,7 @@ pub trait Actions {
         None
     }
 
-    /// Some of them that this node works with, drawn anew.
+    /// Some of them, drawn anew: partners, and other active ones by chance.
     fn partners(&mut self) -> NodeList {
         NodeList::default()
     }

@@ -95,7 +95,7 @@ impl Actions for Desk<'_, '_> {
 
     fn partners(&mut self) -> NodeList {
         let mut random = || self.randomness.bits();
-        self.partners.peers().map(|peers| peers.partners(&mut random)).unwrap_or_default()
+        self.partners.peers().map(|peers| peers.told_of(&mut random)).unwrap_or_default()
     }
 
     fn experiences(&mut self) -> NodeExperiences {

@@ -111,9 +111,17 @@ impl Peers {
         self.nodes.in_state(State::Active).next().is_some()
     }
 
-    /// Partners, drawn anew.
-    pub fn partners(&self, random: &mut impl RandomSource) -> NodeList {
-        NodeList(self.infos(self.draw(&self.selector, random)))
+    /// The nodes that this one tells of when it is asked whom it knows: partners, drawn anew, and other active nodes by
+    /// chance up to the node limit, one at least. Nobody draws a node without trust; if it were never told of, two such nodes whose
+    /// endpoints are no longer where they know each other would not find each other again. Walks the table of nodes.
+    pub fn told_of(&self, random: &mut impl RandomSource) -> NodeList {
+        let mut told = self.draw(&self.selector, random);
+        let mut others: Vec<_> = self.nodes.in_state(State::Active).map(|(address, _)| *address).collect();
+        others.retain(|node| !told.contains(node));
+        let room = self.settings.node_limit.saturating_sub(told.len()).max(1);
+        random.choose(&mut others, room);
+        told.extend(others.into_iter().take(room));
+        NodeList(self.infos(told))
     }
 
     /// All nodes that are active.

@@ -149,10 +149,10 @@ fn signs_of_life_go_to_partners_every_five_minutes_with_the_address_at_which_oth
 #[test]
 fn a_partner_that_is_known_no_more_is_told_nothing() {
     let mut scene = among(1);
-    assert_eq!(scene.peers.partners(&mut || 0).0, [info(0)]);
+    assert_eq!(scene.peers.told_of(&mut || 0).0, [info(0)]);
     scene.others[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(400);
     // A node of the list stays a partner in need.
-    assert_eq!(scene.peers.partners(&mut || 0).0, [info(0)]);
+    assert_eq!(scene.peers.told_of(&mut || 0).0, [info(0)]);
     assert!(scene.peers.known().iter().all(|view| view.address == address_of(0)));
 }

@@ -1,9 +1,10 @@
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::super::meetings::{MAX_MEETINGS, MAX_MEETINGS_PER_ADDRESS, MAX_REVIVALS_PER_NETWORK, Meeting, PATIENCE};
 use crate::model::NetworkByte;
-use crate::peer::machine::{KnownPeer, PushResult, Pusher};
+use crate::peer::machine::{KnownPeer, PeerSettings, PushResult, Pusher};
 use crate::peer::nodes::State;
 use crate::peer::outside::{MeetingId, Outside};
 use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, ip_of, pusher, settings};
@@ -469,7 +470,26 @@ fn the_second_node_of_a_small_network_is_a_partner_within_a_minute() {
     greet(&mut scene, &info(1), ip_of(1));
     scene.run_seconds(60);
     assert!(scene.trust(1).is_some_and(|trust| trust > 0.0));
-    assert!((0..20).any(|_| scene.peers.partners(&mut || scene.fake.random()).0.contains(&info(1))));
+    assert!((0..20).any(|_| scene.peers.told_of(&mut || scene.fake.random()).0.contains(&info(1))));
+}
+
+#[test]
+fn active_nodes_that_nobody_draws_are_told_of_up_to_the_node_limit_one_at_least() {
+    for (limit, told) in [(20, 6), (5, 5), (3, 3), (1, 2)] {
+        let mut scene = Scene::new(PeerSettings { node_limit: limit, ..settings(&[0]) }, 6);
+        scene.run_seconds(100);
+        for node in 1..6 {
+            greet(&mut scene, &info(node), ip_of(node));
+            scene.answer_all();
+        }
+        // Trust was calculated before they came: only the listed node is a partner.
+        let lists: Vec<_> = (0..60).map(|_| scene.peers.told_of(&mut || scene.fake.random()).0).collect();
+        for list in &lists {
+            let named: BTreeSet<_> = list.iter().map(|node| node.identity.key).collect();
+            assert_eq!((list.len(), named.len()), (told, told), "limit {limit}");
+        }
+        assert!((0..6).all(|node| lists.iter().flatten().any(|one| *one == info(node))), "limit {limit}");
+    }
 }
 
 #[test]
