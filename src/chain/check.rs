@@ -199,7 +199,7 @@ impl History {
             if difference.is_none() && is_known && ours.get(Table::Importances, key)? != Some(value) {
                 difference = Some(Difference::Importances(key.to_vec()));
             }
-            Ok(difference.is_none() && key < end.as_slice())
+            Ok(difference.is_none())
         })?;
         if difference.is_none() {
             state::forget_history(batch)?;

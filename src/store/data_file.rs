@@ -4,9 +4,11 @@
 //! would kill the process (SIGBUS). So the length is compared with the last page that the file names. Pages that were
 //! given back before they were ever written may be missing at its end: they are on the list of free pages.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -62,8 +64,6 @@ const LEAF: u16 = 2;
 const BIG_VALUE: u16 = 1;
 /// Levels of a tree; LMDB has no deeper ones.
 const MAX_DEPTH: usize = 32;
-/// Free pages at the end that may be missing: 4 GiB of them.
-const MAX_MISSING: u64 = 1 << 20;
 /// What stands for no page.
 const NO_PAGE: u64 = usize::MAX as u64;
 
@@ -107,12 +107,13 @@ pub fn check(path: &Path) -> Result<(), FileFault> {
     let page_bytes = meta.page_bytes as u64;
     let expected = (meta.last_page.checked_add(1)).and_then(|pages| pages.checked_mul(page_bytes));
     let expected = expected.ok_or(FileFault::Header)?;
-    let (there, missing) = (bytes / page_bytes, expected.saturating_sub(bytes).div_ceil(page_bytes));
-    if missing == 0 {
+    let missing = bytes / page_bytes..expected / page_bytes;
+    if missing.is_empty() {
         return Ok(());
     }
-    let mut free = FreePages { file: &file, page_bytes: meta.page_bytes, there, from: there, found: Vec::new() };
-    let is_whole = missing <= MAX_MISSING && free.visit(meta.free_root, 0).is_some() && free.count() == missing;
+    let mut free =
+        FreePages { file: &file, page_bytes: meta.page_bytes, unread: bytes, missing, found: BTreeSet::new() };
+    let is_whole = free.visit(meta.free_root, MAX_DEPTH).is_some() && free.are_all_missing_found();
     if is_whole { Ok(()) } else { Err(FileFault::Short { bytes, expected }) }
 }
 
@@ -179,40 +180,37 @@ pub fn parse_meta(bytes: [u8; META_BYTES]) -> Option<Meta> {
     (is_known && is_page).then_some(meta)
 }
 
-/// Looks for free pages from one on. Whatever it meets that cannot be is `None`.
+/// Looks for the pages that are missing on the list of free pages. Whatever it meets that cannot be is `None`: it reads no
+/// more bytes than the file has, since no page stands in the tree twice.
 struct FreePages<'a> {
     file: &'a File,
     page_bytes: usize,
-    /// Pages that the file has.
-    there: u64,
-    /// Pages before this one do not count.
-    from: u64,
-    found: Vec<u64>,
+    /// Bytes that it may read yet.
+    unread: u64,
+    /// Pages that the file should have and does not.
+    missing: Range<u64>,
+    /// Those of them that are free.
+    found: BTreeSet<u64>,
 }
 
 impl FreePages<'_> {
-    /// How many different ones were found.
-    fn count(&mut self) -> u64 {
-        self.found.sort_unstable();
-        self.found.dedup();
-        self.found.len() as u64
+    fn are_all_missing_found(&self) -> bool {
+        self.found.len() as u64 == self.missing.end - self.missing.start
     }
 
-    /// Goes through the tree of free pages from one of its pages on.
-    fn visit(&mut self, page: u64, depth: usize) -> Option<()> {
+    /// Goes through the tree of free pages from one of its pages on, which has so many levels at most.
+    fn visit(&mut self, page: u64, levels: usize) -> Option<()> {
         if page == NO_PAGE {
             return Some(());
         }
-        if depth > MAX_DEPTH {
-            return None;
-        }
+        let levels = levels.checked_sub(1)?;
         let bytes = self.read(page, 0, self.page_bytes)?;
         let flags = u16_at(&bytes, WORD + 2)?;
         let nodes = usize::from(u16_at(&bytes, WORD + 4)?).checked_sub(PAGE_HEADER)? / 2;
         for number in 0..nodes {
             let node = bytes.get(usize::from(u16_at(&bytes, PAGE_HEADER + 2 * number)?)..)?;
             match flags & (BRANCH | LEAF) {
-                BRANCH => self.visit(child_of(node)?, depth + 1)?,
+                BRANCH => self.visit(child_of(node)?, levels)?,
                 LEAF => self.take(node)?,
                 _ => return None,
             }
@@ -232,19 +230,17 @@ impl FreePages<'_> {
         let count = usize::try_from(word_at(&list, 0)?).ok()?;
         for number in 1..=count {
             let page = word_at(&list, number.checked_mul(WORD)?)?;
-            if page >= self.from {
-                self.found.push(page);
+            if self.missing.contains(&page) {
+                self.found.insert(page);
             }
         }
-        (self.found.len() as u64 <= 2 * MAX_MISSING).then_some(())
+        Some(())
     }
 
     /// Bytes from a place in a page on, which must be there.
     fn read(&mut self, page: u64, place: usize, length: usize) -> Option<Vec<u8>> {
+        self.unread = self.unread.checked_sub(length as u64)?;
         let start = page.checked_mul(self.page_bytes as u64)?.checked_add(place as u64)?;
-        if start.checked_add(length as u64)? > self.there.checked_mul(self.page_bytes as u64)? {
-            return None;
-        }
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start).ok()?;
         Some(bytes)
@@ -352,6 +348,76 @@ mod tests {
         drop(opened_store);
         check(&data_file(folder.path())).unwrap();
         assert_eq!(opened(folder.path()).unwrap(), whole);
+    }
+
+    #[test]
+    fn free_pages_at_the_end_may_be_missing_however_many_there_are_and_no_other_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
+        let store = Store::open(folder.path(), &identity, MAP).unwrap();
+        let change = |change: &dyn Fn(&mut crate::store::Batch<'_>)| {
+            let mut batch = store.begin().unwrap();
+            change(&mut batch);
+            batch.commit().unwrap();
+        };
+        let delete = |range: Range<u32>| {
+            change(&|batch| range.clone().for_each(|n| batch.delete(Table::Accounts, &n.to_be_bytes()).unwrap()));
+        };
+        let touch = |value: u8| change(&|batch| batch.put(Table::Harvests, &[0; 4], &[value; 3000]).unwrap());
+        // A first part stays, and behind it lie large values. Those at the end are given back by one batch, which frees more
+        // than fits into a page of the list, and the others while a reader still sees them, each time a few, so that the
+        // list has several pages.
+        change(&|batch| (0..300u32).for_each(|n| batch.put(Table::Harvests, &n.to_be_bytes(), &[7; 3000]).unwrap()));
+        change(&|batch| (0..3000u32).for_each(|n| batch.put(Table::Accounts, &n.to_be_bytes(), &[9; 5000]).unwrap()));
+        delete(1000..3000);
+        (0..4).for_each(touch);
+        let reader = store.snapshot().unwrap();
+        (0..1000u32).step_by(25).for_each(|first| delete(first..first + 25));
+        drop(reader);
+        let whole = weight(&store);
+        drop(store);
+
+        let bytes = std::fs::read(data_file(folder.path())).unwrap();
+        let pages = bytes.len() / 4096;
+        let opens_without = |missing: usize| {
+            std::fs::write(data_file(folder.path()), &bytes[..(pages - missing) * 4096]).unwrap();
+            match opened(folder.path()) {
+                Ok(weight) => weight == whole,
+                Err(StoreError::DataFile(..)) => false,
+                Err(error) => panic!("without {missing} pages: {error}"),
+            }
+        };
+        // As long as nothing but free pages is missing the file opens; from then on it never does.
+        let (mut opens, mut refused) = (0, pages - 2);
+        while refused - opens > 1 {
+            let middle = opens.midpoint(refused);
+            *(if opens_without(middle) { &mut opens } else { &mut refused }) = middle;
+        }
+        assert!(opens > 2000, "{opens} of {pages} pages may be missing");
+        assert!(
+            (1..20).all(|fewer| opens_without(opens - fewer)) && (0..20).all(|more| !opens_without(refused + more))
+        );
+    }
+
+    #[test]
+    fn a_list_of_free_pages_that_leads_back_to_itself_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        store(folder.path());
+        let path = data_file(folder.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        let meta = newest_meta(&mut std::io::Cursor::new(&bytes)).unwrap();
+        let page = usize::try_from(meta.free_root).unwrap() * 4096;
+        // A branch all of whose nodes lead to the page itself.
+        bytes[page + WORD + 2..page + WORD + 4].copy_from_slice(&BRANCH.to_ne_bytes());
+        bytes[page + WORD + 4..page + WORD + 6].copy_from_slice(&2048u16.to_ne_bytes());
+        for number in 0..(2048 - PAGE_HEADER) / 2 {
+            bytes[page + PAGE_HEADER + 2 * number..][..2].copy_from_slice(&3000u16.to_ne_bytes());
+        }
+        bytes[page + 3000..][..4].copy_from_slice(&(meta.free_root as u32).to_ne_bytes());
+        bytes[page + 3004..][..4].copy_from_slice(&[0; 4]);
+        bytes.truncate(bytes.len() - 4096);
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(matches!(check(&path), Err(FileFault::Short { .. })));
     }
 
     #[test]
