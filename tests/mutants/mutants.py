@@ -57,6 +57,7 @@ def name_of(mutant):
         "UnaryOperator": f"{mutant['file']}: delete {mutant['original']}{place}",
         "MatchArm": f"{mutant['file']}: delete match arm {mutant['original']}{place}",
         "MatchArmGuard": f"{mutant['file']}: replace match guard with {new}{place}",
+        "StructField": f"{mutant['file']}: delete field {mutant['original']}{place}",
     }[mutant["genre"]]
 
 
@@ -105,6 +106,12 @@ class Source:
             if not pattern:
                 return
             mutant["original"] = self.text(pattern.start_byte, pattern.end_byte)
+        if genre == "StructField":
+            mutant["original"] = mutant["original"].split(":")[0].strip(" ,")
+            while node and node.type != "struct_expression":
+                node = node.parent
+            if not node:
+                return
         if self.is_constant(node):
             return
         if genre == "FnValue":
@@ -115,6 +122,9 @@ class Source:
                 mutant["edit"] = ("insert", guard.start_byte, f"!crate::mutant({number}) && ")
             else:
                 mutant["edit"] = ("insert", pattern.end_byte, f" if !crate::mutant({number})")
+        elif genre == "StructField":
+            without = self.text(node.start_byte, start) + self.text(end, node.end_byte)
+            mutant["edit"] = ("wrap", node.start_byte, node.end_byte, without)
         elif genre == "MatchArmGuard":
             mutant["edit"] = ("wrap", start, end, new)
         else:

@@ -154,6 +154,20 @@ fn states(victim: &Node, gates: &[Gate]) -> Vec<String> {
     known.iter().map(|peer| peer["state"].as_str().expect("a state").to_owned()).collect()
 }
 
+/// Asks for the height on one connection until it is over; gives the median and the 99th percentile of the times that the
+/// answers took.
+fn calm_client(node: SocketAddr, is_over: &AtomicBool) -> [Duration; 2] {
+    let (mut client, mut times) = (Client::connect(node), Vec::new());
+    while !is_over.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        client.height();
+        times.push(asked.elapsed());
+        thread::sleep(Duration::from_millis(5));
+    }
+    times.sort_unstable();
+    [times.len() / 2, times.len() * 99 / 100].map(|place| times.get(place).copied().unwrap_or_default())
+}
+
 #[test]
 fn nobody_takes_over_listed_nodes_by_passing_their_proofs_on() {
     let honest = HonestNode::start();
@@ -196,6 +210,8 @@ fn nobody_takes_over_listed_nodes_by_passing_their_proofs_on() {
         });
         let attacked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let victim = start(&config, folder.path(), &["--http-port", &port.port().to_string()]);
+            let (http, is_over) = (victim.http, &is_over);
+            let calm = scope.spawn(move || calm_client(http, is_over));
             let is = |expected: [&str; 3]| comes(|| states(&victim, &gates) == expected);
             assert!(is(["active", "active", "failure"]), "at the start: {:?}", states(&victim, &gates));
             // It is silent for more than a minute: it has been looked at again, where it is listed, by then.
@@ -211,6 +227,9 @@ fn nobody_takes_over_listed_nodes_by_passing_their_proofs_on() {
             assert_eq!(asked, 0, "the relay was called");
             assert!(sent.load(Ordering::Relaxed) > 500, "hardly any signs of life were given");
             assert!(!victim.process.log().contains("panicked"), "{}", victim.process.log());
+            is_over.store(true, Ordering::Relaxed);
+            let [median, last] = calm.join().expect("a calm client that is answered");
+            println!("a calm client was answered within {median:?}, 99 % within {last:?}");
         }));
         is_over.store(true, Ordering::Relaxed);
         attacked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
